@@ -13,7 +13,7 @@ pub fn prompt(bytes: Vec<u8>, from: &str) -> Result<String, SandboxError> {
     let text = text(bytes, from, MAX_PROMPT, "a prompt")?;
     if text.trim().is_empty() {
         let message = format!("the prompt from {from} is empty");
-        return Err(SandboxError::new(ErrorCode::RequestValue, message).hint("say what the agent should do"));
+        return Err(ErrorCode::RequestValue.error(message).hint("say what the agent should do"));
     }
     Ok(text)
 }
@@ -59,7 +59,7 @@ pub(crate) fn context_named(
     })?;
     if found == 0 {
         let message = format!("the folder `{}` has no file that ends in .md or .txt", shown(path));
-        return Err(SandboxError::new(ErrorCode::RequestValue, message).hint("name the files themselves"));
+        return Err(ErrorCode::RequestValue.error(message).hint("name the files themselves"));
     }
     Ok(())
 }
@@ -87,19 +87,22 @@ fn text(bytes: Vec<u8>, from: &str, most: u64, what: &str) -> Result<String, San
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        SandboxError::new(ErrorCode::RequestValue, format!("{from} is not UTF-8 text, from byte {at} on"))
+        ErrorCode::RequestValue
+            .error(format!("{from} is not UTF-8 text, from byte {at} on"))
             .hint("write it as UTF-8; a file that is no text goes into the workspace")
     })
 }
 
 fn too_large(what: &str, most: u64) -> SandboxError {
     let message = format!("{what} may have {} MiB", most >> 20);
-    SandboxError::new(ErrorCode::RequestValue, message)
+    ErrorCode::RequestValue
+        .error(message)
         .hint("put it into a file of the workspace, and name that file in the prompt")
 }
 
 fn unreadable(from: &str, error: &io::Error) -> SandboxError {
-    SandboxError::new(ErrorCode::RequestValue, format!("{from} cannot be read: {error}"))
+    ErrorCode::RequestValue
+        .error(format!("{from} cannot be read: {error}"))
         .hint("name a file that is there and that you may read")
 }
 

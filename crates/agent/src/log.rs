@@ -243,7 +243,7 @@ impl LogError {
 
 impl From<LogError> for SandboxError {
     fn from(error: LogError) -> SandboxError {
-        SandboxError::new(ErrorCode::StateFailed, error.to_string()).hint(error.hint()).caused_by(error)
+        ErrorCode::StateFailed.error(error.to_string()).hint(error.hint()).caused_by(error)
     }
 }
 

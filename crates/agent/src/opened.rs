@@ -58,11 +58,9 @@ fn start(named: Named<'_>, path: &Path) -> Result<OwnedFd, SandboxError> {
         Named::ByFileOf(folder) => beneath(folder, path)?,
     };
     opened.map_err(|errno| match errno {
-        Errno::LOOP if matches!(named, Named::ByFileOf(_)) => SandboxError::new(
-            ErrorCode::RequestValue,
-            format!("`{}` leads over a link, which is not followed here", shown(path)),
-        )
-        .hint("write the path of the file itself"),
+        Errno::LOOP if matches!(named, Named::ByFileOf(_)) => ErrorCode::RequestValue
+            .error(format!("`{}` leads over a link, which is not followed here", shown(path)))
+            .hint("write the path of the file itself"),
         errno => unreadable(path, errno),
     })
 }
@@ -71,7 +69,7 @@ fn beneath(folder: &Path, path: &Path) -> Result<Result<OwnedFd, Errno>, Sandbox
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if !path.components().all(is_plain) {
         let message = format!("`{}` may lie outside of the folder of the file that names it", shown(path));
-        return Err(SandboxError::new(ErrorCode::RequestValue, message).hint(
+        return Err(ErrorCode::RequestValue.error(message).hint(
             "write a path below that folder, without `..`; what lies elsewhere is for flags of a run: `--context`, `--prompt-file`",
         ));
     }
@@ -126,13 +124,15 @@ fn kind(open: &OwnedFd, path: &Path) -> Result<FileType, SandboxError> {
 
 fn link(path: &Path) -> SandboxError {
     let message = format!("`{}` is a link, and links in a folder of context are not followed", shown(path));
-    SandboxError::new(ErrorCode::RequestValue, message)
+    ErrorCode::RequestValue
+        .error(message)
         .hint("name the file itself with `--context FILE`, or take the link away")
 }
 
 fn not_regular(path: &Path) -> SandboxError {
     let message = format!("`{}` cannot be read: it is not a regular file", shown(path));
-    SandboxError::new(ErrorCode::RequestValue, message)
+    ErrorCode::RequestValue
+        .error(message)
         .hint("name a regular file; a prompt out of a pipe comes over standard input")
 }
 
@@ -142,7 +142,8 @@ fn unreadable(path: &Path, errno: Errno) -> SandboxError {
         Errno::NXIO | Errno::NODEV => not_regular(path),
         errno => {
             let error = std::io::Error::from(errno);
-            SandboxError::new(ErrorCode::RequestValue, format!("`{}` cannot be read: {error}", shown(path)))
+            ErrorCode::RequestValue
+                .error(format!("`{}` cannot be read: {error}", shown(path)))
                 .hint("name a file that is there and that you may read")
         }
     }

@@ -81,7 +81,7 @@ fn unknown(model: Option<&ModelName>, agent: &Agent) -> SandboxError {
         ),
         None => format!("nobody says which model `{}` should use, or where it is", agent.name()),
     };
-    SandboxError::new(ErrorCode::RequestConflict, message).hint(format!(
+    ErrorCode::RequestConflict.error(message).hint(format!(
         "name a model of {known} with `--model PROVIDER/MODEL`, or a server with `--llm URL --llm-key REF`, \
          or `url` in `[llm]` of your belljar.toml"
     ))

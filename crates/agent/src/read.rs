@@ -286,7 +286,7 @@ impl From<ReadError> for SandboxError {
             ReadError::Directory { .. } | ReadError::Read { .. } => ErrorCode::StateFailed,
             ReadError::NoSuchRun(_) | ReadError::Ambiguous(_) | ReadError::NoRuns(_) => ErrorCode::NotFound,
         };
-        SandboxError::new(code, error.to_string()).hint(error.hint()).caused_by(error)
+        code.error(error.to_string()).hint(error.hint()).caused_by(error)
     }
 }
 

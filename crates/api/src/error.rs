@@ -82,7 +82,7 @@ impl Error for ApiError {}
 /// An error that another process reported.
 impl From<ApiError> for SandboxError {
     fn from(error: ApiError) -> SandboxError {
-        let made = SandboxError::new(error.code(), &error.message);
+        let made = error.code().error(&error.message);
         let made = match &error.hint {
             Some(hint) => made.hint(hint),
             None => made,
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn an_error_survives_the_way_through_json() {
-        let error = SandboxError::new(ErrorCode::WorkspaceMissing, "there is no folder").hint("make it");
+        let error = ErrorCode::WorkspaceMissing.error("there is no folder").hint("make it");
         let json = serde_json::to_value(ApiError::from(&error)).unwrap();
         assert_eq!(json["code"], "workspace_missing");
         assert_eq!(SandboxError::from(serde_json::from_value::<ApiError>(json).unwrap()), error);

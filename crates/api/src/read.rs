@@ -24,11 +24,12 @@ fn wrong(field: &str, error: &serde_json::Error) -> SandboxError {
         return unexpected(error);
     }
     if field == "." {
-        return SandboxError::new(ErrorCode::RequestValue, why);
+        return ErrorCode::RequestValue.error(why);
     }
     // What is said of a sandbox is named as it is in the sandbox itself.
     let short = field.strip_prefix("sandbox.").unwrap_or(field);
-    SandboxError::new(ErrorCode::RequestValue, format!("`{}`: {why}", short.escape_debug()))
+    ErrorCode::RequestValue
+        .error(format!("`{}`: {why}", short.escape_debug()))
         .hint(format!("correct `{}`", field.escape_debug()))
 }
 
@@ -37,7 +38,7 @@ fn unexpected(error: &serde_json::Error) -> SandboxError {
 }
 
 fn invalid(message: impl Into<String>) -> SandboxError {
-    SandboxError::new(ErrorCode::RequestInvalid, message)
+    ErrorCode::RequestInvalid.error(message)
 }
 
 /// The name of a list, where the path leads into it.

@@ -108,6 +108,6 @@ impl From<AuditError> for SandboxError {
             AuditError::Taken(_) => ErrorCode::NameTaken,
             _ => ErrorCode::StateFailed,
         };
-        SandboxError::new(code, error.to_string()).hint(error.hint()).caused_by(error)
+        code.error(error.to_string()).hint(error.hint()).caused_by(error)
     }
 }

@@ -32,7 +32,8 @@ impl Door {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(
                 |errno| {
-                    SandboxError::new(ErrorCode::StartFailed, format!("cannot make a socket pair: {errno}"))
+                    ErrorCode::StartFailed
+                        .error(format!("cannot make a socket pair: {errno}"))
                         .caused_by(errno)
                 },
             )?;
@@ -127,9 +128,8 @@ impl Door {
 
 /// Why there is no stream, as a person is told. That there are too many does not mean that the guest is gone.
 pub(crate) fn not_opened(errno: Errno) -> SandboxError {
-    let failed = |why: String| {
-        SandboxError::new(ErrorCode::GuestStream, format!("cannot open a stream to the guest: {why}"))
-    };
+    let failed =
+        |why: String| ErrorCode::GuestStream.error(format!("cannot open a stream to the guest: {why}"));
     match errno {
         Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => guest_gone(),
         Errno::MFILE => failed("as many are open as there can be".into()).hint(

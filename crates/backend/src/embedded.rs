@@ -22,7 +22,7 @@ pub(crate) fn program() -> Result<BorrowedFd<'static>, SandboxError> {
         Ok(program) => Ok(program.as_fd()),
         Err(errno) => {
             let message = format!("cannot hold the guest's program in memory: {errno}");
-            Err(SandboxError::new(ErrorCode::Internal, message)
+            Err(ErrorCode::Internal.error(message)
                 .hint("the kernel may forbid it: `sysctl vm.memfd_noexec` must not be 2, unless /tmp or /dev/shm allows execution"))
         }
     }

@@ -336,10 +336,7 @@ impl Process {
     fn cause_of_death(&self) -> Option<SandboxError> {
         let failure = self.launch_failure()?;
         let message = format!("the guest could not {}: {}", failure.step, failure.errno);
-        Some(
-            SandboxError::new(ErrorCode::StartFailed, message)
-                .hint("`GET /v1/capabilities` tries each wall by itself"),
-        )
+        Some(ErrorCode::StartFailed.error(message).hint("`GET /v1/capabilities` tries each wall by itself"))
     }
 
     /// The guest itself, or who ends after it.
@@ -455,7 +452,7 @@ pub(crate) enum SetupFailure {
 
 /// What a person is told of a guest that hangs. What hangs is mostly a filesystem that it has to look at.
 pub(crate) fn not_ready(patience: Duration) -> SandboxError {
-    SandboxError::new(ErrorCode::NotReady, format!("the sandbox was not ready within {patience:?}, and was taken away"))
+    ErrorCode::NotReady.error(format!("the sandbox was not ready within {patience:?}, and was taken away"))
         .hint("a folder it shows may be on a disk or network that does not answer; on a busy machine allow more with `limits.ready`")
 }
 
@@ -499,11 +496,9 @@ impl PendingSetup {
 
 /// Nobody inside answers, or what comes from there makes no sense.
 pub fn guest_gone() -> SandboxError {
-    SandboxError::new(
-        ErrorCode::GuestGone,
-        "the sandbox's first process is gone, and all its commands with it",
-    )
-    .hint("make a new sandbox; if this happens again, run `GET /v1/capabilities`")
+    ErrorCode::GuestGone
+        .error("the sandbox's first process is gone, and all its commands with it")
+        .hint("make a new sandbox; if this happens again, run `GET /v1/capabilities`")
 }
 
 #[cfg(test)]

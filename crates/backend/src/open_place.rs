@@ -13,8 +13,7 @@ use belljar_wire::message::{FileRoot, Privileges, Seal, Setup, Step, Syscalls};
 pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
     let (cgroup, _) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
-    let failed =
-        |what: String| SandboxError::new(ErrorCode::StartFailed, format!("cannot start the guest: {what}"));
+    let failed = |what: String| ErrorCode::StartFailed.error(format!("cannot start the guest: {what}"));
     let tasks_files = cgroup.as_ref().map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
     let (started, ()) = start(

@@ -265,7 +265,8 @@ impl Plan {
 
 fn no_wall_for_context() -> SandboxError {
     let message = "without a wall agent context could only be shown by changing the folder itself";
-    SandboxError::new(ErrorCode::NotSupported, message)
+    ErrorCode::NotSupported
+        .error(message)
         .hint("leave `workspace.agent_context` and `[agent] context` away, or use `backend: native`")
 }
 
@@ -287,8 +288,7 @@ pub(crate) fn trial_without_wall() -> Result<Plan, SandboxError> {
 pub fn new_id() -> Result<SandboxId, SandboxError> {
     let mut bytes = [0; 8];
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| {
-        SandboxError::new(ErrorCode::Internal, format!("the kernel gives no random bytes: {errno}"))
-            .caused_by(errno)
+        ErrorCode::Internal.error(format!("the kernel gives no random bytes: {errno}")).caused_by(errno)
     })?;
     Ok(SandboxId::from_random(bytes))
 }
@@ -348,7 +348,8 @@ impl Enforcement {
         if asked(limits.open_files.origin) && limits.open_files.value > most {
             let message =
                 format!("a process may have at most {most} open files here, not {}", limits.open_files.value);
-            return Err(SandboxError::new(ErrorCode::LimitUnavailable, message)
+            return Err(ErrorCode::LimitUnavailable
+                .error(message)
                 .hint("ask for less, or raise the hard limit that belljar is started with (`ulimit -Hn`)"));
         }
         if asked(limits.memory.origin) && limits.memory.value < LEAST_MEMORY {
@@ -356,8 +357,7 @@ impl Enforcement {
                 "a sandbox takes {LEAST_MEMORY} of memory for itself at least, and {} is the limit",
                 limits.memory.value
             );
-            return Err(SandboxError::new(ErrorCode::LimitUnavailable, message)
-                .hint("ask for more with `limits.memory`"));
+            return Err(ErrorCode::LimitUnavailable.error(message).hint("ask for more with `limits.memory`"));
         }
         let refused = [
             ("memory", asked(limits.memory.origin) && !self.memory_by_cgroup),
@@ -373,11 +373,12 @@ impl Enforcement {
         let names = refused.join(" and ");
         if refused == ["disk"] {
             let message = "the limit on disk cannot be held without a wall: there are no private files";
-            return Err(SandboxError::new(ErrorCode::LimitUnavailable, message)
+            return Err(ErrorCode::LimitUnavailable
+                .error(message)
                 .hint("leave the flag away, or use `backend: native`"));
         }
         let message = format!("the limit on {names} cannot be held here: no cgroup is ours to use");
-        Err(SandboxError::new(ErrorCode::LimitUnavailable, message).hint(crate::cgroup::delegation_hint()))
+        Err(ErrorCode::LimitUnavailable.error(message).hint(crate::cgroup::delegation_hint()))
     }
 
     /// What is left for resource limits to do.

@@ -73,7 +73,7 @@ pub(crate) fn of_client(error: ClientError) -> SandboxError {
         ClientError::NoDaemon { .. } => last_words(),
         ClientError::Gone(_) | ClientError::Protocol(_) | ClientError::Source(_) => None,
     };
-    let made = SandboxError::new(error.code(), error.to_string());
+    let made = error.code().error(error.to_string());
     let made = match daemon_said.or_else(|| error.hint().map(String::from)) {
         Some(hint) => made.hint(hint),
         None => made,

@@ -49,11 +49,9 @@ impl Sink for HostOutput {
     async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Result<(), SandboxError> {
         let index = stream as usize;
         self.streams[index].write_all(self.caps[index].take(bytes)).await.map_err(|error| {
-            SandboxError::new(
-                ErrorCode::StreamFailed,
-                format!("cannot write what the command wrote: {error}"),
-            )
-            .caused_by(error)
+            ErrorCode::StreamFailed
+                .error(format!("cannot write what the command wrote: {error}"))
+                .caused_by(error)
         })
     }
 

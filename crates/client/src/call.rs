@@ -6,7 +6,7 @@ use crate::connect::Line;
 use crate::error::ClientError;
 use crate::start::nobody_listens;
 use belljar_api::{ApiError, ErrorBody, PREFIX};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::ErrorCode;
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, UPGRADE,
@@ -220,9 +220,7 @@ async fn refused(status: StatusCode, download: Download) -> ClientError {
     let error = match serde_json::from_slice::<ErrorBody>(&bytes) {
         Ok(body) => body.error,
         // Somebody between us and the daemon, or none of ours.
-        Err(_) => {
-            ApiError::from(&SandboxError::new(ErrorCode::Internal, format!("the daemon answered {status}")))
-        }
+        Err(_) => ApiError::from(&ErrorCode::Internal.error(format!("the daemon answered {status}"))),
     };
     ClientError::Api(Box::new(error), status.as_u16())
 }

@@ -27,7 +27,7 @@ fn named(address: &str) -> Result<PathBuf, SandboxError> {
         _ => {
             let message =
                 format!("DOCKER_HOST is `{address}`, and belljar speaks to daemons of this machine only");
-            Err(SandboxError::new(ErrorCode::BackendUnavailable, message).hint(
+            Err(ErrorCode::BackendUnavailable.error(message).hint(
                 "unset it, or set it to the daemon's socket: `DOCKER_HOST=unix:///var/run/docker.sock`",
             ))
         }

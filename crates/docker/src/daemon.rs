@@ -32,8 +32,7 @@ impl Daemon {
         // Said by the kernel itself, a refusal is plainer than through three libraries.
         UnixStream::connect(&socket).map_err(|error| unreachable(&socket, &error))?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
-            SandboxError::new(ErrorCode::StartFailed, format!("cannot wait for answers: {error}"))
-                .caused_by(error)
+            ErrorCode::StartFailed.error(format!("cannot wait for answers: {error}")).caused_by(error)
         })?;
         let path = socket.to_string_lossy();
         let client = Docker::connect_with_unix(&path, PATIENCE.as_secs(), API_DEFAULT_VERSION)
@@ -138,7 +137,7 @@ impl Daemon {
             OLDEST.0,
             OLDEST.1
         );
-        Err(SandboxError::new(ErrorCode::BackendUnavailable, message).hint("update Docker to 20.10 or newer"))
+        Err(ErrorCode::BackendUnavailable.error(message).hint("update Docker to 20.10 or newer"))
     }
 }
 

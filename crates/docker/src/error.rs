@@ -9,13 +9,12 @@ use std::path::Path;
 pub(crate) fn unreachable(socket: &Path, error: &io::Error) -> SandboxError {
     let at = socket.display();
     match error.kind() {
-        ErrorKind::NotFound => {
-            SandboxError::new(ErrorCode::BackendUnavailable, format!("there is no Docker daemon at `{at}`"))
-                .hint("start it (`systemctl start docker`), install Docker, or set DOCKER_HOST to its socket")
-        }
+        ErrorKind::NotFound => ErrorCode::BackendUnavailable
+            .error(format!("there is no Docker daemon at `{at}`"))
+            .hint("start it (`systemctl start docker`), install Docker, or set DOCKER_HOST to its socket"),
         ErrorKind::PermissionDenied => {
             let message = format!("you may not speak to the Docker daemon at `{at}`");
-            SandboxError::new(ErrorCode::BackendUnavailable, message).hint(
+            ErrorCode::BackendUnavailable.error(message).hint(
                 "run as root, or let somebody add you to its group: `sudo usermod -aG docker $USER`, then log in again; \
                  whoever is in it can become root here",
             )
@@ -23,13 +22,11 @@ pub(crate) fn unreachable(socket: &Path, error: &io::Error) -> SandboxError {
         ErrorKind::ConnectionRefused => {
             let message =
                 format!("the Docker daemon at `{at}` does not run: its socket is there, and nobody listens");
-            SandboxError::new(ErrorCode::BackendUnavailable, message)
-                .hint("start it: `systemctl start docker`")
+            ErrorCode::BackendUnavailable.error(message).hint("start it: `systemctl start docker`")
         }
-        _ => SandboxError::new(
-            ErrorCode::BackendUnavailable,
-            format!("cannot reach the Docker daemon at `{at}`: {error}"),
-        ),
+        _ => {
+            ErrorCode::BackendUnavailable.error(format!("cannot reach the Docker daemon at `{at}`: {error}"))
+        }
     }
 }
 
@@ -41,7 +38,8 @@ pub fn refused(doing: &str, error: &Error) -> SandboxError {
         Error::RequestTimeoutError => "it does not answer".to_string(),
         other => whole(other),
     };
-    SandboxError::new(ErrorCode::StartFailed, format!("the Docker daemon could not {doing}: {reason}"))
+    ErrorCode::StartFailed
+        .error(format!("the Docker daemon could not {doing}: {reason}"))
         .hint("`docker info` says whether it is well; its log says more (`journalctl -u docker`)")
 }
 

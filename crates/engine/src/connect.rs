@@ -21,7 +21,8 @@ impl Sandbox {
     pub async fn connect(&self, port: u16) -> Result<TcpStream, SandboxError> {
         if self.assurance() < Assurance::Namespace {
             let message = format!("the backend {} has no network of its own that had ports", self.backend());
-            return Err(SandboxError::new(ErrorCode::NotSupported, message)
+            return Err(ErrorCode::NotSupported
+                .error(message)
                 .hint("use `backend: native`, or connect to the port on this machine"));
         }
         if let Some(stream) = self.guest().open_connection()? {
@@ -100,8 +101,7 @@ fn usable(stream: std::net::TcpStream) -> Result<TcpStream, SandboxError> {
         Ok(stream)
     };
     usable().map_err(|error: io::Error| {
-        SandboxError::new(ErrorCode::GuestStream, format!("cannot use a connection: {error}"))
-            .caused_by(error)
+        ErrorCode::GuestStream.error(format!("cannot use a connection: {error}")).caused_by(error)
     })
 }
 
@@ -115,18 +115,14 @@ fn peer(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
 
 fn not_connected(port: u16, fault: &Fault) -> SandboxError {
     match errno::told(fault.errno).unwrap_or(Errno::IO) {
-        Errno::ACCESS => SandboxError::new(
-            ErrorCode::PermissionDenied,
-            format!("port {port} inside is belljar's own: nothing of the sandbox listens there"),
-        ),
-        Errno::CONNREFUSED => {
-            SandboxError::new(ErrorCode::ConnectionFailed, format!("nothing listens at port {port} inside"))
-                .hint("start something that listens at 127.0.0.1, and say which port")
+        Errno::ACCESS => ErrorCode::PermissionDenied
+            .error(format!("port {port} inside is belljar's own: nothing of the sandbox listens there")),
+        Errno::CONNREFUSED => ErrorCode::ConnectionFailed
+            .error(format!("nothing listens at port {port} inside"))
+            .hint("start something that listens at 127.0.0.1, and say which port"),
+        other => {
+            ErrorCode::ConnectionFailed.error(format!("port {port} inside cannot be connected to: {other}"))
         }
-        other => SandboxError::new(
-            ErrorCode::ConnectionFailed,
-            format!("port {port} inside cannot be connected to: {other}"),
-        ),
     }
 }
 

@@ -37,8 +37,7 @@ impl Prepared {
             return Ok(Prepared { spec, credentials: Arc::new(Credentials::none()) });
         }
         let gateway = way_out::start(gateway).map_err(|error| {
-            SandboxError::new(ErrorCode::Internal, format!("the gateway cannot be started: {error}"))
-                .caused_by(error)
+            ErrorCode::Internal.error(format!("the gateway cannot be started: {error}")).caused_by(error)
         })?;
         let trust = spec.egress.as_ref().map_or(&[][..], |policy| &policy.authorities);
         let credentials = gateway
@@ -107,9 +106,9 @@ pub(crate) fn forwarded(spec: &SandboxSpec) -> Vec<Event> {
 fn all_forwarded(spec: &SandboxSpec) -> Result<Vec<Forwarded>, SandboxError> {
     let mut all = spec.forwarded.clone();
     if let Some(GitHubGrant { app, danger_forward_key: true, .. }) = &spec.github {
-        let variable: EnvName = APP_KEY.parse().map_err(|error: belljar_spec::EnvNameError| {
-            SandboxError::new(ErrorCode::RequestValue, error.to_string())
-        })?;
+        let variable: EnvName = APP_KEY
+            .parse()
+            .map_err(|error: belljar_spec::EnvNameError| ErrorCode::RequestValue.error(error.to_string()))?;
         all.push(Forwarded { variable, source: app.key.clone() });
     }
     Ok(all)
@@ -119,7 +118,7 @@ fn all_forwarded(spec: &SandboxSpec) -> Result<Vec<Forwarded>, SandboxError> {
 fn add(spec: &mut SandboxSpec, name: EnvName, value: OsString) -> Result<(), SandboxError> {
     if spec.env.iter().any(|(known, _)| *known == name) {
         let message = format!("the variable `{name}` is set, and a secret of this sandbox has the same one");
-        return Err(SandboxError::new(ErrorCode::RequestConflict, message).hint(format!(
+        return Err(ErrorCode::RequestConflict.error(message).hint(format!(
             "take `env: {name}` away: the sandbox gets a placeholder that works like the key"
         )));
     }
@@ -129,7 +128,7 @@ fn add(spec: &mut SandboxSpec, name: EnvName, value: OsString) -> Result<(), San
 
 fn unavailable(error: SecretError) -> SandboxError {
     let SecretError { message, hint } = error;
-    SandboxError::new(ErrorCode::SecretFailed, message).hint(hint)
+    ErrorCode::SecretFailed.error(message).hint(hint)
 }
 
 /// Where tools look for the private key of an App.

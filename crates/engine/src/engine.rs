@@ -138,7 +138,7 @@ impl Engine {
         let engine = Engine { waiting: Some(Arc::downgrade(&waiting)), ..self.clone() };
         match tokio::task::spawn_blocking(move || engine.make(&spec, None)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(SandboxError::new(ErrorCode::Internal, "starting the sandbox was interrupted")),
+            Err(_) => Err(ErrorCode::Internal.error("starting the sandbox was interrupted")),
         }
     }
 
@@ -397,7 +397,8 @@ impl Engine {
         match &self.state {
             Some(directory) => Ok(directory.clone()),
             None => state_directory().map_err(|error| {
-                SandboxError::new(ErrorCode::StateFailed, format!("changes cannot be kept: {error}"))
+                ErrorCode::StateFailed
+                    .error(format!("changes cannot be kept: {error}"))
                     .hint(error.hint())
                     .caused_by(error)
             }),
@@ -407,7 +408,7 @@ impl Engine {
 
 /// Whoever asked does not any more.
 pub(crate) fn unwanted() -> SandboxError {
-    SandboxError::new(ErrorCode::Aborted, "whoever asked for the sandbox went away before it was there")
+    ErrorCode::Aborted.error("whoever asked for the sandbox went away before it was there")
 }
 
 fn no_wall(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> SandboxError {
@@ -417,14 +418,16 @@ fn no_wall(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> Sand
         let message = format!(
             "no wall here has the assurance {least}: the strongest that belljar can choose is native (namespace)"
         );
-        return SandboxError::new(ErrorCode::AssuranceTooLow, message)
+        return ErrorCode::AssuranceTooLow
+            .error(message)
             .hint("ask for less with `at_least`, or use a machine that has a stronger wall");
     }
     let reasons: Vec<String> = refusals.iter().map(|(name, refusal)| format!("{name}: {refusal}")).collect();
     let hint = refusals.iter().find_map(|(_, refusal)| refusal.hint.clone());
     let message =
         format!("no wall works here, and belljar runs nothing without one ({})", reasons.join("; "));
-    SandboxError::new(ErrorCode::BackendUnavailable, message)
+    ErrorCode::BackendUnavailable
+        .error(message)
         .hint(hint.unwrap_or_else(|| "`GET /v1/capabilities` says what to do for each of them".into()))
 }
 
@@ -433,7 +436,8 @@ fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxErr
         Some(least) if name.assurance() < least => {
             let message =
                 format!("the backend {name} gives the assurance {}, below {least}", name.assurance());
-            Err(SandboxError::new(ErrorCode::AssuranceTooLow, message)
+            Err(ErrorCode::AssuranceTooLow
+                .error(message)
                 .hint("ask for less with `at_least`, or use a machine that has a stronger wall"))
         }
         _ => Ok(()),

@@ -151,7 +151,8 @@ pub(crate) fn check_size(
     if environment <= MAX_ENVIRONMENT {
         return Ok(());
     }
-    Err(SandboxError::new(ErrorCode::RequestValue, "the command's environment is longer than 1 MiB")
+    Err(ErrorCode::RequestValue
+        .error("the command's environment is longer than 1 MiB")
         .hint("put what is long into a file"))
 }
 
@@ -224,8 +225,7 @@ impl Events {
                 ExecEvent::Paused => Err(paused()),
                 // Heard where room for standard input is kept.
                 ExecEvent::Taken(_) => Err(guest_gone()),
-                ExecEvent::SupervisorLost => Err(SandboxError::new(
-                    ErrorCode::SupervisorKilled,
+                ExecEvent::SupervisorLost => Err(ErrorCode::SupervisorKilled.error(
                     "a command killed its own supervisor, and so every command of the sandbox was ended",
                 )),
             },
@@ -301,7 +301,7 @@ fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
     let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
     if fault.doing == OPEN_TERMINAL {
         let message = format!("cannot open a terminal for the command: {errno}");
-        return Err(SandboxError::new(ErrorCode::TooManyRequests, message).hint(
+        return Err(ErrorCode::TooManyRequests.error(message).hint(
             "a sandbox has at most 256 terminals, and the machine some thousands: end what holds them, or run without `terminal`",
         ));
     }
@@ -315,11 +315,9 @@ fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
             (126, format!("`{program}` is neither a program nor a script that names its interpreter"))
         }
         Errno::AGAIN => {
-            return Err(SandboxError::new(
-                ErrorCode::PidsExhausted,
-                format!("cannot run `{program}`: the sandbox has as many processes as it may"),
-            )
-            .hint("allow more with `limits.pids`"));
+            return Err(ErrorCode::PidsExhausted
+                .error(format!("cannot run `{program}`: the sandbox has as many processes as it may"))
+                .hint("allow more with `limits.pids`"));
         }
         other => (126, format!("`{program}` cannot be run: {other}")),
     };

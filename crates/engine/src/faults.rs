@@ -13,43 +13,28 @@ pub(crate) fn file(fault: &Fault) -> SandboxError {
     // It names paths that a command may have chosen.
     let doing = quote::visible(fault.doing.as_bytes());
     match errno {
-        Errno::XDEV => SandboxError::new(
-            ErrorCode::PermissionDenied,
-            format!("cannot {doing}: it leads out of the workspace"),
-        )
-        .hint("use a path inside the workspace, and no link that leaves it"),
-        Errno::NOENT => {
-            SandboxError::new(ErrorCode::NotFound, format!("cannot {doing}: there is no such file or folder"))
+        Errno::XDEV => ErrorCode::PermissionDenied
+            .error(format!("cannot {doing}: it leads out of the workspace"))
+            .hint("use a path inside the workspace, and no link that leaves it"),
+        Errno::NOENT => ErrorCode::NotFound.error(format!("cannot {doing}: there is no such file or folder")),
+        Errno::EXIST => ErrorCode::AlreadyExists.error(format!("cannot {doing}: it exists already")),
+        Errno::ISDIR => ErrorCode::FileOperation
+            .error(format!("cannot {doing}: it is a folder"))
+            .hint("ask for it recursively, or name a file"),
+        Errno::NOTDIR => ErrorCode::FileOperation.error(format!("cannot {doing}: a part of it is no folder")),
+        Errno::NOTEMPTY => {
+            ErrorCode::AlreadyExists.error(format!("cannot {doing}: there is a folder with something in it"))
         }
-        Errno::EXIST => {
-            SandboxError::new(ErrorCode::AlreadyExists, format!("cannot {doing}: it exists already"))
-        }
-        Errno::ISDIR => {
-            SandboxError::new(ErrorCode::FileOperation, format!("cannot {doing}: it is a folder"))
-                .hint("ask for it recursively, or name a file")
-        }
-        Errno::NOTDIR => {
-            SandboxError::new(ErrorCode::FileOperation, format!("cannot {doing}: a part of it is no folder"))
-        }
-        Errno::NOTEMPTY => SandboxError::new(
-            ErrorCode::AlreadyExists,
-            format!("cannot {doing}: there is a folder with something in it"),
-        ),
-        Errno::ACCESS | Errno::PERM if reads(&doing) => SandboxError::new(
-            ErrorCode::PermissionDenied,
-            format!("cannot {doing}: the user of the sandbox may not read it"),
-        )
-        .hint("its mode, or that of a folder above it, does not allow that"),
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => SandboxError::new(
-            ErrorCode::PermissionDenied,
-            format!("cannot {doing}: the sandbox may not write there"),
-        )
-        .hint("share the path with `workspace.rw`, or use the workspace or /tmp"),
-        Errno::NOSPC | Errno::DQUOT => {
-            SandboxError::new(ErrorCode::DiskFull, format!("cannot {doing}: the disk is full"))
-                .hint("free some space, or allow the sandbox more with `limits.disk`")
-        }
-        other => SandboxError::new(ErrorCode::FileOperation, format!("cannot {doing}: {other}")),
+        Errno::ACCESS | Errno::PERM if reads(&doing) => ErrorCode::PermissionDenied
+            .error(format!("cannot {doing}: the user of the sandbox may not read it"))
+            .hint("its mode, or that of a folder above it, does not allow that"),
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => ErrorCode::PermissionDenied
+            .error(format!("cannot {doing}: the sandbox may not write there"))
+            .hint("share the path with `workspace.rw`, or use the workspace or /tmp"),
+        Errno::NOSPC | Errno::DQUOT => ErrorCode::DiskFull
+            .error(format!("cannot {doing}: the disk is full"))
+            .hint("free some space, or allow the sandbox more with `limits.disk`"),
+        other => ErrorCode::FileOperation.error(format!("cannot {doing}: {other}")),
     }
 }
 
@@ -66,7 +51,7 @@ fn reads(doing: &str) -> bool {
 
 /// An operation on what is not there any more.
 pub(crate) fn disposed() -> SandboxError {
-    SandboxError::new(ErrorCode::SandboxNotAlive, "the sandbox was disposed of").hint("make a new one")
+    ErrorCode::SandboxNotAlive.error("the sandbox was disposed of").hint("make a new one")
 }
 
 #[cfg(test)]

@@ -105,8 +105,7 @@ impl Sandbox {
             Reply::Done => Ok(()),
             Reply::Failed(fault) if fault.errno == Errno::OPNOTSUPP.raw_os_error() => {
                 let message = format!("cannot {}: they are on different filesystems", fault.doing);
-                Err(SandboxError::new(ErrorCode::FileOperation, message)
-                    .hint("copy it, and remove the original"))
+                Err(ErrorCode::FileOperation.error(message).hint("copy it, and remove the original"))
             }
             Reply::Failed(fault) => Err(faults::file(&fault)),
             _ => Err(guest_gone()),

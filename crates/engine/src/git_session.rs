@@ -3,6 +3,7 @@
 
 use crate::faults::with_causes;
 use crate::held::Held as HeldGuest;
+use crate::neighbours;
 use belljar_audit::Event;
 use belljar_gateway::Recorder;
 use belljar_overlay::{Held, LayerId};
@@ -11,8 +12,8 @@ use belljar_spec::workspace::ProtectedPath;
 use belljar_spec::{ErrorCode, Printable, SandboxError, SandboxId};
 use belljar_workspace::inert::{Git, Leash};
 use belljar_workspace::private_git::{
-    self, ImportMode, ImportReport, Importer, Inflow, Life, Noticed, PrivateGit, RefWatch, Repository,
-    SetupError, has_moved, has_objects, obstacle,
+    self, HostGit, ImportMode, ImportReport, Importer, Inflow, Life, Noticed, PrivateGit, RefWatch,
+    Repository, SetupError, has_moved, has_objects, obstacle,
 };
 use belljar_workspace::quarantine::HostRepository;
 use std::collections::HashMap;
@@ -203,7 +204,7 @@ impl GitSession {
     pub(crate) fn forget(&self) -> Result<Vec<String>, SandboxError> {
         let failed = |error: &dyn std::error::Error| {
             let message = format!("commits of {} cannot be removed: {error}", self.shared.git.id());
-            SandboxError::new(ErrorCode::WorkspaceFailed, message)
+            ErrorCode::WorkspaceFailed.error(message)
         };
         let git = Git::find().map_err(|error| failed(&error))?;
         let mut notes = Vec::new();
@@ -331,7 +332,7 @@ pub(crate) fn name_of(layer: LayerId) -> SandboxId {
 
 fn unreadable(error: SetupError) -> SandboxError {
     let message = format!("the git directories of the sandbox cannot be used: {}", with_causes(&error));
-    SandboxError::new(ErrorCode::WorkspaceFailed, message)
+    ErrorCode::WorkspaceFailed.error(message)
 }
 
 /// How a sandbox ended.
@@ -469,6 +470,11 @@ impl Shared {
         repository: &Repository,
         leash: Option<&Leash>,
     ) -> Result<HostRepository, String> {
+        let HostGit { own, common, .. } = &repository.host;
+        let writer = [own, common].into_iter().find_map(|path| neighbours::writer(&self.state, path));
+        if let Some(id) = writer {
+            return Err(format!("sandbox {id} is running and can change the repository meanwhile"));
+        }
         match obstacle(&repository.host) {
             Some(obstacle) => Err(obstacle),
             None => self.host(repository, leash),

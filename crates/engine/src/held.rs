@@ -51,9 +51,7 @@ impl Held {
     /// The stream of the command that the sandbox was made with, once.
     pub(crate) fn take_first(&self) -> Result<UnixStream, SandboxError> {
         let first = self.lock().as_mut().ok_or_else(disposed)?.take_first();
-        first.ok_or_else(|| {
-            SandboxError::new(ErrorCode::CommandEnded, "the sandbox was made without a command")
-        })
+        first.ok_or_else(|| ErrorCode::CommandEnded.error("the sandbox was made without a command"))
     }
 
     /// Whether the guest says that every process inside is stopped.

@@ -69,7 +69,8 @@ pub(crate) fn make(
         if let Some((home, rest)) = below {
             room_for(home, rest).map_err(|errno| {
                 let message = format!("there is no place for a volume at `{}`: {errno}", volume.target);
-                SandboxError::new(ErrorCode::PathRefused, message)
+                ErrorCode::PathRefused
+                    .error(message)
                     .hint("take away what is there in the sandbox's home, or mount the volume below /volumes")
                     .caused_by(errno)
             })?;
@@ -141,8 +142,7 @@ fn below<'p>(path: &'p Path, root: &Path) -> Option<&'p Path> {
 
 fn not_kept(path: &Path) -> SandboxError {
     let message = format!("`{}` is nothing that belljar keeps for sandboxes", path.display());
-    SandboxError::new(ErrorCode::PathRefused, message)
-        .hint("a folder of the host is shared with `workspace.rw: PATH`")
+    ErrorCode::PathRefused.error(message).hint("a folder of the host is shared with `workspace.rw: PATH`")
 }
 
 /// Makes a directory that only we can enter; says whether it was missing.
@@ -190,7 +190,7 @@ fn room_for(home: &Path, rest: &Path) -> Result<(), Errno> {
 }
 
 fn failed(path: &Path, error: io::Error) -> SandboxError {
-    SandboxError::new(ErrorCode::StateFailed, format!("`{}` cannot be made: {error}", path.display()))
+    ErrorCode::StateFailed.error(format!("`{}` cannot be made: {error}", path.display()))
 }
 
 /// Where a home is inside.

@@ -43,6 +43,7 @@ impl Sandbox {
 /// The guest did not reply, and was killed.
 fn unresponsive() -> SandboxError {
     let message = "the sandbox stopped responding and was ended";
-    SandboxError::new(ErrorCode::GuestUnresponsive, message)
+    ErrorCode::GuestUnresponsive
+        .error(message)
         .hint("make a new one, or start it again (`POST /v1/sandboxes`)")
 }

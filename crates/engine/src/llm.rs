@@ -21,17 +21,16 @@ pub(crate) fn prepare(
 ) -> Result<SandboxSpec, SandboxError> {
     if wall == Wall::Absent {
         let message = format!("the backend {name} has no wall, and so no route to a model");
-        return Err(SandboxError::new(ErrorCode::NotSupported, message)
+        return Err(ErrorCode::NotSupported
+            .error(message)
             .hint("use `backend: native`, or say nothing of `llm.url`, by flag or in a belljar.toml"));
     }
     if let Some(key) = &route.key {
         // Said now, and not at the first call, which only a program sees.
         let unreadable = |error: belljar_vault::SecretError| {
-            SandboxError::new(
-                ErrorCode::CredentialMissing,
-                format!("the key for the model cannot be read: {error}"),
-            )
-            .hint(error.hint)
+            ErrorCode::CredentialMissing
+                .error(format!("the key for the model cannot be read: {error}"))
+                .hint(error.hint)
         };
         secrets.read(key).map_err(unreadable)?;
     }
@@ -63,7 +62,8 @@ pub(crate) fn open(
         budget: terms.budget.to_string(),
     };
     let wrong = |error: belljar_gateway::llm::RouteError| {
-        SandboxError::new(ErrorCode::RequestValue, format!("there is no route to the model: {error}"))
+        ErrorCode::RequestValue
+            .error(format!("there is no route to the model: {error}"))
             .hint("see `llm.url`, and `[llm]` in your belljar.toml")
     };
     let route = Route::new(terms, id, Arc::clone(secrets), Arc::clone(recorder)).map_err(wrong)?;

@@ -32,7 +32,7 @@ use std::time::Duration;
 pub(crate) struct Neighbours {
     warning: Option<String>,
     /// None where it shares no folder, or could not be noted.
-    _present: Option<Present>,
+    present: Option<Present>,
 }
 
 /// The file of a sandbox that lives.
@@ -108,7 +108,7 @@ impl Neighbours {
     ) -> Result<Neighbours, SandboxError> {
         let presence = Presence::of(spec, view, served, egress(policy, spec));
         if presence.is_alone() {
-            return Ok(Neighbours { warning: None, _present: None });
+            return Ok(Neighbours { warning: None, present: None });
         }
         let directory = state.join("neighbours");
         match Present::enter(directory.clone(), id, &presence, recorder) {
@@ -121,16 +121,21 @@ impl Neighbours {
                         differing.join(", ")
                     )
                 });
-                Ok(Neighbours { warning, _present: Some(present) })
+                Ok(Neighbours { warning, present: Some(present) })
             }
             Err(error) => {
                 let warning = format!(
                     "sandboxes that can write to the same folder will not be told of this one: `{}`: {error}",
                     directory.display()
                 );
-                Ok(Neighbours { warning: Some(warning), _present: None })
+                Ok(Neighbours { warning: Some(warning), present: None })
             }
         }
+    }
+
+    /// Records who came so far. Must happen before the record ends; the sandbox is still there for others.
+    pub(crate) fn record(&self) {
+        self.present.iter().for_each(Present::record_met);
     }
 
     /// What a person should know before anything runs.
@@ -140,6 +145,18 @@ impl Neighbours {
 }
 
 impl Present {
+    /// Records who came since the last time.
+    fn record_met(&self) {
+        let _turn = Lock::wait_directory(&self.directory);
+        let (_, met) = paths(&self.directory, &self.id.to_string());
+        for line in fs::read_to_string(&met).unwrap_or_default().lines() {
+            if let Ok(met) = serde_json::from_str(line) {
+                record(&self.recorder, &met);
+            }
+        }
+        let _ = fs::remove_file(met);
+    }
+
     fn enter(
         directory: PathBuf,
         id: SandboxId,
@@ -189,19 +206,14 @@ pub(crate) fn contested(id: &str, repository: &Path) -> SandboxError {
         "sandbox {id} is running in or around `{}`, and one of the two could change that repository while git works in it for the other",
         repository.display()
     );
-    SandboxError::new(ErrorCode::NotSupported, message).hint("end that sandbox first")
+    ErrorCode::NotSupported.error(message).hint("end that sandbox first")
 }
 
 impl Drop for Present {
-    /// Records who came in the meantime. Must happen before the record ends.
     fn drop(&mut self) {
+        self.record_met();
         let _turn = Lock::wait_directory(&self.directory);
         let (file, met) = paths(&self.directory, &self.id.to_string());
-        for line in fs::read_to_string(&met).unwrap_or_default().lines() {
-            if let Ok(met) = serde_json::from_str(line) {
-                record(&self.recorder, &met);
-            }
-        }
         let _ = fs::remove_file(met);
         let _ = fs::remove_file(file);
     }
@@ -313,7 +325,8 @@ fn repositories(view: &View) -> Vec<PathBuf> {
 fn read_only(view: &View) -> Vec<PathBuf> {
     let is_held = |what: &Shielded| matches!(what, Shielded::Existing | Shielded::Replaced);
     let held = view.shields.iter().filter(|shield| is_held(&shield.what));
-    held.map(|shield| view.folder.join(&shield.path)).collect()
+    // Its own repositories are held wherever they lie, also in the workspace under another name than `.git`.
+    held.map(|shield| view.folder.join(&shield.path)).chain(repositories(view)).collect()
 }
 
 /// All that says what can be reached and with which secrets, so that two that say the same are the same text.

@@ -211,10 +211,8 @@ mod tests {
     use belljar_spec::Ended;
 
     fn run(result: Result<ExecResult, SandboxError>) -> Run {
-        let mut run = Run::without_sandbox(
-            SandboxId::from_random([1; 8]),
-            SandboxError::new(ErrorCode::Internal, "replaced below"),
-        );
+        let mut run =
+            Run::without_sandbox(SandboxId::from_random([1; 8]), ErrorCode::Internal.error("replaced below"));
         run.result = result;
         run
     }
@@ -252,11 +250,11 @@ mod tests {
                 127,
                 Some("not_started"),
             ),
-            (Err(SandboxError::new(ErrorCode::PathRefused, "no")), 126, Some("refused")),
-            (Err(SandboxError::new(ErrorCode::BackendUnavailable, "no")), 125, Some("sandbox_failed")),
-            (Err(SandboxError::new(ErrorCode::NotReady, "no")), 125, Some("sandbox_failed")),
-            (Err(SandboxError::new(ErrorCode::PidsExhausted, "no")), 125, Some("pids_exhausted")),
-            (Err(SandboxError::new(ErrorCode::StateFailed, "no")), 125, Some("internal")),
+            (Err(ErrorCode::PathRefused.error("no")), 126, Some("refused")),
+            (Err(ErrorCode::BackendUnavailable.error("no")), 125, Some("sandbox_failed")),
+            (Err(ErrorCode::NotReady.error("no")), 125, Some("sandbox_failed")),
+            (Err(ErrorCode::PidsExhausted.error("no")), 125, Some("pids_exhausted")),
+            (Err(ErrorCode::StateFailed.error("no")), 125, Some("internal")),
             (Err(unwanted()), 125, Some("aborted")),
         ];
         for (result, code, error) in table {
@@ -268,13 +266,13 @@ mod tests {
 
     #[test]
     fn a_sandbox_that_died_of_a_limit_ran_into_that_limit() {
-        let mut run = run(Err(SandboxError::new(ErrorCode::GuestGone, "gone")));
+        let mut run = run(Err(ErrorCode::GuestGone.error("gone")));
         assert_eq!(run.error(), Some(RunError::SandboxFailed));
         for limit in [LimitHit::OomKilled, LimitHit::PidsExhausted] {
             run.counted = Some(limit);
             assert_eq!(run.error(), Some(RunError::Limit(limit)));
         }
-        run.result = Err(SandboxError::new(ErrorCode::StateFailed, "another matter"));
+        run.result = Err(ErrorCode::StateFailed.error("another matter"));
         assert_eq!(run.error(), Some(RunError::Internal));
     }
 

@@ -30,7 +30,7 @@ impl Sandbox {
         if self.assurance() < Assurance::Namespace {
             let message =
                 format!("the backend {} has no hold on all processes of a sandbox at once", self.backend());
-            return Err(SandboxError::new(ErrorCode::NotSupported, message).hint("use `backend: native`"));
+            return Err(ErrorCode::NotSupported.error(message).hint("use `backend: native`"));
         }
         let _one = self.pausing().lock().await;
         let (_to, mut from) = self.request(request).await?;
@@ -39,7 +39,7 @@ impl Sandbox {
             Reply::Failed(fault) => {
                 let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
                 let message = format!("cannot {} the sandbox: {errno}", fault.doing);
-                return Err(SandboxError::new(ErrorCode::NotSupported, message).hint("try again"));
+                return Err(ErrorCode::NotSupported.error(message).hint("try again"));
             }
             _ => return Err(guest_gone()),
         }
@@ -50,6 +50,7 @@ impl Sandbox {
 
 /// A command for a sandbox that stands still.
 pub(crate) fn paused() -> SandboxError {
-    SandboxError::new(ErrorCode::SandboxPaused, "the sandbox is paused, and no command starts in it")
+    ErrorCode::SandboxPaused
+        .error("the sandbox is paused, and no command starts in it")
         .hint("resume it first")
 }

@@ -49,7 +49,8 @@ pub fn publish(
         }
         (Some(_), None) => {
             let message = format!("branch {} was pushed; a pull request needs a token", pushed.branch);
-            return Err(SandboxError::new(ErrorCode::CredentialMissing, message)
+            return Err(ErrorCode::CredentialMissing
+                .error(message)
                 .hint("name one, as in `--token secret:github`"));
         }
     };
@@ -84,7 +85,7 @@ fn host_and_port(url: &str) -> Option<(HostName, u16)> {
 }
 
 fn unreadable(error: SecretError) -> SandboxError {
-    SandboxError::new(ErrorCode::CredentialMissing, error.message).hint(error.hint)
+    ErrorCode::CredentialMissing.error(error.message).hint(error.hint)
 }
 
 struct Http<'a> {

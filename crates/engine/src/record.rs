@@ -77,17 +77,16 @@ impl Record {
 pub(crate) fn failed(error: AuditError) -> SandboxError {
     match error {
         AuditError::Taken(_) => error.into(),
-        error => {
-            SandboxError::new(ErrorCode::StateFailed, format!("what happens cannot be recorded: {error}"))
-                .hint(error.hint())
-                .caused_by(error)
-        }
+        error => ErrorCode::StateFailed
+            .error(format!("what happens cannot be recorded: {error}"))
+            .hint(error.hint())
+            .caused_by(error),
     }
 }
 
 /// Why it does not go on.
 pub(crate) fn full() -> SandboxError {
-    SandboxError::new(ErrorCode::StateFailed, "what happens cannot be recorded: the log takes no more lines")
+    ErrorCode::StateFailed.error("what happens cannot be recorded: the log takes no more lines")
 }
 
 /// What was asked for that makes the sandbox weaker.

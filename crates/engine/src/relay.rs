@@ -54,7 +54,7 @@ pub(crate) fn serve(
 ) -> Result<Serving, SandboxError> {
     let failed = |error: std::io::Error| {
         let message = format!("the repository cannot be served to the sandbox: {error}");
-        SandboxError::new(ErrorCode::StartFailed, message).caused_by(error)
+        ErrorCode::StartFailed.error(message).caused_by(error)
     };
     let (stopping, stop) = pipe().map_err(failed)?;
     let (directory, recorder) = (repository.directory.clone(), Arc::clone(recorder));

@@ -40,7 +40,8 @@ pub(crate) fn prepare(
         }
         (Root::Golden | Root::Directory(_), BackendName::Docker(_)) => {
             let message = format!("Docker's containers cannot have the root `{}`", spec.root);
-            return Err(SandboxError::new(ErrorCode::NotSupported, message)
+            return Err(ErrorCode::NotSupported
+                .error(message)
                 .hint("use `backend: native`, or `rootfs: oci:IMAGE` with an image that Docker has"));
         }
         // Said when it is planned, and nothing is fetched for it.
@@ -85,9 +86,7 @@ fn image(name: &ImageName, state: &Path, keeper: Option<&Path>) -> Result<Prepar
                     let how = config::pull_options()?;
                     let pull = || store.ensure(name, &how, &Silent);
                     let pulled = std::thread::scope(|scope| scope.spawn(pull).join());
-                    pulled.map_err(|_| {
-                        SandboxError::new(ErrorCode::ImageFailed, "the pull was interrupted")
-                    })??
+                    pulled.map_err(|_| ErrorCode::ImageFailed.error("the pull was interrupted"))??
                 }
             };
             if let Some(keeper) = keeper {
@@ -111,7 +110,8 @@ pub(crate) fn understand(
     if spec.root != Root::Host && wall == Wall::Absent {
         let message =
             format!("without a wall there is no other root than the host's, and not `{}`", spec.root);
-        return Err(SandboxError::new(ErrorCode::NotSupported, message)
+        return Err(ErrorCode::NotSupported
+            .error(message)
             .hint("leave `rootfs` and `rootfs: oci:IMAGE` away, or use `backend: native`"));
     }
     let mut tree = root.tree.clone();
@@ -121,7 +121,8 @@ pub(crate) fn understand(
         if spec.kept.is_some() && real != *path {
             let message =
                 format!("the path `{}` leads over a link that was not there before", path.display());
-            return Err(SandboxError::new(ErrorCode::PathMoved, message)
+            return Err(ErrorCode::PathMoved
+                .error(message)
                 .hint("put back what was there, or delete the sandbox and make it anew"));
         }
         tree.lowers = vec![real];
@@ -131,7 +132,7 @@ pub(crate) fn understand(
             *directory = directory.canonicalize().map_err(|error| {
                 let message =
                     format!("the root's directory `{}` cannot be opened: {error}", directory.display());
-                SandboxError::new(ErrorCode::ImageFailed, message).caused_by(error)
+                ErrorCode::ImageFailed.error(message).caused_by(error)
             })?;
         }
     }
@@ -140,11 +141,12 @@ pub(crate) fn understand(
 
 fn held(path: &Path) -> Result<Lock, SandboxError> {
     let failed = |error: std::io::Error| {
-        SandboxError::new(ErrorCode::StateFailed, format!("`{}` cannot be locked: {error}", path.display()))
+        ErrorCode::StateFailed
+            .error(format!("`{}` cannot be locked: {error}", path.display()))
             .caused_by(error)
     };
     Lock::try_now(path).map_err(failed)?.ok_or_else(|| {
         let message = "another sandbox changes this root, and two cannot at the same time";
-        SandboxError::new(ErrorCode::InUse, message).hint("end the other one first")
+        ErrorCode::InUse.error(message).hint("end the other one first")
     })
 }

@@ -202,13 +202,14 @@ impl Sandbox {
     /// Ends every command and takes the sandbox away. Operations after this fail. Doing it twice is fine.
     pub async fn dispose(&self) {
         let guest = self.guest.take();
-        self.close();
+        let neighbours = self.close();
         // Waiting for processes to die blocks for a moment, and so does looking at what they changed.
         let workspace = self.close_files();
         let recorder = Arc::clone(&self.outside.recorder);
         let work = tokio::task::spawn_blocking(move || {
             drop(guest);
             let finished = workspace.map(|workspace| workspace.finish(Some(&recorder)));
+            drop(neighbours);
             recorder.end();
             finished
         });
@@ -220,9 +221,10 @@ impl Sandbox {
     /// The same, on this thread.
     pub fn dispose_blocking(&self) {
         let guest = self.guest.take();
-        self.close();
+        let neighbours = self.close();
         drop(guest);
         self.finish_files();
+        drop(neighbours);
         self.outside.recorder.end();
     }
 
@@ -239,12 +241,13 @@ impl Sandbox {
         if self.outside.served.as_ref().is_none_or(|served| !served.is_busy()) {
             guest.iter().for_each(Guest::kill);
         }
-        self.close();
+        let neighbours = self.close();
         self.outside.recorder.end();
         if let Some(guest) = guest {
             guest.abandon();
         }
         self.finish_files();
+        drop(neighbours);
     }
 
     pub(crate) fn environment(&self) -> &[(OsString, OsString)] {
@@ -272,14 +275,17 @@ impl Sandbox {
         &self.guest
     }
 
-    /// Ends its connections. The record ends when its workspace is in order: commits may still come out.
-    fn close(&self) {
+    /// Ends its connections. The record ends when its workspace is in order: commits may still come out, and until they have, no sandbox
+    /// may start around the repository. So what is returned is kept until then.
+    #[must_use]
+    fn close(&self) -> Option<Neighbours> {
         if let Some(served) = &self.outside.served {
             served.stop();
         }
         // It waits for a push that is landing, and takes no other.
         drop(self.outside.relay.lock().unwrap_or_else(PoisonError::into_inner).take());
-        drop(self.outside.neighbours.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let neighbours = self.outside.neighbours.lock().unwrap_or_else(PoisonError::into_inner).take();
+        neighbours.inspect(Neighbours::record)
     }
 
     /// Nobody inside is alive any more.
@@ -315,15 +321,14 @@ impl Drop for Sandbox {
 fn no_way_out(backend: BackendName) -> SandboxError {
     if backend.assurance() < Assurance::Namespace {
         let message = format!("the backend {backend} has no gateway that could fetch for it");
-        return SandboxError::new(ErrorCode::NotSupported, message).hint("use `backend: native`");
+        return ErrorCode::NotSupported.error(message).hint("use `backend: native`");
     }
     let reason = Reason::EgressOff;
-    SandboxError::new(ErrorCode::EgressRefused, reason.sentence())
-        .hint("make the sandbox with `egress.mode: strict`")
+    ErrorCode::EgressRefused.error(reason.sentence()).hint("make the sandbox with `egress.mode: strict`")
 }
 
 fn not_fetched(error: FetchError) -> SandboxError {
-    let told = |code| SandboxError::new(code, error.to_string());
+    let told = |code: ErrorCode| code.error(error.to_string());
     let told = match &error {
         FetchError::Refused(refusal) => match refusal.remedy() {
             Some(remedy) => told(ErrorCode::EgressRefused).hint(format!("allow it with `{remedy}`")),

@@ -26,7 +26,8 @@ pub async fn spend(
     let report = verify(records, Some(log.sandbox), None, |_| {})?;
     if !report.is_fine() {
         let message = format!("the record of {} is not as it was written", log.sandbox);
-        return Err(SandboxError::new(ErrorCode::StateFailed, message)
+        return Err(ErrorCode::StateFailed
+            .error(message)
             .hint(format!("`belljar audit verify {}` says more", log.sandbox)));
     }
     let mut events = Vec::new();
@@ -37,9 +38,7 @@ pub async fn spend(
                 "line {} of the record of {} is a call to a model that this version cannot read",
                 record.line, log.sandbox
             );
-            return Err(
-                SandboxError::new(ErrorCode::StateFailed, message).hint("use the belljar that wrote it")
-            );
+            return Err(ErrorCode::StateFailed.error(message).hint("use the belljar that wrote it"));
         }
         if let Logged::Known(event) = record.event {
             events.push(*event);
@@ -51,7 +50,8 @@ pub async fn spend(
     });
     let Some(account) = account else {
         let message = format!("the sandbox {} had no route to a model", log.sandbox);
-        return Err(SandboxError::new(ErrorCode::WorkNotFound, message)
+        return Err(ErrorCode::WorkNotFound
+            .error(message)
             .hint("name another sandbox; `belljar audit` lists them"));
     };
     let begun = log.created.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -104,8 +104,7 @@ fn recorded(event: &Event) -> Option<Recorded> {
 }
 
 fn not_set(what: &str, key: &str) -> SandboxError {
-    SandboxError::new(ErrorCode::ConfigInvalid, what)
-        .hint(format!("set `{key}` in `[llm]` of your belljar.toml"))
+    ErrorCode::ConfigInvalid.error(what).hint(format!("set `{key}` in `[llm]` of your belljar.toml"))
 }
 
 fn unread(error: SpendError) -> SandboxError {
@@ -115,7 +114,7 @@ fn unread(error: SpendError) -> SandboxError {
         SpendError::Status(_) => "LiteLLM needs a database for its books, and `admin_key` has to open them",
         SpendError::Answer(_) => "is it a LiteLLM?",
     };
-    SandboxError::new(ErrorCode::RegistryFailed, error.to_string()).hint(hint)
+    ErrorCode::RegistryFailed.error(error.to_string()).hint(hint)
 }
 
 const DAY: u64 = 86_400;

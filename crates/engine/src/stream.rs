@@ -25,7 +25,7 @@ pub(crate) struct ToGuest {
 /// Both directions of a new stream.
 pub(crate) fn open(stream: StdStream) -> Result<(ToGuest, FromGuest), SandboxError> {
     let failed = |error: std::io::Error| {
-        SandboxError::new(ErrorCode::GuestStream, format!("cannot use a stream: {error}")).caused_by(error)
+        ErrorCode::GuestStream.error(format!("cannot use a stream: {error}")).caused_by(error)
     };
     stream.set_nonblocking(true).map_err(failed)?;
     let (read, write) = UnixStream::from_std(stream).map_err(failed)?.into_split();

@@ -47,8 +47,7 @@ pub(crate) fn authority(
         return Ok(None);
     }
     let made = Authority::new(id).map_err(|error| {
-        SandboxError::new(ErrorCode::StartFailed, format!("the sandbox has no authority: {error}"))
-            .caused_by(error)
+        ErrorCode::StartFailed.error(format!("the sandbox has no authority: {error}")).caused_by(error)
     })?;
     Ok(Some(Arc::new(made)))
 }
@@ -108,8 +107,7 @@ pub(crate) fn serve(
 ) -> Result<Open, SandboxError> {
     let Some((report, mut listeners)) = guest.take_way_out() else { return Ok(Open::NOTHING) };
     let failed = |error: std::io::Error| {
-        SandboxError::new(ErrorCode::Internal, format!("the gateway cannot serve the sandbox: {error}"))
-            .caused_by(error)
+        ErrorCode::Internal.error(format!("the gateway cannot serve the sandbox: {error}")).caused_by(error)
     };
     let mut resolvers = listeners.split_off(usize::from(report.listeners).min(listeners.len()));
     let all: usize = report.routes.iter().copied().map(usize::from).sum();

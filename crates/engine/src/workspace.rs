@@ -21,7 +21,7 @@ use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
 use belljar_workspace::private_git::{self, HostGit, ImportMode, ImportReport, Life, PrivateGit, SetupError};
-use belljar_workspace::protect::{self, Baseline, Findings, Judged, LeftKind, Memory, Nested, Policy};
+use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Nested, Policy};
 use belljar_workspace::shelf::{self, HostWorktree, LeftOnShelf, Provisioned};
 use belljar_workspace::touched::{Compared, Look};
 use std::path::{Path, PathBuf};
@@ -126,7 +126,8 @@ impl Workspace {
             }
             WorkspaceMode::Shelf { .. } | WorkspaceMode::Clone(_) => {
                 let message = "a worktree or a clone has to be made before anything can be said of it";
-                Err(SandboxError::new(ErrorCode::NotSupported, message)
+                Err(ErrorCode::NotSupported
+                    .error(message)
                     .hint("leave `--branch` and `--clone` away to see the rest"))
             }
         }
@@ -166,7 +167,7 @@ impl Workspace {
                 if spec.git == GitAccess::Share {
                     let message =
                         "an overlay leaves the folder's `.git` as it is, and `--git share` gives it away";
-                    return Err(SandboxError::new(ErrorCode::RequestConflict, message).hint(
+                    return Err(ErrorCode::RequestConflict.error(message).hint(
                         "leave `workspace.share_git` away: commits come out when the layer is applied",
                     ));
                 }
@@ -388,17 +389,15 @@ fn with_private_git(
 fn refuse_unfit(state: &Path, path: &Path, alternates: &[PathBuf]) -> Result<(), SandboxError> {
     let judged = protect::local_repository(path, alternates).map_err(|why| {
         let message = format!("the repository `{}` cannot be given to a sandbox: {why}", path.display());
-        SandboxError::new(ErrorCode::NotSupported, message)
+        ErrorCode::NotSupported.error(message)
             .hint("look at it; `[git] alternates` in your configuration names directories that a repository may borrow from")
     })?;
-    for Judged { named, host } in &judged {
-        refuse_written(state, host)?;
-        // The name itself may be one that a sandbox can make a link of.
-        if let Some(id) = neighbours::writer(state, named) {
-            return Err(neighbours::contested(&id, named));
-        }
+    judged.iter().try_for_each(|host| refuse_written(state, host))?;
+    // Who can write to the folder around it can put another one there, or a link.
+    match path.parent().and_then(|parent| neighbours::writer(state, parent)) {
+        Some(id) => Err(neighbours::contested(&id, path)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Git of the host would work in it while an agent changes what it reads.
@@ -412,13 +411,14 @@ fn refuse_written(state: &Path, host: &HostGit) -> Result<(), SandboxError> {
 
 fn no_private_git(folder: &Path, error: &SetupError) -> SandboxError {
     let message = format!("the repository `{}` cannot be given to a sandbox: {error}", folder.display());
-    SandboxError::new(ErrorCode::NotSupported, message)
+    ErrorCode::NotSupported.error(message)
         .hint("work on a clone with `workspace.branch: NAME`, or, if you trust what runs, let it write this repository with `workspace.share_git: true`")
 }
 
 fn folder<'s>(spec: &'s SandboxSpec, what: &str) -> Result<&'s PathBuf, SandboxError> {
     spec.workspace.as_ref().ok_or_else(|| {
-        SandboxError::new(ErrorCode::RequestConflict, format!("{what} needs a folder to be made of"))
+        ErrorCode::RequestConflict
+            .error(format!("{what} needs a folder to be made of"))
             .hint("name one with `workspace.folder: DIR`")
     })
 }
@@ -432,7 +432,8 @@ fn refuse_planted(folder: &Path) -> Result<(), SandboxError> {
         Some(link) => {
             let message =
                 format!("`{}` is a link in a git directory, and git would follow it", link.display());
-            Err(SandboxError::new(ErrorCode::PathRefused, message)
+            Err(ErrorCode::PathRefused
+                .error(message)
                 .hint("look where it leads, and remove it if you did not make it"))
         }
     }
@@ -475,17 +476,18 @@ fn find(layers: &Layers, name: &str, folder: &Path) -> Result<Layer, SandboxErro
     match (found.pop(), found.len()) {
         (None, _) => {
             let message = format!("there is no layer `{}`", name.escape_debug());
-            Err(SandboxError::new(ErrorCode::WorkNotFound, message).hint(hint))
+            Err(ErrorCode::WorkNotFound.error(message).hint(hint))
         }
         (Some(layer), 0) if layer.folder == folder => Ok(layer),
         (Some(layer), 0) => {
             let message = format!("the layer {} has changes of `{}`", layer.id, layer.folder.display());
-            Err(SandboxError::new(ErrorCode::WorkNotFound, message)
+            Err(ErrorCode::WorkNotFound
+                .error(message)
                 .hint(format!("add `--workspace {}`", layer.folder.display())))
         }
         (Some(_), more) => {
             let message = format!("{} layers begin with `{}`", more + 1, name.escape_debug());
-            Err(SandboxError::new(ErrorCode::RequestValue, message).hint(hint))
+            Err(ErrorCode::RequestValue.error(message).hint(hint))
         }
     }
 }

@@ -85,7 +85,8 @@ pub(crate) fn can_be_held(limits: &LimitsRequest) -> Result<(), SandboxError> {
         "a limit on {} cannot be held on this machine: no cgroup is ours to use",
         unheld.join(" and ")
     );
-    Err(SandboxError::new(ErrorCode::LimitUnavailable, message)
+    Err(ErrorCode::LimitUnavailable
+        .error(message)
         .hint("make the grant without it, or see `GET /v1/capabilities` for how a cgroup becomes available"))
 }
 

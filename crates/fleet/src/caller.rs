@@ -43,7 +43,8 @@ impl Caller {
         if self.is_owner() {
             return Ok(());
         }
-        Err(SandboxError::new(ErrorCode::NotGranted, format!("only the owner of this machine may {what}"))
+        Err(ErrorCode::NotGranted
+            .error(format!("only the owner of this machine may {what}"))
             .hint("ask over the daemon's unix socket, as the user that runs it"))
     }
 
@@ -63,7 +64,8 @@ impl Caller {
         if self.holds_key(key) {
             return Ok(());
         }
-        Err(SandboxError::new(ErrorCode::NotGranted, format!("this grant does not allow the key `{key}`"))
+        Err(ErrorCode::NotGranted
+            .error(format!("this grant does not allow the key `{key}`"))
             .hint("leave the key out for a sandbox of your own, or ask the owner for a grant with this key"))
     }
 
@@ -103,11 +105,9 @@ impl Caller {
             true => "it allows the default profile alone".to_string(),
             false => format!("it allows {}", rules.profiles.join(", ")),
         };
-        Err(SandboxError::new(
-            ErrorCode::NotGranted,
-            format!("this grant does not allow the profile `{name}`"),
-        )
-        .hint(offer))
+        Err(ErrorCode::NotGranted
+            .error(format!("this grant does not allow the profile `{name}`"))
+            .hint(offer))
     }
 
     /// What the caller asks for, before a profile adds to it: refused where the grant does not say it. Folders come back as the
@@ -155,7 +155,7 @@ impl Caller {
             return Ok(());
         }
         let hint = format!("the owner of this machine can make one with `{rule}`: `POST /v1/grants`");
-        Err(SandboxError::new(ErrorCode::NotGranted, format!("this grant does not allow {what}")).hint(hint))
+        Err(ErrorCode::NotGranted.error(format!("this grant does not allow {what}")).hint(hint))
     }
 }
 

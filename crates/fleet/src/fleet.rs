@@ -364,7 +364,7 @@ fn holder(caller: &dyn Permission) -> Option<String> {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
 ) -> Result<T, SandboxError> {
-    let failed = |_| Err(SandboxError::new(ErrorCode::Internal, "work of the fleet was cut short"));
+    let failed = |_| Err(ErrorCode::Internal.error("work of the fleet was cut short"));
     tokio::task::spawn_blocking(work).await.unwrap_or_else(failed)
 }
 

@@ -32,7 +32,7 @@ impl FolderId {
             }
             None => format!("`{path}` is not there any more, and its sandbox works on what it was"),
         };
-        Err(SandboxError::new(ErrorCode::PathMoved, message)
+        Err(ErrorCode::PathMoved.error(message)
             .hint("`POST /v1/sandboxes/NAME/stop` the sandbox, then try again: it starts with the folder that is there"))
     }
 }

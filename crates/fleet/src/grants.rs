@@ -74,10 +74,7 @@ impl GrantStore {
     /// Makes one. The token is in the answer and nowhere else.
     pub fn create(&self, new: NewGrant) -> Result<NewToken, SandboxError> {
         if new.name.is_empty() || new.name.len() > LONGEST_NAME || new.name.chars().any(char::is_control) {
-            return Err(SandboxError::new(
-                ErrorCode::RequestValue,
-                "`name`: a grant needs a name of at most 100 letters",
-            ));
+            return Err(ErrorCode::RequestValue.error("`name`: a grant needs a name of at most 100 letters"));
         }
         admit::can_be_held(&new.rules.limits)?;
         let (id, secret) = (random::<6>()?, random::<32>()?);
@@ -110,7 +107,8 @@ impl GrantStore {
     pub fn revoke(&self, id: &str) -> Result<GrantInfo, SandboxError> {
         let mut grants = self.known()?;
         let Some(at) = grants.iter().position(|kept| kept.info.id == id) else {
-            return Err(SandboxError::new(ErrorCode::NameUnknown, format!("there is no grant `{id}`"))
+            return Err(ErrorCode::NameUnknown
+                .error(format!("there is no grant `{id}`"))
                 .hint("`GET /v1/grants` shows those there are"));
         };
         let mut after = grants.clone();
@@ -150,11 +148,9 @@ impl GrantStore {
         let written = Written { version: VERSION, grants: grants.to_vec() };
         let text = serde_json::to_vec_pretty(&written).map_err(io::Error::from);
         text.and_then(|text| write_atomic(&self.path, &text, survives)).map_err(|error| {
-            SandboxError::new(
-                ErrorCode::StateFailed,
-                format!("cannot write {}: {error}", self.path.display()),
-            )
-            .caused_by(error)
+            ErrorCode::StateFailed
+                .error(format!("cannot write {}: {error}", self.path.display()))
+                .caused_by(error)
         })
     }
 
@@ -230,15 +226,15 @@ fn read(path: &Path) -> Result<Vec<Kept>, SandboxError> {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> SandboxError {
-    SandboxError::new(ErrorCode::StateFailed, format!("cannot read {}: {error}", path.display()))
+    ErrorCode::StateFailed
+        .error(format!("cannot read {}: {error}", path.display()))
         .hint("repair it, or move it away: then there are no grants, and every token is refused")
 }
 
 fn random<const BYTES: usize>() -> Result<String, SandboxError> {
     let mut bytes = [0; BYTES];
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|error| {
-        SandboxError::new(ErrorCode::Internal, format!("the kernel gives no random bytes: {error}"))
-            .caused_by(error)
+        ErrorCode::Internal.error(format!("the kernel gives no random bytes: {error}")).caused_by(error)
     })?;
     Ok(HEXLOWER.encode(&bytes))
 }

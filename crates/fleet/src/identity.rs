@@ -73,7 +73,8 @@ impl Key {
     pub fn given(text: impl Into<String>) -> Result<Key, SandboxError> {
         let text = text.into();
         let invalid = |what: &str| {
-            SandboxError::new(ErrorCode::RequestValue, format!("the key of a sandbox {what}"))
+            ErrorCode::RequestValue
+                .error(format!("the key of a sandbox {what}"))
                 .hint("a key is one line of 1 to 512 characters")
         };
         if text.is_empty() {
@@ -107,11 +108,11 @@ fn inherited(request: &CreateSandbox, parent: Option<&Parent>) -> Result<Identit
     let alone = CreateSandbox { inherit: request.inherit.clone(), ..CreateSandbox::default() };
     if *request != alone {
         let message = "`inherit` takes a sandbox as it is, and something else is said beside it";
-        return Err(SandboxError::new(ErrorCode::RequestConflict, message).hint("say `inherit` alone"));
+        return Err(ErrorCode::RequestConflict.error(message).hint("say `inherit` alone"));
     }
     let parent = parent.ok_or_else(|| {
         let name = request.inherit.as_deref().unwrap_or_default();
-        SandboxError::new(ErrorCode::SandboxNotFound, format!("there is no sandbox `{name}` to inherit"))
+        ErrorCode::SandboxNotFound.error(format!("there is no sandbox `{name}` to inherit"))
     })?;
     Ok(Identity {
         key: Key::given(parent.key.clone())?,
@@ -126,16 +127,14 @@ fn key_of(request: &CreateSandbox) -> Result<(Key, bool), SandboxError> {
     if let Some(key) = &request.key {
         if request.scope.is_some() {
             let message = "`key` and `scope` both say which sandbox is meant";
-            return Err(SandboxError::new(ErrorCode::RequestConflict, message).hint("leave one of them out"));
+            return Err(ErrorCode::RequestConflict.error(message).hint("leave one of them out"));
         }
         return Ok((Key::given(key)?, true));
     }
     let Some(entity) = &request.entity else {
         if request.scope.is_some() || request.wake.is_some() {
             let message = "a key is to follow from an entity, and none is named";
-            return Err(
-                SandboxError::new(ErrorCode::RequestConflict, message).hint("set `entity`, or give a `key`")
-            );
+            return Err(ErrorCode::RequestConflict.error(message).hint("set `entity`, or give a `key`"));
         }
         return Ok((Key::unique()?, false));
     };
@@ -143,7 +142,8 @@ fn key_of(request: &CreateSandbox) -> Result<(Key, bool), SandboxError> {
         Scope::Entity => Ok((Key::given(entity)?, true)),
         Scope::Wake => {
             let wake = request.wake.as_ref().filter(|wake| !wake.is_empty()).ok_or_else(|| {
-                SandboxError::new(ErrorCode::RequestConflict, "`scope` is `wake`, and no `wake` is named")
+                ErrorCode::RequestConflict
+                    .error("`scope` is `wake`, and no `wake` is named")
                     .hint("set `wake`, or leave `scope` out for one sandbox an entity")
             })?;
             if entity.is_empty() {

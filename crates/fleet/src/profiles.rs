@@ -60,8 +60,7 @@ impl Profiles {
                     "there are two profiles `{}`: {} and {}",
                     profile.name, known.source, profile.source
                 );
-                return Err(SandboxError::new(ErrorCode::RequestConflict, message)
-                    .hint("give one of them another name"));
+                return Err(ErrorCode::RequestConflict.error(message).hint("give one of them another name"));
             }
             is_name(&profile)?;
             let works = works(&profile, walls, &not_held(&profile.base.limits));
@@ -107,7 +106,7 @@ impl Profiles {
             Ok(_) => Ok(profile),
             Err(reason) => {
                 let message = format!("the profile `{}` does not work here: {reason}", profile.name);
-                Err(SandboxError::new(ErrorCode::ProfileUnavailable, message).hint(self.offer()))
+                Err(ErrorCode::ProfileUnavailable.error(message).hint(self.offer()))
             }
         }
     }
@@ -123,7 +122,8 @@ impl Profiles {
             let names: Vec<&str> = self.all.iter().map(|(profile, _)| profile.name.as_str()).collect();
             let meant =
                 nearest(name, &names).map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
-            SandboxError::new(ErrorCode::ProfileUnknown, format!("there is no profile `{name}`"))
+            ErrorCode::ProfileUnknown
+                .error(format!("there is no profile `{name}`"))
                 .hint(format!("{meant}{}", self.offer()))
         })
     }
@@ -166,7 +166,7 @@ impl Profile {
     pub fn apply(&self, asked: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
         asked.over(&self.base).map_err(|Wider { field, asked, base }| {
             let message = format!("`{field}` is {asked}, and the profile `{}` says {base}", self.name);
-            SandboxError::new(ErrorCode::NotGranted, message).hint("leave it out, or choose another profile")
+            ErrorCode::NotGranted.error(message).hint("leave it out, or choose another profile")
         })
     }
 }
@@ -218,7 +218,7 @@ fn is_name(profile: &Profile) -> Result<(), SandboxError> {
         return Ok(());
     }
     let message = format!("`{name}` is no name of a profile ({})", profile.source);
-    Err(SandboxError::new(ErrorCode::RequestValue, message).hint("write small letters, digits, `-` and `_`"))
+    Err(ErrorCode::RequestValue.error(message).hint("write small letters, digits, `-` and `_`"))
 }
 
 fn built_in() -> Vec<Profile> {

@@ -82,8 +82,7 @@ impl Record {
         let path = place.record();
         let unreadable = |why: String| {
             let hint = format!("look at `{}`; {TAKE_AWAY}", path.display());
-            SandboxError::new(ErrorCode::StateFailed, format!("cannot read `{}`: {why}", path.display()))
-                .hint(hint)
+            ErrorCode::StateFailed.error(format!("cannot read `{}`: {why}", path.display())).hint(hint)
         };
         let bytes = fs::read(&path).map_err(|error| unreadable(error.to_string()))?;
         let version: Version =
@@ -94,7 +93,8 @@ impl Record {
                 path.display(),
                 version.version
             );
-            return Err(SandboxError::new(ErrorCode::NotSupported, message)
+            return Err(ErrorCode::NotSupported
+                .error(message)
                 .hint(format!("use the belljar that made it; {TAKE_AWAY}")));
         }
         serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))
@@ -115,7 +115,8 @@ pub(crate) fn write_record(
 ) -> Result<(), SandboxError> {
     let text = serde_json::to_vec_pretty(content).map_err(io::Error::from);
     text.and_then(|text| write_atomic(path, &text, survives)).map_err(|error| {
-        SandboxError::new(ErrorCode::StateFailed, format!("cannot write `{}`: {error}", path.display()))
+        ErrorCode::StateFailed
+            .error(format!("cannot write `{}`: {error}", path.display()))
             .hint("is the disk full?")
             .caused_by(error)
     })

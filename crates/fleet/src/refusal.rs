@@ -3,42 +3,42 @@
 use belljar_spec::{ErrorCode, SandboxError};
 
 pub(crate) fn not_found(name: &str) -> SandboxError {
-    SandboxError::new(ErrorCode::SandboxNotFound, format!("there is no sandbox `{name}`"))
+    ErrorCode::SandboxNotFound
+        .error(format!("there is no sandbox `{name}`"))
         .hint("`GET /v1/sandboxes` shows those that are there")
 }
 
 pub(crate) fn deleted(name: &str) -> SandboxError {
-    SandboxError::new(
-        ErrorCode::ChangedMeanwhile,
-        format!("the sandbox `{name}` was deleted while it was started"),
-    )
-    .hint("start it again")
+    ErrorCode::ChangedMeanwhile
+        .error(format!("the sandbox `{name}` was deleted while it was started"))
+        .hint("start it again")
 }
 
 pub(crate) fn not_alive(name: &str) -> SandboxError {
-    SandboxError::new(ErrorCode::SandboxNotAlive, format!("the sandbox `{name}` is not alive"))
+    ErrorCode::SandboxNotAlive
+        .error(format!("the sandbox `{name}` is not alive"))
         .hint("ask for it by its key, as its owner: that wakes it up")
 }
 
 pub(crate) fn no_lease(lease: &str) -> SandboxError {
-    SandboxError::new(ErrorCode::NameUnknown, format!("there is no lease `{lease}`, or it has ended"))
+    ErrorCode::NameUnknown
+        .error(format!("there is no lease `{lease}`, or it has ended"))
         .hint("ask for the sandbox again to get a new one")
 }
 
 pub(crate) fn not_owner(name: &str) -> SandboxError {
-    SandboxError::new(
-        ErrorCode::NotGranted,
-        format!("the sandbox `{name}` can be used, and not stopped or taken away"),
+    ErrorCode::NotGranted.error(format!("the sandbox `{name}` can be used, and not stopped or taken away"),
     )
     .hint("the grant that made it can do that, a grant with its key in `own_keys`, and the owner of this machine")
 }
 
 /// A grant holds a sandbox too often or for too long.
 pub(crate) fn too_many_leases(name: &str, why: String) -> SandboxError {
-    SandboxError::new(ErrorCode::QuotaExceeded, format!("this grant has {why} on the sandbox `{name}`"))
+    ErrorCode::QuotaExceeded
+        .error(format!("this grant has {why} on the sandbox `{name}`"))
         .hint("give leases back that are not needed; `GET /v1/sandboxes/NAME` tells yours")
 }
 
 pub(crate) fn closing() -> SandboxError {
-    SandboxError::new(ErrorCode::DaemonUnreachable, "the daemon is stopping").hint("try again in a moment")
+    ErrorCode::DaemonUnreachable.error("the daemon is stopping").hint("try again in a moment")
 }

@@ -119,7 +119,7 @@ impl Registry {
         }
         if found.as_ref().is_some_and(|entry| before.is_none() && entry.key != key.as_str()) {
             let message = format!("the sandbox `{name}` has another key than `{}`", key.as_str());
-            return Err(SandboxError::new(ErrorCode::NameTaken, message).hint("use another key"));
+            return Err(ErrorCode::NameTaken.error(message).hint("use another key"));
         }
         let role = match &found {
             Some(entry) if entry.owner != grant && !caller.may_own(&entry.key) => Role::Guest,
@@ -255,7 +255,8 @@ impl Inside {
         };
         if !once.is(body) {
             let message = format!("the idempotency key `{}` was used for another request", once.key);
-            return Err(SandboxError::new(ErrorCode::IdempotencyMismatch, message)
+            return Err(ErrorCode::IdempotencyMismatch
+                .error(message)
                 .hint("use a new key for a new request"));
         }
         Ok(Some(name.clone()))
@@ -281,7 +282,8 @@ impl Inside {
             runs => format!("{others} sandboxes and {runs} runs"),
         };
         let message = format!("the grant `{grant}` has {has}, and may have {most} in all");
-        Err(SandboxError::new(ErrorCode::QuotaExceeded, message)
+        Err(ErrorCode::QuotaExceeded
+            .error(message)
             .hint("delete one that is not needed, or wait for a run to end"))
     }
 }
@@ -328,6 +330,7 @@ impl Drop for Registry {
 }
 
 fn lost(name: &str) -> SandboxError {
-    SandboxError::new(ErrorCode::Internal, format!("the daemon lost hold of the sandbox `{name}`"))
+    ErrorCode::Internal
+        .error(format!("the daemon lost hold of the sandbox `{name}`"))
         .hint("start the daemon again: it finds what lives")
 }

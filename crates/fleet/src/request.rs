@@ -57,8 +57,7 @@ pub fn check(request: &SandboxRequest) -> Result<(), SandboxError> {
     if request.workspace.same_path && request.workspace.folder.is_none() {
         let message =
             "`workspace.same_path`: only a folder of the host has a path there: name one with `folder`";
-        return Err(SandboxError::new(ErrorCode::RequestConflict, message)
-            .hint("correct `sandbox.workspace.same_path`"));
+        return Err(ErrorCode::RequestConflict.error(message).hint("correct `sandbox.workspace.same_path`"));
     }
     request.check()
 }

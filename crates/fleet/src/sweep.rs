@@ -44,7 +44,8 @@ impl Ground {
     /// Takes a fleet's directory for this process alone.
     pub(crate) fn take(directory: &Path) -> Result<Ground, SandboxError> {
         let failed = |path: &Path, error: io::Error| {
-            SandboxError::new(ErrorCode::StateFailed, format!("cannot use `{}`: {error}", path.display()))
+            ErrorCode::StateFailed
+                .error(format!("cannot use `{}`: {error}", path.display()))
                 .hint("it must be a directory that belongs to you")
         };
         let sandboxes = directory.join(SANDBOXES);
@@ -54,7 +55,8 @@ impl Ground {
             Ok(Some(lock)) => Ok(Ground { directory: directory.into(), _lock: lock }),
             Ok(None) => {
                 let message = format!("another daemon keeps the sandboxes in `{}`", directory.display());
-                Err(SandboxError::new(ErrorCode::InUse, message)
+                Err(ErrorCode::InUse
+                    .error(message)
                     .hint("use that one, or set another XDG_STATE_HOME for this one"))
             }
             Err(error) => Err(failed(&path, error)),
@@ -106,7 +108,7 @@ fn examine(
 ) -> Result<(Option<Found>, Option<SweptSandbox>), SandboxError> {
     let held = place.hold().map_err(|error| {
         let message = format!("cannot tell whether `{}` is in use: {error}", place.directory().display());
-        SandboxError::new(ErrorCode::StateFailed, message)
+        ErrorCode::StateFailed.error(message)
             .hint("look at `keeper.lock` in it; `DELETE /v1/sandboxes/NAME?force=true` ends what runs in it and takes it away with its files").caused_by(error)
     })?;
     let Some(held) = held else { return Ok((Some(Found { record, kept: true }), None)) };
@@ -161,7 +163,7 @@ pub(crate) fn told(record: &Record, files: Stop, reason: &str) -> SweptSandbox {
 pub(crate) fn make_place(place: &Place, record: &Record) -> Result<(), SandboxError> {
     let failed = |error: io::Error| {
         let message = format!("cannot make `{}`: {error}", place.directory().display());
-        SandboxError::new(ErrorCode::StateFailed, message).hint("is the disk full?").caused_by(error)
+        ErrorCode::StateFailed.error(message).hint("is the disk full?").caused_by(error)
     };
     let unfinished = unfinished_name(place)?;
     let made = DirBuilder::new()
@@ -208,7 +210,8 @@ fn unfinished_name(place: &Place) -> Result<PathBuf, SandboxError> {
 
 fn names(directory: &Path) -> Result<Vec<String>, SandboxError> {
     let failed = |error: io::Error| {
-        SandboxError::new(ErrorCode::StateFailed, format!("cannot read `{}`: {error}", directory.display()))
+        ErrorCode::StateFailed
+            .error(format!("cannot read `{}`: {error}", directory.display()))
             .caused_by(error)
     };
     let mut names = Vec::new();
@@ -221,7 +224,7 @@ fn names(directory: &Path) -> Result<Vec<String>, SandboxError> {
 
 fn remove_failed(place: &Place, error: &io::Error) -> SandboxError {
     let message = format!("cannot remove `{}`: {error}", place.directory().display());
-    SandboxError::new(ErrorCode::StateFailed, message).hint("`POST /v1/sweep` tries again")
+    ErrorCode::StateFailed.error(message).hint("`POST /v1/sweep` tries again")
 }
 
 const SANDBOXES: &str = "sandboxes";

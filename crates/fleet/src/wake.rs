@@ -16,8 +16,7 @@ pub(crate) fn sandbox_now(
     let profile = profiles.choose(Some(&record.profile)).map_err(|error| match error.code {
         ErrorCode::ProfileUnknown => {
             let message = format!("the profile `{}` of this sandbox was removed", record.profile);
-            SandboxError::new(ErrorCode::ProfileUnavailable, message)
-                .hint(format!("configure it again, or {TAKE_AWAY}"))
+            ErrorCode::ProfileUnavailable.error(message).hint(format!("configure it again, or {TAKE_AWAY}"))
         }
         _ => error,
     })?;
@@ -32,7 +31,8 @@ pub(crate) fn sandbox_now(
         profile.apply(asked).and_then(|now| maker.confine(now, profile.has_wall())).map_err(|error| {
             let message =
                 format!("the profile `{}` changed, and does not allow this sandbox: {error}", record.profile);
-            SandboxError::new(ErrorCode::ProfileUnavailable, message)
+            ErrorCode::ProfileUnavailable
+                .error(message)
                 .hint(format!("change it back, or {TAKE_AWAY}"))
                 .caused_by(error)
         })?;
@@ -51,7 +51,8 @@ pub(crate) fn sandbox_now(
                 "the profile `{}` changed: `{field}` is {now} now, and this sandbox was made with {before}",
                 record.profile
             );
-            return Err(SandboxError::new(ErrorCode::ProfileUnavailable, message)
+            return Err(ErrorCode::ProfileUnavailable
+                .error(message)
                 .hint(format!("change it back, or {TAKE_AWAY}")));
         }
     }

@@ -48,15 +48,12 @@ impl Idempotency {
     pub fn new(key: impl Into<String>, request: &CreateSandbox) -> Result<Idempotency, SandboxError> {
         let key = key.into();
         if key.is_empty() || key.chars().count() > LONGEST_KEY || key.chars().any(char::is_control) {
-            return Err(SandboxError::new(
-                ErrorCode::RequestValue,
-                "the idempotency key is empty, too long or not text",
-            )
-            .hint(format!("one line of 1 to {LONGEST_KEY} characters")));
+            return Err(ErrorCode::RequestValue
+                .error("the idempotency key is empty, too long or not text")
+                .hint(format!("one line of 1 to {LONGEST_KEY} characters")));
         }
         let body = serde_json::to_vec(request).map_err(|error| {
-            SandboxError::new(ErrorCode::StateFailed, format!("cannot write the request: {error}"))
-                .caused_by(error)
+            ErrorCode::StateFailed.error(format!("cannot write the request: {error}")).caused_by(error)
         })?;
         Ok(Idempotency { key, body: format!("{FORM}{}", HEXLOWER.encode(&Sha256::digest(body))) })
     }
@@ -90,7 +87,8 @@ impl Wanted {
             record.key,
             differences.join(", ")
         );
-        Err(SandboxError::new(ErrorCode::SandboxDiffers, message)
+        Err(ErrorCode::SandboxDiffers
+            .error(message)
             .hint("leave the settings out to take it as it is, delete it first, or use another key"))
     }
 

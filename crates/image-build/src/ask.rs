@@ -22,9 +22,7 @@ pub(super) struct Asker {
 impl Asker {
     /// One that trusts the system's authorities, and these.
     pub(super) fn new(authorities: Option<&Authorities>) -> Result<Asker, SandboxError> {
-        let no = |error: String| {
-            SandboxError::new(ErrorCode::RegistryFailed, format!("cannot ask a registry: {error}"))
-        };
+        let no = |error: String| ErrorCode::RegistryFailed.error(format!("cannot ask a registry: {error}"));
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|error| no(error.to_string()))?;
         let mut roots = RootCertStore::empty();
@@ -73,7 +71,7 @@ impl Asker {
     fn get(&self, address: &str, accept: &str, about: &str) -> Result<Vec<u8>, SandboxError> {
         let failed = |why: String| {
             let message = format!("cannot ask which versions of `{about}` there are: {why}");
-            SandboxError::new(ErrorCode::RegistryFailed, message).hint(
+            ErrorCode::RegistryFailed.error(message).hint(
                 "write exact versions, for which nobody is asked, or name a registry that can be reached",
             )
         };

@@ -19,7 +19,8 @@ impl Authorities {
     /// Those of a file.
     pub fn read(path: &Path) -> Result<Authorities, SandboxError> {
         let no = |why: String| {
-            SandboxError::new(ErrorCode::RequestValue, format!("cannot trust `{}`: {why}", path.display()))
+            ErrorCode::RequestValue
+                .error(format!("cannot trust `{}`: {why}", path.display()))
                 .hint("name a file with certificates of authorities, as PEM")
         };
         let mut pem = String::new();

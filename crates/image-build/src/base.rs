@@ -98,7 +98,7 @@ impl BaseRequest {
     fn source(&self) -> Result<ImageName, SandboxError> {
         let Some(mirror) = &self.pull_from else { return Ok(self.from.clone()) };
         let no = |message: String| {
-            SandboxError::new(ErrorCode::RequestValue, message).hint(
+            ErrorCode::RequestValue.error(message).hint(
                 "write `--pull-from registry.example.com:5000`, or the whole name of the image at `--base`",
             )
         };

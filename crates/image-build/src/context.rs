@@ -170,7 +170,8 @@ impl Context {
             self.entries.len(),
             ByteSize::bytes(MOST_BYTES),
         );
-        Err(SandboxError::new(ErrorCode::RequestValue, message)
+        Err(ErrorCode::RequestValue
+            .error(message)
             .hint(format!("name what the image does not need in `{IGNORE_FILE}`; most of it is in `{most}`")))
     }
 }
@@ -228,13 +229,13 @@ fn unreadable(path: &Path, error: io::Error) -> SandboxError {
     let shown = Printable::new(path.as_os_str().as_bytes());
     if let Some(bound) = error.get_ref().and_then(|inner| inner.downcast_ref::<TooMuch>()) {
         let message = format!("`{shown}` is too much: {bound}");
-        return SandboxError::new(ErrorCode::RequestValue, message).hint(bound.hint());
+        return ErrorCode::RequestValue.error(message).hint(bound.hint());
     }
     if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
         let message = format!("`{shown}` is a link, or behind one, and links are not followed here");
-        return SandboxError::new(ErrorCode::RequestValue, message).hint("put the file itself there");
+        return ErrorCode::RequestValue.error(message).hint("put the file itself there");
     }
-    SandboxError::new(ErrorCode::ImageFailed, format!("cannot read `{shown}`: {error}")).hint(format!(
+    ErrorCode::ImageFailed.error(format!("cannot read `{shown}`: {error}")).hint(format!(
         "see to it that you can read it, or name it in `{IGNORE_FILE}`; and try again if it changed meanwhile"
     ))
 }

@@ -151,7 +151,7 @@ pub(super) fn ensure(
     });
     pulled.map_err(|error| {
         let why = refused(&format!("pull `{name}`"), &error).message;
-        SandboxError::new(ErrorCode::ImageMissing, why).hint(
+        ErrorCode::ImageMissing.error(why).hint(
             "name a mirror with `--pull-from`, an image that is here with `--base`, or `docker pull` it where that takes a login",
         )
     })
@@ -274,8 +274,7 @@ impl Write for Pieces<'_> {
 }
 
 fn gone(error: io::Error) -> SandboxError {
-    SandboxError::new(ErrorCode::StartFailed, format!("the Docker daemon went away: {error}"))
-        .caused_by(error)
+    ErrorCode::StartFailed.error(format!("the Docker daemon went away: {error}")).caused_by(error)
 }
 
 fn failed(listener: &Listener, why: String) -> Failed {

@@ -28,12 +28,10 @@ pub(super) fn npm(package: &str, answer: &[u8]) -> Result<Published, SandboxErro
         versions: BTreeMap<String, IgnoredAny>,
     }
     let answer: Answer = serde_json::from_slice(answer).map_err(|error| {
-        SandboxError::new(
-            ErrorCode::RegistryFailed,
-            format!("what the registry says of `{package}` makes no sense: {error}"),
-        )
-        .hint("see what answers at the address of `--npm-registry`")
-        .caused_by(error)
+        ErrorCode::RegistryFailed
+            .error(format!("what the registry says of `{package}` makes no sense: {error}"))
+            .hint("see what answers at the address of `--npm-registry`")
+            .caused_by(error)
     })?;
     let versions = answer.versions.keys().filter_map(|version| Version::parse(version).ok()).collect();
     Ok(Published { tags: answer.tags, versions })
@@ -50,11 +48,9 @@ pub(super) fn git_address(repository: &str) -> String {
 /// What a repository of git answered: packet lines, each with its length in front. The newest is the highest that is final.
 pub(super) fn git(repository: &str, answer: &[u8]) -> Result<Published, SandboxError> {
     let no_sense = || {
-        SandboxError::new(
-            ErrorCode::RegistryFailed,
-            format!("`{repository}` does not answer as a git repository does"),
-        )
-        .hint("write an exact version, for which nobody is asked")
+        ErrorCode::RegistryFailed
+            .error(format!("`{repository}` does not answer as a git repository does"))
+            .hint("write an exact version, for which nobody is asked")
     };
     let mut versions = Vec::new();
     let mut rest = answer;

@@ -122,7 +122,8 @@ impl RepositoryPlan {
             if is_ours && daemon_build::inspect(daemon, image)?.is_none() {
                 let tag = image.split_once(':').map_or("latest", |(_, tag)| tag);
                 let message = format!("the image `{image}`, which `{DOCKERFILE}` starts from, is not here");
-                return Err(SandboxError::new(ErrorCode::ImageMissing, message)
+                return Err(ErrorCode::ImageMissing
+                    .error(message)
                     .hint(format!("make it: `belljar build-base --tag {tag}`")));
             }
         }
@@ -154,8 +155,7 @@ pub fn image_of(folder: &Path, base_tag: &str) -> Result<ImageName, SandboxError
     let hash = digest(&SHA256, folder.as_os_str().as_bytes());
     let hash: String = hash.as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
     let name = format!("belljar-{plain}-{hash}:{base_tag}");
-    name.parse()
-        .map_err(|error| SandboxError::new(ErrorCode::RequestValue, format!("{error}")).caused_by(error))
+    name.parse().map_err(|error| ErrorCode::RequestValue.error(format!("{error}")).caused_by(error))
 }
 
 /// Nobody writes a longer one.

@@ -42,9 +42,8 @@ impl Wanted {
 
     /// The version that is meant, given what there is of `program`.
     pub fn among(&self, program: &str, published: &Published) -> Result<Version, SandboxError> {
-        let none = |why: String| {
-            SandboxError::new(ErrorCode::RequestValue, why).hint("write an exact version, or `latest`")
-        };
+        let none =
+            |why: String| ErrorCode::RequestValue.error(why).hint("write an exact version, or `latest`");
         match self {
             Wanted::Exact(version) => Ok(version.clone()),
             Wanted::Tag(tag) => {

@@ -187,7 +187,7 @@ impl From<ImageError> for SandboxError {
             message = format!("{message}: {cause}");
             source = cause.source();
         }
-        let told = SandboxError::new(error.code(), message);
+        let told = error.code().error(message);
         let told = match error.hint() {
             Some(hint) => told.hint(hint),
             None => told,

@@ -117,24 +117,24 @@ impl From<LayerError> for SandboxError {
                     list.iter().take(SHOWN).map(|conflict| format!("\n  {conflict}")).collect();
                 let more = list.len().saturating_sub(SHOWN);
                 let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
-                SandboxError::new(ErrorCode::WorkUnsaved, format!("{message}{lines}{more}")).hint(
+                ErrorCode::WorkUnsaved.error(format!("{message}{lines}{more}")).hint(
                     "apply the other files by naming them, or merge one by hand: `belljar diff PATH | patch -p1 --merge`",
                 )
             }
-            LayerError::InUse(_) => SandboxError::new(ErrorCode::InUse, message)
+            LayerError::InUse(_) => ErrorCode::InUse.error(message)
                 .hint("wait until its command has ended; `belljar layers` shows what runs"),
-            LayerError::Gone(_) => SandboxError::new(ErrorCode::WorkNotFound, message).hint("see `belljar layers`"),
-            LayerError::NoSuchChange { .. } => SandboxError::new(ErrorCode::WorkNotFound, message)
+            LayerError::Gone(_) => ErrorCode::WorkNotFound.error(message).hint("see `belljar layers`"),
+            LayerError::NoSuchChange { .. } => ErrorCode::WorkNotFound.error(message)
                 .hint("`belljar diff --names` lists what there is"),
             LayerError::Damaged(damaged) => damaged.error(),
-            LayerError::FolderChanged { .. } => SandboxError::new(ErrorCode::PathMoved, message).hint(
+            LayerError::FolderChanged { .. } => ErrorCode::PathMoved.error(message).hint(
                 "a link or another directory is in its place, or in that of one around it: put the right one back, or `belljar discard` the layer",
             ),
-            LayerError::Undo { .. } => SandboxError::new(ErrorCode::WorkspaceFailed, message)
+            LayerError::Undo { .. } => ErrorCode::WorkspaceFailed.error(message)
                 .hint("make it reachable and writable again, then call `belljar apply`"),
-            LayerError::Store { .. } | LayerError::Read { .. } => SandboxError::new(ErrorCode::WorkspaceFailed, message),
+            LayerError::Store { .. } | LayerError::Read { .. } => ErrorCode::WorkspaceFailed.error(message),
             LayerError::Apply { source, .. } => {
-                let error = SandboxError::new(ErrorCode::WorkspaceFailed, message);
+                let error = ErrorCode::WorkspaceFailed.error(message);
                 match source.kind() {
                     io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                         error.hint("make room: everything is copied beside the folder's files before the first is replaced")

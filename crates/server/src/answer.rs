@@ -64,7 +64,7 @@ impl IntoResponse for Refusal {
 
 /// A request that makes no sense.
 pub(crate) fn invalid(message: impl Into<String>) -> SandboxError {
-    SandboxError::new(ErrorCode::RequestInvalid, message)
+    ErrorCode::RequestInvalid.error(message)
 }
 
 /// The status of an error.
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn every_code_has_a_status_of_an_error() {
         for code in ErrorCode::ALL {
-            let status = status(&SandboxError::new(*code, ""));
+            let status = status(&code.error(""));
             assert!(status.is_client_error() || status.is_server_error(), "{code}: {status}");
         }
     }

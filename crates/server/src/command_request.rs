@@ -55,7 +55,7 @@ pub(crate) fn time(field: &str, seconds: Option<u64>) -> Result<Option<Duration>
 }
 
 pub(crate) fn invalid(message: impl Into<String>) -> SandboxError {
-    SandboxError::new(ErrorCode::RequestValue, message)
+    ErrorCode::RequestValue.error(message)
 }
 
 /// A year.

@@ -108,16 +108,13 @@ impl Front {
             Some(id) if asking.caller.is_owner() => id.to_string(),
             _ => {
                 let info = self.fleet.get(name, asking).await?;
-                info.id.ok_or_else(|| {
-                    SandboxError::new(ErrorCode::SandboxNotAlive, "the sandbox has not lived yet")
-                })?
+                info.id.ok_or_else(|| ErrorCode::SandboxNotAlive.error("the sandbox has not lived yet"))?
             }
         };
         let found =
             belljar_audit::directory().and_then(|directory| belljar_audit::find(&directory, Some(&id)));
         Ok(found.map_err(|error| {
-            SandboxError::new(ErrorCode::NotFound, format!("there is no log of this sandbox: {error}"))
-                .caused_by(error)
+            ErrorCode::NotFound.error(format!("there is no log of this sandbox: {error}")).caused_by(error)
         })?)
     }
 
@@ -136,7 +133,7 @@ impl Front {
         work: impl FnOnce(&Front) -> Result<T, SandboxError> + Send + 'static,
     ) -> Result<T, SandboxError> {
         let front = Arc::clone(self);
-        let interrupted = |_| Err(SandboxError::new(ErrorCode::Internal, "the daemon is stopping"));
+        let interrupted = |_| Err(ErrorCode::Internal.error("the daemon is stopping"));
         tokio::task::spawn_blocking(move || work(&front)).await.unwrap_or_else(interrupted)
     }
 }
@@ -164,11 +161,11 @@ impl Permission for Asking {
 }
 
 async fn nowhere() -> Answer<()> {
-    let error = SandboxError::new(ErrorCode::NotFound, "there is nothing at this path");
+    let error = ErrorCode::NotFound.error("there is nothing at this path");
     Err(error.hint("`/v1/openapi.json` says what there is").into())
 }
 
 async fn not_that() -> Answer<()> {
-    let error = SandboxError::new(ErrorCode::MethodNotAllowed, "this path has no such method");
+    let error = ErrorCode::MethodNotAllowed.error("this path has no such method");
     Err(error.hint("`/v1/openapi.json` says what there is").into())
 }

@@ -31,11 +31,14 @@ pub struct SandboxError {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-impl SandboxError {
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> SandboxError {
-        SandboxError { code, message: message.into(), hint: None, source: None }
+impl ErrorCode {
+    /// An error with this code. The message says what happened, to what.
+    pub fn error(self, message: impl Into<String>) -> SandboxError {
+        SandboxError { code: self, message: message.into(), hint: None, source: None }
     }
+}
 
+impl SandboxError {
     /// With what to do next.
     pub fn hint(mut self, hint: impl Into<String>) -> SandboxError {
         self.hint = Some(hint.into());

@@ -34,7 +34,7 @@ impl Damaged {
     pub fn error(&self) -> SandboxError {
         let directory = self.directory.display().to_string();
         let directory = directory.escape_debug();
-        SandboxError::new(ErrorCode::WorkspaceFailed, self.to_string()).hint(format!(
+        ErrorCode::WorkspaceFailed.error(self.to_string()).hint(format!(
             "its files are in `{directory}`: copy what you need from there; `belljar discard {}` then removes it",
             self.id.escape_debug()
         ))

@@ -31,7 +31,7 @@ impl NoStateDirectory {
 
 impl From<NoStateDirectory> for SandboxError {
     fn from(error: NoStateDirectory) -> SandboxError {
-        SandboxError::new(ErrorCode::StateFailed, error.to_string()).hint(error.hint()).caused_by(error)
+        ErrorCode::StateFailed.error(error.to_string()).hint(error.hint()).caused_by(error)
     }
 }
 

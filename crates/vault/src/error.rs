@@ -137,7 +137,7 @@ impl VaultError {
 
 impl From<VaultError> for SandboxError {
     fn from(error: VaultError) -> SandboxError {
-        SandboxError::new(error.code(), error.to_string()).hint(error.hint()).caused_by(error)
+        error.code().error(error.to_string()).hint(error.hint()).caused_by(error)
     }
 }
 

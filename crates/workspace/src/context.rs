@@ -43,8 +43,7 @@ pub fn of(directories: &[PathBuf], view: Option<&View>) -> Result<Option<AgentCo
 fn read(directory: &Path, left: &mut u64) -> Result<Vec<Piece>, SandboxError> {
     let unusable = |what: &dyn std::fmt::Display| {
         let message = format!("the agent context `{}` cannot be used: {what}", directory.display());
-        SandboxError::new(ErrorCode::RequestValue, message)
-            .hint("name a directory with files that end in `.md`")
+        ErrorCode::RequestValue.error(message).hint("name a directory with files that end in `.md`")
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = openat(CWD, directory, flags, Mode::empty()).map_err(|errno| unusable(&errno))?;
@@ -81,7 +80,8 @@ fn beneath(view: &View) -> Result<(String, Option<Vec<u8>>), SandboxError> {
     let no_place = |what: &dyn std::fmt::Display| {
         let message =
             format!("agent context cannot be shown at `{}`: {what}", view.folder.join(NAME).display());
-        SandboxError::new(ErrorCode::RequestValue, message)
+        ErrorCode::RequestValue
+            .error(message)
             .hint("put a plain file in its place, or work without `workspace.agent_context`")
     };
     // What a layer has lies on top.

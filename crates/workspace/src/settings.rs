@@ -190,7 +190,8 @@ pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
 /// What is not looked at is not protected: then nothing runs.
 pub(crate) fn too_many(what: &str, most: usize) -> SandboxError {
     let message = format!("git's config has more than {most} {what}, too many to protect all that it names");
-    SandboxError::new(ErrorCode::PathRefused, message)
+    ErrorCode::PathRefused
+        .error(message)
         .hint("shorten `.git/config` or your own `~/.gitconfig`, or work with `workspace.overlay`")
 }
 

@@ -68,7 +68,7 @@ pub(super) fn is_there(kind: UpstreamKind, model: &ModelName) -> Result<(), Sand
         Some((_, speaks)) if kind != UpstreamKind::LiteLlm && *speaks != kind => {
             let message =
                 format!("`{model}` is asked in the words of {speaks}, and the model's server speaks {kind}");
-            Err(SandboxError::new(ErrorCode::RequestConflict, message).hint(format!(
+            Err(ErrorCode::RequestConflict.error(message).hint(format!(
                 "give its own server, or a LiteLLM, with `--llm URL`; if this one has it, say so: `--model server/{}`",
                 model.model
             )))

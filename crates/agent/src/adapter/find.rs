@@ -31,7 +31,7 @@ pub fn find(adapter: &Adapter, path: &OsStr) -> Result<Found, SandboxError> {
     }
     Err(first_fault.unwrap_or_else(|| {
         let message = format!("{} is not here: there is no `{}` on PATH", adapter.title, adapter.program);
-        SandboxError::new(ErrorCode::ProgramMissing, message).hint(format!("`{}`", adapter.install()))
+        ErrorCode::ProgramMissing.error(message).hint(format!("`{}`", adapter.install()))
     }))
 }
 
@@ -80,7 +80,7 @@ fn alone(adapter: &Adapter, place: &Path, real: PathBuf) -> Result<Found, Sandbo
             adapter.package
         );
         let hint = format!("launchers of version managers are not followed; `{}`", adapter.install());
-        return Err(SandboxError::new(ErrorCode::ProgramMissing, message).hint(hint));
+        return Err(ErrorCode::ProgramMissing.error(message).hint(hint));
     }
     let version = is_version.then(|| name.to_string());
     let beside = adapter.beside.iter().map(|name| real.with_file_name(name)).filter(|file| file.is_file());
@@ -90,7 +90,7 @@ fn alone(adapter: &Adapter, place: &Path, real: PathBuf) -> Result<Found, Sandbo
 
 fn incomplete(adapter: &Adapter, root: &Path) -> SandboxError {
     let message = format!("{} in `{}` is there without its program", adapter.title, root.display());
-    SandboxError::new(ErrorCode::ProgramMissing, message).hint(format!(
+    ErrorCode::ProgramMissing.error(message).hint(format!(
         "install it with its optional parts and scripts: `{} --include=optional --ignore-scripts=false`",
         adapter.install()
     ))

@@ -124,7 +124,7 @@ pub fn named(name: &str) -> Result<&'static Adapter, SandboxError> {
         "the agents are {}; a program of your own is written with a slash: `./agent`",
         names.join(", ")
     );
-    Err(SandboxError::new(ErrorCode::NameUnknown, message).hint(match meant {
+    Err(ErrorCode::NameUnknown.error(message).hint(match meant {
         Some(meant) => format!("did you mean `{}`? {known}", meant.name),
         None => known,
     }))
@@ -143,7 +143,7 @@ impl Adapter {
             let others = ALL.iter().filter(|other| other.speaks.contains(&kind)).map(|other| other.name);
             let message =
                 format!("{} does not speak {kind}, which is what the model's server speaks", self.title);
-            return Err(SandboxError::new(ErrorCode::RequestConflict, message).hint(format!(
+            return Err(ErrorCode::RequestConflict.error(message).hint(format!(
                 "give it a server that speaks {} (`--llm URL`, `--llm-kind`), or take another agent: {}",
                 kinds.join(" or "),
                 others.collect::<Vec<_>>().join(", "),
@@ -162,7 +162,7 @@ impl Adapter {
         }
         let message = format!("{} cannot be asked for the effort `{effort}`", self.title);
         let known: Vec<String> = self.efforts.iter().map(Effort::to_string).collect();
-        Err(SandboxError::new(ErrorCode::RequestValue, message).hint(match known.is_empty() {
+        Err(ErrorCode::RequestValue.error(message).hint(match known.is_empty() {
             true => "leave `--effort` away: it has no such setting".to_string(),
             false => format!("it knows {}", known.join(", ")),
         }))

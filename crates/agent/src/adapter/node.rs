@@ -30,7 +30,8 @@ pub(super) fn find(adapter: &Adapter, path: &OsStr, oldest: (u32, u32)) -> Resul
         ),
         None => format!("{} needs node {needed} or newer, and there is no `node` on PATH", adapter.title),
     };
-    Err(SandboxError::new(ErrorCode::ProgramMissing, message)
+    Err(ErrorCode::ProgramMissing
+        .error(message)
         .hint("`npm install -g node@24`, or https://nodejs.org; its folder goes into PATH"))
 }
 

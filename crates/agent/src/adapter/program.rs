@@ -39,7 +39,7 @@ pub fn found(path: &Path) -> Result<Found, SandboxError> {
     }
     let shown = Printable::from(path.to_string_lossy().as_ref());
     let wrong = |what: &str, hint: &str| {
-        Err(SandboxError::new(ErrorCode::ProgramMissing, format!("the program `{shown}` {what}")).hint(hint))
+        Err(ErrorCode::ProgramMissing.error(format!("the program `{shown}` {what}")).hint(hint))
     };
     let Ok(real) = path.canonicalize() else {
         return wrong(

@@ -116,7 +116,8 @@ fn continued(mode: WorkspaceMode, last: Option<&RunResult>) -> Result<WorkspaceM
     match (mode, last) {
         (WorkspaceMode::Clone(_), _) => {
             let message = "phases cannot share a clone: the host makes a fresh one for each sandbox";
-            Err(SandboxError::new(ErrorCode::RequestConflict, message)
+            Err(ErrorCode::RequestConflict
+                .error(message)
                 .hint("clone the repository yourself, and use `--branch NAME` in it"))
         }
         (WorkspaceMode::Overlay { .. }, Some(last)) => {

@@ -157,13 +157,14 @@ impl<'w> Course<'w> {
 /// The result, as a file that is whole or not there.
 fn keep(directory: &Path, result: &RunResult) -> Result<(), SandboxError> {
     let text = serde_json::to_string_pretty(result).map_err(|error| {
-        SandboxError::new(ErrorCode::Internal, format!("cannot write the result: {error}")).caused_by(error)
+        ErrorCode::Internal.error(format!("cannot write the result: {error}")).caused_by(error)
     })?;
     let file = directory.join("result.json");
     let written = write_atomic(&file, (text + "\n").as_bytes(), Survives::Kill);
     written.map_err(|error| {
         let message = format!("cannot write the result to {}: {error}", file.display());
-        SandboxError::new(ErrorCode::StateFailed, message)
+        ErrorCode::StateFailed
+            .error(message)
             .hint("the log beside it has the same as its last line")
             .caused_by(error)
     })

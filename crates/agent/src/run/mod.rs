@@ -83,7 +83,7 @@ impl Stopped {
     }
 
     fn cancelled() -> Stopped {
-        let error = SandboxError::new(ErrorCode::Aborted, "the run was stopped before the agent was started");
+        let error = ErrorCode::Aborted.error("the run was stopped before the agent was started");
         Stopped { reason: StopReason::ErrorCancelled, error }
     }
 
@@ -154,7 +154,8 @@ fn ready(request: &RunRequest) -> Result<Ready, SandboxError> {
     };
     let Some(route) = &request.sandbox.llm else {
         let message = format!("{} needs a model, and the sandbox has no route to one", adapter.title);
-        return Err(SandboxError::new(ErrorCode::RequestConflict, message)
+        return Err(ErrorCode::RequestConflict
+            .error(message)
             .hint("name one with `--model provider/model`, or a server with `--llm URL --llm-key REF`"));
     };
     adapter.can_ask(route.kind, request.model.as_ref())?;
@@ -173,7 +174,7 @@ pub(crate) async fn set_up(
     kind: fn(&Adapter) -> fn(&Task) -> Setup,
 ) -> Result<Command, SandboxError> {
     let Some(route) = &request.sandbox.llm else {
-        return Err(SandboxError::new(ErrorCode::RequestConflict, "the sandbox has no route to a model"));
+        return Err(ErrorCode::RequestConflict.error("the sandbox has no route to a model"));
     };
     let home = sandbox.variable("HOME").and_then(|home| home.to_str()).unwrap_or("/");
     let base = format!("http://127.0.0.1:{}", route.port);
@@ -199,12 +200,10 @@ pub(crate) async fn set_up(
         sandbox.write_file(&path, content.as_bytes()).await?;
     }
     let mut command = Command::new(&setup.argv).map_err(|error| {
-        SandboxError::new(
-            ErrorCode::RequestValue,
-            format!("{} cannot be started like this: {error}", adapter.title),
-        )
-        .hint("a prompt that is so long goes into a file of the workspace, and the prompt names it")
-        .caused_by(error)
+        ErrorCode::RequestValue
+            .error(format!("{} cannot be started like this: {error}", adapter.title))
+            .hint("a prompt that is so long goes into a file of the workspace, and the prompt names it")
+            .caused_by(error)
     })?;
     command.env = setup.env;
     if !found.path.is_empty()

@@ -18,7 +18,7 @@ pub(super) fn program() -> Result<PathBuf, SandboxError> {
         .map(|directory| Path::new(directory).join("bwrap"))
         .find(|candidate| candidate.is_file());
     found.ok_or_else(|| {
-        SandboxError::new(ErrorCode::BackendUnavailable, "bubblewrap (`bwrap`) is not installed")
+        ErrorCode::BackendUnavailable.error("bubblewrap (`bwrap`) is not installed")
             .hint("install it (`apt install bubblewrap`, `dnf install bubblewrap`), or use `backend: native`, which needs nothing")
     })
 }

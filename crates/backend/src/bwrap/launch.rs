@@ -26,8 +26,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let identity = Identity::choose(plan.id, plan.admin())?;
     let (cgroup, enforcement) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
-    let failed =
-        |what: String| SandboxError::new(ErrorCode::StartFailed, format!("cannot start bubblewrap: {what}"));
+    let failed = |what: String| ErrorCode::StartFailed.error(format!("cannot start bubblewrap: {what}"));
     let pipe =
         |flags: PipeFlags| pipe_with(PipeFlags::CLOEXEC | flags).map_err(|errno| failed(errno.to_string()));
     // Read without waiting for its end: a process that bubblewrap left behind may hold the other one.
@@ -110,7 +109,8 @@ fn complained(reason: &str, layout: &Layout) -> SandboxError {
     let mut shares = layout.binds.iter().filter(is_share);
     if let Some(share) = shares.find(|bind| reason.contains(&*bind.source.to_string_lossy())) {
         let message = format!("bubblewrap cannot mount `{}`: {reason}", share.source.display());
-        return SandboxError::new(ErrorCode::StartFailed, message)
+        return ErrorCode::StartFailed
+            .error(message)
             .hint("leave it away, or copy what is needed of it to another folder");
     }
     let message = format!("bubblewrap could not build the wall: {reason}");
@@ -120,7 +120,7 @@ fn complained(reason: &str, layout: &Layout) -> SandboxError {
         true => crate::native::remedy_for_bubblewrap(),
         false => "use `backend: native`, which needs no bubblewrap".into(),
     };
-    SandboxError::new(ErrorCode::BackendUnavailable, message).hint(hint)
+    ErrorCode::BackendUnavailable.error(message).hint(hint)
 }
 
 pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {

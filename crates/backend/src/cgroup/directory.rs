@@ -20,11 +20,9 @@ impl Directory {
     pub(super) fn create(home: &Path, id: SandboxId) -> Result<Option<Directory>, SandboxError> {
         let path = home.join(format!("{PREFIX}{id}"));
         let failed = |error: io::Error| {
-            SandboxError::new(
-                ErrorCode::StartFailed,
-                format!("cannot make the cgroup `{}`: {error}", path.display()),
-            )
-            .caused_by(error)
+            ErrorCode::StartFailed
+                .error(format!("cannot make the cgroup `{}`: {error}", path.display()))
+                .caused_by(error)
         };
         for _ in 0..ATTEMPTS {
             match fs::create_dir(&path) {
@@ -62,11 +60,12 @@ impl Directory {
         let place = self.path.join(file);
         if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::ResourceBusy) {
             let message = format!("the kernel does not take this value for `{}`: {error}", place.display());
-            return SandboxError::new(ErrorCode::LimitUnavailable, message)
+            return ErrorCode::LimitUnavailable
+                .error(message)
                 .hint("ask for less, or leave the flag away: a cgroup around this one may allow no more");
         }
         let message = format!("cannot write to `{}`: {error}", place.display());
-        SandboxError::new(ErrorCode::LimitUnavailable, message).hint(super::delegation_hint())
+        ErrorCode::LimitUnavailable.error(message).hint(super::delegation_hint())
     }
 
     pub(super) fn has(&self, file: &str) -> bool {

@@ -31,7 +31,8 @@ impl Foreign {
                 let message = format!(
                     "the limit on memory cannot be held here: the buffers of TCP connections have none ({error})"
                 );
-                Err(SandboxError::new(ErrorCode::LimitUnavailable, message)
+                Err(ErrorCode::LimitUnavailable
+                    .error(message)
                     .hint("boot the machine with cgroup version 2, or omit `limits.memory`"))
             }
             _ => Ok(()),

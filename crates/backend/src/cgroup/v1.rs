@@ -17,7 +17,8 @@ pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, S
             held.memory &= set(&memory, TCP, &share, limits.memory.origin)?;
         } else if limits.memory.origin == Origin::Asked {
             let message = "the limit on memory cannot be held here: this kernel does not limit the buffers of TCP connections";
-            return Err(SandboxError::new(ErrorCode::LimitUnavailable, message)
+            return Err(ErrorCode::LimitUnavailable
+                .error(message)
                 .hint("boot the machine with cgroup version 2, or omit `limits.memory`"));
         }
         // Swap counts too, where the kernel counts it.

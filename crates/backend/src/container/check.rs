@@ -23,7 +23,8 @@ pub(super) fn is_around_us() -> Result<(), SandboxError> {
         Some(_) => Ok(()),
         None => {
             let message = "there is no container around us that could be the wall";
-            Err(SandboxError::new(ErrorCode::BackendUnavailable, message)
+            Err(ErrorCode::BackendUnavailable
+                .error(message)
                 .hint("outside a container use `backend: native`, or `backend: host` for no wall at all"))
         }
     }

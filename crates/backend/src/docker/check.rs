@@ -11,13 +11,14 @@ pub(super) fn check(runtime: Runtime) -> Result<(), SandboxError> {
     let options = info.security_options.unwrap_or_default();
     if options.iter().any(|option| option.contains("rootless")) {
         let message = "this Docker daemon is an ordinary user's, and cannot be shown what root puts together";
-        return Err(SandboxError::new(ErrorCode::BackendUnavailable, message).hint(
+        return Err(ErrorCode::BackendUnavailable.error(message).hint(
             "use the machine's own daemon (DOCKER_HOST), or `backend: native`, which needs no root at all",
         ));
     }
     if !options.iter().any(|option| option.contains("seccomp")) {
         let message = "this Docker daemon can filter no system calls";
-        return Err(SandboxError::new(ErrorCode::BackendUnavailable, message)
+        return Err(ErrorCode::BackendUnavailable
+            .error(message)
             .hint("use a daemon and a kernel with seccomp, or `backend: native`"));
     }
     if !info.runtimes.unwrap_or_default().contains_key(runtime.as_str()) {
@@ -33,7 +34,7 @@ pub(super) fn accept(runtime: Runtime) -> Result<(), SandboxError> {
         Runtime::Runc | Runtime::Runsc => Ok(()),
         Runtime::Kata => {
             let message = "belljar cannot use the runtime `kata` yet: nothing in its virtual machine reaches belljar's socket";
-            Err(SandboxError::new(ErrorCode::BackendUnavailable, message).hint(
+            Err(ErrorCode::BackendUnavailable.error(message).hint(
                 "use `--runtime runsc` (gVisor), which has a kernel of its own too, or `backend: native`",
             ))
         }
@@ -54,7 +55,7 @@ pub(super) fn no_runtime(runtime: Runtime) -> SandboxError {
             "install it, and restart the daemon: `systemctl restart docker`".to_string()
         }
     };
-    SandboxError::new(ErrorCode::BackendUnavailable, message).hint(hint)
+    ErrorCode::BackendUnavailable.error(message).hint(hint)
 }
 
 const GVISOR: &str = r#"{"runtimes": {"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": ["--network=none", "--host-uds=open"]}}}"#;

@@ -110,7 +110,7 @@ pub(super) fn door_kind(runtime: Runtime) -> SocketType {
 }
 
 fn failed(errno: Errno) -> SandboxError {
-    SandboxError::new(ErrorCode::StartFailed, format!("cannot make a door for the container: {errno}"))
+    ErrorCode::StartFailed.error(format!("cannot make a door for the container: {errno}"))
         .hint("too many open files? `ulimit -n` says how many there may be; `GET /v1/capabilities` tries each wall by itself")
 }
 

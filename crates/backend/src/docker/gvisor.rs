@@ -40,12 +40,11 @@ pub(super) fn finish(
     let Some(knocked) = knocker.wait(plan.limits.ready.value)? else { return Err(did_not_knock()) };
     if !knocked.is_of(&container.id, FILE_SERVER_USER) {
         let message = "somebody else than the container knocked at its door";
-        return Err(SandboxError::new(ErrorCode::GuestGone, message));
+        return Err(ErrorCode::GuestGone.error(message));
     }
     container.has_knocked.store(true, Ordering::SeqCst);
     container.place.strike();
-    let failed =
-        |what: &str, why: String| SandboxError::new(ErrorCode::GuestGone, format!("cannot {what}: {why}"));
+    let failed = |what: &str, why: String| ErrorCode::GuestGone.error(format!("cannot {what}: {why}"));
     let kernel = kernel(&container.daemon, &container.id)?;
     let process = pidfd_open(kernel, PidfdFlags::empty())
         .map_err(|errno| failed("find the container's kernel", errno.to_string()))?;
@@ -99,7 +98,7 @@ fn state(daemon: &Daemon, id: &str) -> Result<ContainerState, SandboxError> {
 
 fn did_not_knock() -> SandboxError {
     let message = "the guest cannot connect to belljar from within gVisor, or died";
-    SandboxError::new(ErrorCode::BackendUnavailable, message).hint(
+    ErrorCode::BackendUnavailable.error(message).hint(
         "give runsc the arguments `--network=none` and `--host-uds=open` (before 2023: `--fsgofer-host-uds`) in \
          /etc/docker/daemon.json, and restart the daemon (docs/gvisor.md)",
     )

@@ -30,7 +30,8 @@ impl Helper {
             stderr: None,
         };
         let (started, ()) = start(&launch, |_| ()).map_err(|errno| {
-            SandboxError::new(ErrorCode::StartFailed, format!("cannot start a helper: {errno}"))
+            ErrorCode::StartFailed
+                .error(format!("cannot start a helper: {errno}"))
                 .hint("there may be too many processes or open files: `ulimit -u`, `ulimit -n`")
                 .caused_by(errno)
         })?;

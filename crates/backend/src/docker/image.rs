@@ -36,7 +36,8 @@ impl HostImage {
         self.id(daemon)?.ok_or_else(|| {
             let message =
                 format!("the Docker daemon made another image of `{}` than it was given", self.name);
-            SandboxError::new(ErrorCode::StartFailed, message)
+            ErrorCode::StartFailed
+                .error(message)
                 .hint(format!("remove it (`docker image rm {}`), and try again", self.name))
         })
     }

@@ -65,7 +65,7 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
     };
     if !knocked.is_of(&container.id, user_of_container(plan.id)) {
         let message = "somebody else than the container's first process knocked at its door";
-        return Err(SandboxError::new(ErrorCode::GuestGone, message).hint(
+        return Err(ErrorCode::GuestGone.error(message).hint(
             "the Docker daemon and belljar have to see the same processes: run both on the host itself",
         ));
     }
@@ -119,7 +119,8 @@ pub(super) fn accept_us() -> Result<(), SandboxError> {
         return Ok(());
     }
     let message = "a container is furnished by root, and belljar is not root";
-    Err(SandboxError::new(ErrorCode::BackendUnavailable, message)
+    Err(ErrorCode::BackendUnavailable
+        .error(message)
         .hint("run belljar as root, or use `backend: native`, which needs no root"))
 }
 
@@ -129,12 +130,14 @@ fn accept(runtime: Runtime, plan: &Plan) -> Result<(), SandboxError> {
     accept_us()?;
     if plan.nesting() == Nesting::Allowed {
         let message = "sandboxes inside of a container need powers that no container of belljar's has";
-        return Err(SandboxError::new(ErrorCode::NotSupported, message)
+        return Err(ErrorCode::NotSupported
+            .error(message)
             .hint("leave `nested` away, or use `backend: native`"));
     }
     if plan.admin() == Admin::Root {
         let message = "root in a container would be root of this machine: it has no users of its own";
-        return Err(SandboxError::new(ErrorCode::NotSupported, message)
+        return Err(ErrorCode::NotSupported
+            .error(message)
             .hint("leave `root` away, or use the backend `native`, where root inside is nobody outside"));
     }
     Ok(())
@@ -142,7 +145,8 @@ fn accept(runtime: Runtime, plan: &Plan) -> Result<(), SandboxError> {
 
 fn containers(plan: &Plan) -> Result<&Path, SandboxError> {
     plan.containers().ok_or_else(|| {
-        SandboxError::new(ErrorCode::StateFailed, "there is no directory to put a container together in")
+        ErrorCode::StateFailed
+            .error("there is no directory to put a container together in")
             .hint("set XDG_STATE_HOME to a folder that you can write to")
     })
 }
@@ -234,7 +238,8 @@ impl Container {
         let place = volume.destination.unwrap_or_default();
         let message =
             format!("the image declares a volume at `{place}`, where its files could not be limited");
-        Err(SandboxError::new(ErrorCode::ImageRefused, message)
+        Err(ErrorCode::ImageRefused
+            .error(message)
             .hint("make an image of it without that VOLUME (`belljar build`), or use another one"))
     }
 
@@ -296,7 +301,7 @@ impl Container {
                     "the Docker daemon has not started the container within {:?}, and it is not waited for",
                     self.patience
                 );
-                Some(SandboxError::new(ErrorCode::NotReady, message).hint(
+                Some(ErrorCode::NotReady.error(message).hint(
                     "`docker info` says whether the daemon is well, its log says more (`journalctl -u docker`); on a busy \
                      machine allow more with `limits.ready`",
                 ))
@@ -307,7 +312,7 @@ impl Container {
 
     fn why_not_started(mut self) -> SandboxError {
         self.not_started().unwrap_or_else(|| {
-            SandboxError::new(ErrorCode::GuestGone, "the container ended before its first process said a word")
+            ErrorCode::GuestGone.error("the container ended before its first process said a word")
                 .hint("its runtime may not let it reach belljar's socket: `GET /v1/capabilities` tries each wall by itself")
         })
     }
@@ -368,7 +373,8 @@ fn image_name(plan: &Plan, layout: &Layout) -> Result<String, SandboxError> {
 fn no_root(root: &Root) -> SandboxError {
     let message =
         format!("a container cannot have the root `{root}`: the daemon has images, and shows the host's");
-    SandboxError::new(ErrorCode::NotSupported, message)
+    ErrorCode::NotSupported
+        .error(message)
         .hint("use `rootfs: host` or `rootfs: oci:IMAGE`, or `backend: native`")
 }
 

@@ -29,9 +29,7 @@ pub fn image_root(image: &ImageName, containers: &Path) -> Result<RootTree, Sand
     let digits = id.strip_prefix("sha256:").filter(|digits| digits.chars().all(|c| c.is_ascii_hexdigit()));
     let Some(digits) = digits else {
         let message = format!("the Docker daemon calls `{image}` `{id}`, which is no digest");
-        return Err(
-            SandboxError::new(ErrorCode::StartFailed, message).hint("`docker image inspect` says more")
-        );
+        return Err(ErrorCode::StartFailed.error(message).hint("`docker image inspect` says more"));
     };
     let config = inspected.config.unwrap_or_default();
     let variable = |text: &String| {
@@ -91,7 +89,7 @@ fn find(
     pulled.and_then(|()| inspect()).map_err(|error| {
         let why = refused("fetch it", &error).message;
         let message = format!("the image `{image}` is not here: {why}");
-        SandboxError::new(ErrorCode::ImageMissing, message).hint(
+        ErrorCode::ImageMissing.error(message).hint(
             "check its name; fetch it yourself (`docker pull`), after `docker login` if its registry asks who you are; or \
              make it (`belljar build`)",
         )
@@ -202,7 +200,8 @@ pub(super) fn refuse_links(
 fn led_away(place: &str, link: &str) -> SandboxError {
     let message =
         format!("the image has a link at `{link}`, which would lead `/{place}` of the sandbox elsewhere");
-    SandboxError::new(ErrorCode::ImageRefused, message)
+    ErrorCode::ImageRefused
+        .error(message)
         .hint("make an image of it with a directory there (`belljar build`), or use another one")
 }
 

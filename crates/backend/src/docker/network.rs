@@ -27,7 +27,7 @@ impl Opener {
         let Some((helper, intake)) = self.0 else { return Ok(None) };
         let failed = |doing: &str, errno: Errno| {
             let message = format!("cannot {doing}: {errno}");
-            SandboxError::new(ErrorCode::StartFailed, message).hint(
+            ErrorCode::StartFailed.error(message).hint(
                 "`GET /v1/capabilities` says what this machine's kernel lacks; `egress.mode: none` needs no way out",
             )
         };

@@ -46,7 +46,8 @@ impl Place {
         let failed = |error: io::Error| {
             let message =
                 format!("cannot make a place for the container in `{}`: {error}", containers.display());
-            SandboxError::new(ErrorCode::StateFailed, message)
+            ErrorCode::StateFailed
+                .error(message)
                 .hint("set XDG_STATE_HOME to a folder that you can write to")
                 .caused_by(error)
         };

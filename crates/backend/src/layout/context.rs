@@ -46,7 +46,8 @@ impl Layout {
         if super::workspace::cannot_be_made(&self.opened.look_through(folder), path) {
             let message =
                 format!("agent context cannot be shown in `{}`: nothing can be made there", folder.display());
-            return Err(SandboxError::new(ErrorCode::RequestValue, message)
+            return Err(ErrorCode::RequestValue
+                .error(message)
                 .hint("make the folder writable for yourself, or work on it with `workspace.overlay`"));
         }
         match self.missing.iter_mut().find(|missing| missing.root == *folder) {

@@ -340,7 +340,8 @@ impl Layout {
     pub(crate) fn without_root(spec: &SandboxSpec, view: Option<&View>) -> Result<Layout, SandboxError> {
         if view.is_some_and(|view| view.layer.is_some()) {
             let message = "without a wall nothing can lie over a folder";
-            return Err(SandboxError::new(ErrorCode::NotSupported, message)
+            return Err(ErrorCode::NotSupported
+                .error(message)
                 .hint("leave `workspace.overlay` away, or use `backend: native`"));
         }
         if let Some(shared) = spec.shared.first() {
@@ -348,20 +349,22 @@ impl Layout {
                 "`{}` cannot be shared without a wall: everything is visible already",
                 shared.path.display()
             );
-            return Err(SandboxError::new(ErrorCode::NotSupported, message)
+            return Err(ErrorCode::NotSupported
+                .error(message)
                 .hint("leave `workspace.ro` and `workspace.rw` away, or use `backend: native`"));
         }
         volumes::refuse_without_wall(spec)?;
         if spec.admin == Admin::Root {
             let message = "without a wall nobody can be root inside and nobody outside";
-            return Err(SandboxError::new(ErrorCode::NotSupported, message)
+            return Err(ErrorCode::NotSupported
+                .error(message)
                 .hint("leave `root` away, or use the backend `native`"));
         }
         let mut opened = OpenedPaths::default();
         let named = spec.workspace.as_deref().map(|path| shared::workspace(path, &mut opened)).transpose()?;
         let Some(workspace) = view.map(|view| view.folder.clone()).or(named) else {
             let message = "without a wall there is no private workspace";
-            return Err(SandboxError::new(ErrorCode::NotSupported, message).hint("name a folder to work on"));
+            return Err(ErrorCode::NotSupported.error(message).hint("name a folder to work on"));
         };
         let environment = environment::on_host(&workspace, &asked_environment(spec));
         Ok(Layout { environment, workspace: text(&workspace)?.to_string(), ..Layout::default() })
@@ -426,7 +429,7 @@ fn relative(path: &str) -> &str {
 fn text(path: &Path) -> Result<&str, SandboxError> {
     path.to_str().ok_or_else(|| {
         let message = format!("the path `{}` is not UTF-8", path.display());
-        SandboxError::new(ErrorCode::PathInvalid, message).hint("rename it, or share a folder above it")
+        ErrorCode::PathInvalid.error(message).hint("rename it, or share a folder above it")
     })
 }
 

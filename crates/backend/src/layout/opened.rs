@@ -28,7 +28,7 @@ impl OpenedPaths {
             Errno::LOOP | Errno::STALE | Errno::NOENT | Errno::NOTDIR => moved(real),
             _ => {
                 let message = format!("cannot open `{}`: {errno}", real.display());
-                SandboxError::new(ErrorCode::StartFailed, message)
+                ErrorCode::StartFailed.error(message)
             }
         })
     }
@@ -37,7 +37,7 @@ impl OpenedPaths {
     pub(crate) fn get(&self, real: &Path) -> Result<&OpenedPath, SandboxError> {
         self.0.get(real).ok_or_else(|| {
             let message = format!("`{}` was not opened before it was to be mounted", real.display());
-            SandboxError::new(ErrorCode::StartFailed, message)
+            ErrorCode::StartFailed.error(message)
         })
     }
 
@@ -60,7 +60,7 @@ impl OpenedPaths {
 /// What has another file at its path than the one that was judged.
 pub(crate) fn moved(path: &Path) -> SandboxError {
     let message = format!("`{}` was replaced by something else while it was being opened", path.display());
-    SandboxError::new(ErrorCode::PathMoved, message).hint(
+    ErrorCode::PathMoved.error(message).hint(
         "a program that can write to a folder above it did that, perhaps another sandbox: end it, put back what was there, \
          and start again",
     )

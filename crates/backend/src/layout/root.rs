@@ -30,7 +30,7 @@ pub(crate) struct RootLayer {
 pub(super) fn open(root: &RootTree) -> Result<Tree<'_>, SandboxError> {
     Tree::open(root).map_err(|(path, errno)| {
         let message = format!("the root's directory `{}` cannot be opened: {errno}", path.display());
-        SandboxError::new(ErrorCode::ImageFailed, message)
+        ErrorCode::ImageFailed.error(message)
     })
 }
 
@@ -165,8 +165,7 @@ pub(super) fn layer(
 
 /// The directory that all of them lie in, and how they are called from there.
 fn hold(lowers: &[PathBuf]) -> Result<(PathBuf, Vec<String>), SandboxError> {
-    let unusable =
-        |why: &str| SandboxError::new(ErrorCode::ImageFailed, format!("the root cannot be mounted: {why}"));
+    let unusable = |why: &str| ErrorCode::ImageFailed.error(format!("the root cannot be mounted: {why}"));
     if lowers.len() > MOST_LOWERS {
         return Err(unusable(&format!(
             "it has {} layers, and {MOST_LOWERS} can lie over each other",

@@ -16,11 +16,9 @@ pub(super) fn workspace(path: &Path, opened: &mut OpenedPaths) -> Result<PathBuf
     let Walked { real, .. } = resolve(path, "workspace", opened)?;
     let folder = opened.get(&real)?;
     if !folder.is_directory() {
-        return Err(SandboxError::new(
-            ErrorCode::WorkspaceMissing,
-            format!("the workspace `{}` is a file", path.display()),
-        )
-        .hint("give the folder that it lies in: `workspace.folder: DIR`"));
+        return Err(ErrorCode::WorkspaceMissing
+            .error(format!("the workspace `{}` is a file", path.display()))
+            .hint("give the folder that it lies in: `workspace.folder: DIR`"));
     }
     if folder.for_reading().is_err() {
         return Err(unreadable(path, "workspace"));
@@ -35,7 +33,8 @@ pub fn root_directory(path: &Path, own: &[PathBuf]) -> Result<PathBuf, SandboxEr
     let Walked { real, .. } = resolve(path, "root", &mut opened)?;
     if real == Path::new("/") {
         let message = "the host's own `/` holds everybody's files, and cannot be a sandbox's";
-        return Err(SandboxError::new(ErrorCode::PathRefused, message)
+        return Err(ErrorCode::PathRefused
+            .error(message)
             .hint("`rootfs: host` shows the host's system, without the rest"));
     }
     let directory = opened.get(&real)?;
@@ -48,7 +47,8 @@ pub fn root_directory(path: &Path, own: &[PathBuf]) -> Result<PathBuf, SandboxEr
     if !["bin", "usr", "nix"].iter().any(|name| inside.join(name).symlink_metadata().is_ok()) {
         let message =
             format!("the directory `{}` holds no system: neither bin nor usr is in it", path.display());
-        return Err(SandboxError::new(ErrorCode::ImageRefused, message)
+        return Err(ErrorCode::ImageRefused
+            .error(message)
             .hint("name a directory that debootstrap, `docker export` or the like has filled"));
     }
     Ok(real)
@@ -75,8 +75,7 @@ pub(super) fn named(
                 "`{}` is a socket: whoever can write to it speaks to a service of the host",
                 path.display()
             );
-            return Err(SandboxError::new(ErrorCode::PathRefused, message)
-                .hint("no socket of the host can be shared"));
+            return Err(ErrorCode::PathRefused.error(message).hint("no socket of the host can be shared"));
         }
         if found.for_reading().is_err() {
             return Err(unreadable(path, "path"));
@@ -102,7 +101,8 @@ pub(super) fn refuse_moved<'p>(
 ) -> Result<(), SandboxError> {
     let Some(moved) = named.into_iter().find(|named| !real.contains(named)) else { return Ok(()) };
     let message = format!("the path `{}` leads over a link that was not there before", moved.display());
-    Err(SandboxError::new(ErrorCode::PathMoved, message)
+    Err(ErrorCode::PathMoved
+        .error(message)
         .hint("put back what was there, or delete the sandbox and make it anew"))
 }
 
@@ -116,7 +116,7 @@ fn refuse_planted_links(path: &Path, walked: &Walked, workspace: Option<&Path>) 
             path.display(),
             walked.real.display()
         );
-        return Err(SandboxError::new(ErrorCode::PathRefused, message)
+        return Err(ErrorCode::PathRefused.error(message)
             .hint("somebody, perhaps an agent, put the link there; name the place that it points to if that is what you want"));
     }
     Ok(())
@@ -133,17 +133,12 @@ fn resolve(path: &Path, what: &str, opened: &mut OpenedPaths) -> Result<Walked, 
     let found =
         if path.as_os_str().is_empty() { Err(Errno::NOENT) } else { opened.open(&walked.real).map(drop) };
     found.map_err(|errno| match errno {
-        Errno::NOENT => SandboxError::new(
-            ErrorCode::PathInvalid,
-            format!("the {what} `{}` does not exist", path.display()),
-        )
-        .hint("check the spelling, or make it first"),
+        Errno::NOENT => ErrorCode::PathInvalid
+            .error(format!("the {what} `{}` does not exist", path.display()))
+            .hint("check the spelling, or make it first"),
         Errno::ACCESS => unreadable(path, what),
         Errno::LOOP | Errno::STALE if walked.links.len() < MOST_LINKS => moved(path),
-        _ => SandboxError::new(
-            ErrorCode::PathInvalid,
-            format!("the {what} `{}` cannot be used: {errno}", path.display()),
-        ),
+        _ => ErrorCode::PathInvalid.error(format!("the {what} `{}` cannot be used: {errno}", path.display())),
     })?;
     text(&walked.real)?;
     Ok(walked)
@@ -151,8 +146,7 @@ fn resolve(path: &Path, what: &str, opened: &mut OpenedPaths) -> Result<Walked, 
 
 fn unreadable(path: &Path, what: &str) -> SandboxError {
     let message = format!("the {what} `{}` cannot be read by you", path.display());
-    SandboxError::new(ErrorCode::PathInvalid, message)
-        .hint("belljar gives a sandbox no more than you have yourself")
+    ErrorCode::PathInvalid.error(message).hint("belljar gives a sandbox no more than you have yourself")
 }
 
 /// Sharing these would undo what the root is for.
@@ -160,12 +154,14 @@ fn refuse_whole_worlds(real: &Path, what: &str, homes: &Homes) -> Result<(), San
     if homes.are_in(real) {
         let message =
             format!("the {what} `{}` holds a whole home, with its keys and credentials", real.display());
-        return Err(SandboxError::new(ErrorCode::PathRefused, message)
+        return Err(ErrorCode::PathRefused
+            .error(message)
             .hint("change to the folder of a project, or name one"));
     }
     if KERNELS_AND_SERVICES.iter().any(|system| real.starts_with(system)) {
         let message = format!("the {what} `{}` belongs to the running system", real.display());
-        return Err(SandboxError::new(ErrorCode::PathRefused, message)
+        return Err(ErrorCode::PathRefused
+            .error(message)
             .hint("copy what is needed of it to a folder of its own"));
     }
     Ok(())
@@ -201,7 +197,7 @@ pub(super) fn refuse_our_own(
         if let Some((path, _)) = shared.iter().zip(&holders).find(is_ours) {
             let message =
                 format!("`{}` holds what belljar keeps to itself, at `{}`", path.display(), named.display());
-            return Err(SandboxError::new(ErrorCode::PathRefused, message).hint(
+            return Err(ErrorCode::PathRefused.error(message).hint(
                 "share a folder below it, or keep that elsewhere: records by XDG_STATE_HOME, the file of a secret or a \
                  belljar.toml in a folder that is not shared",
             ));
@@ -239,7 +235,7 @@ pub(super) fn refuse_docker_sockets<'p>(
         let mut all = opened.identity(path).into_iter().chain(nested.filter_map(|point| identity(point)));
         if all.any(|file| held.contains(&file) || linked.contains(&file.device)) {
             let message = format!("`{}` is or holds the socket of a Docker daemon", path.display());
-            return Err(SandboxError::new(ErrorCode::PathRefused, message).hint(
+            return Err(ErrorCode::PathRefused.error(message).hint(
                 "whoever reaches it is root here, so no sandbox is given it; share a folder without it",
             ));
         }

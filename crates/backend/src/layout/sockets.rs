@@ -15,7 +15,7 @@ pub(super) fn below(binds: &[Bind]) -> Result<Vec<String>, SandboxError> {
         let message = format!(
             "the kernel's list of unix sockets cannot be read ({error}), so those of the host cannot be hidden"
         );
-        SandboxError::new(ErrorCode::NotSupported, message)
+        ErrorCode::NotSupported.error(message)
             .hint("let belljar ask the kernel (netlink, sock_diag), or read /proc/net/unix").caused_by(error)
     })?;
     hidden(sockets, binds)
@@ -30,7 +30,8 @@ fn hidden(sockets: Vec<PathBuf>, binds: &[Bind]) -> Result<Vec<String>, SandboxE
             places.push(spelled(place).ok_or_else(|| {
                 let message =
                     format!("the socket `/{shown}` has a name that is not UTF-8, and cannot be hidden");
-                SandboxError::new(ErrorCode::PathInvalid, message)
+                ErrorCode::PathInvalid
+                    .error(message)
                     .hint("end the service that listens there, or share a folder without it")
             })?);
         }

@@ -28,7 +28,7 @@ pub(super) fn mounted(
         };
         if let Some(other) = before.iter().find(covers) {
             let message = format!("a volume cannot be at `{target}`: `/{}` is seen there", other.target);
-            return Err(SandboxError::new(ErrorCode::PathRefused, message).hint("mount it below /volumes"));
+            return Err(ErrorCode::PathRefused.error(message).hint("mount it below /volumes"));
         }
         binds.push(bind);
     }
@@ -40,8 +40,7 @@ pub(super) fn mounted(
 pub(super) fn refuse_without_wall(spec: &SandboxSpec) -> Result<(), SandboxError> {
     let Some(volume) = spec.volumes.first() else { return Ok(()) };
     let message = format!("a volume cannot be seen at `{}` without a wall", volume.target);
-    Err(SandboxError::new(ErrorCode::NotSupported, message)
-        .hint("leave it away, or use the backend `native`"))
+    Err(ErrorCode::NotSupported.error(message).hint("leave it away, or use the backend `native`"))
 }
 
 fn bind(
@@ -51,7 +50,7 @@ fn bind(
     opened: &mut OpenedPaths,
 ) -> Result<Bind, SandboxError> {
     let refused = |why: String| {
-        SandboxError::new(ErrorCode::PathRefused, format!("`{}` cannot be a volume: {why}", source.display()))
+        ErrorCode::PathRefused.error(format!("`{}` cannot be a volume: {why}", source.display()))
     };
     let real = walk(source).real;
     let found = opened.open(&real).map_err(|errno| refused(errno.to_string()))?;

@@ -77,7 +77,7 @@ pub(super) fn show(view: &View, workspace: &str, opened: &mut OpenedPaths) -> Re
         if view.layer.is_some() {
             let message =
                 "a layer leaves the host's git directory as it is: the sandbox needs one of its own";
-            return Err(SandboxError::new(ErrorCode::WorkspaceFailed, message));
+            return Err(ErrorCode::WorkspaceFailed.error(message));
         }
         shown.git(git, &view.folder, workspace, opened)?;
     }
@@ -236,7 +236,8 @@ impl Root {
                 bind.source.display(),
                 self.folder.display()
             );
-            return Err(SandboxError::new(ErrorCode::RequestConflict, message)
+            return Err(ErrorCode::RequestConflict
+                .error(message)
                 .hint("share it with `workspace.ro`, or leave `workspace.overlay` away"));
         }
         for shield in &self.shields {
@@ -250,7 +251,8 @@ impl Root {
                     bind.source.display(),
                     path.display()
                 );
-                return Err(SandboxError::new(ErrorCode::PathRefused, message)
+                return Err(ErrorCode::PathRefused
+                    .error(message)
                     .hint("share it with `workspace.ro`, or share another folder"));
             }
         }
@@ -354,7 +356,7 @@ fn layered(
 ) -> Result<Layered, SandboxError> {
     let unusable = |what: &str| {
         let message = format!("the layer `{}` cannot be used: {what}", layer.upper.display());
-        SandboxError::new(ErrorCode::WorkspaceFailed, message)
+        ErrorCode::WorkspaceFailed.error(message)
     };
     let directory = layer.upper.parent().filter(|parent| layer.work.parent() == Some(parent));
     let directory = directory.ok_or_else(|| unusable("its two directories lie apart"))?;
@@ -369,7 +371,8 @@ fn layered(
             "`{mounted}` is mounted inside of `{}`: an overlay shows one filesystem",
             folder.display()
         );
-        return Err(SandboxError::new(ErrorCode::NotSupported, message)
+        return Err(ErrorCode::NotSupported
+            .error(message)
             .hint("unmount it, work on a folder without it, or leave `workspace.overlay` away"));
     }
     let (upper, work) = (name(&layer.upper)?, name(&layer.work)?);

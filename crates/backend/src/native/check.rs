@@ -23,7 +23,7 @@ pub(crate) fn refused(doing: &str, errno: Errno) -> SandboxError {
     let around = Around::us();
     let by = if around.is_filter(errno) { ", refused here by a seccomp filter" } else { "" };
     let message = format!("cannot {doing}: {errno}{by}");
-    SandboxError::new(ErrorCode::BackendUnavailable, message).hint(remedy(errno, &around))
+    ErrorCode::BackendUnavailable.error(message).hint(remedy(errno, &around))
 }
 
 /// What to do where root has nothing to give to a sandbox.
@@ -47,17 +47,16 @@ pub(crate) fn setup_failed(failure: SetupFailure, layout: &Layout) -> SandboxErr
     match failure {
         SetupFailure::Step(fault) => step_failed(&fault.doing, fault.errno, layout),
         SetupFailure::Late(patience) => not_ready(patience),
-        SetupFailure::Silent => {
-            SandboxError::new(ErrorCode::GuestGone, "the sandbox's first process died while it was set up")
-                .hint("there may be too little memory; `GET /v1/capabilities` tries each wall by itself")
-        }
+        SetupFailure::Silent => ErrorCode::GuestGone
+            .error("the sandbox's first process died while it was set up")
+            .hint("there may be too little memory; `GET /v1/capabilities` tries each wall by itself"),
     }
 }
 
 fn step_failed(doing: &str, errno: i32, layout: &Layout) -> SandboxError {
     // What the guest itself objects to has no number of the kernel's.
     let Some(errno) = errno::told(errno) else {
-        return SandboxError::new(ErrorCode::StartFailed, format!("cannot {doing}"));
+        return ErrorCode::StartFailed.error(format!("cannot {doing}"));
     };
     if errno == Errno::STALE {
         // It is not what was judged.
@@ -73,14 +72,15 @@ fn step_failed(doing: &str, errno: i32, layout: &Layout) -> SandboxError {
     }
     if let Some(share) = share_in(doing, layout) {
         let message = format!("cannot mount `{}` at `/{}`{reason}", share.source.display(), share.target);
-        return SandboxError::new(ErrorCode::StartFailed, message)
+        return ErrorCode::StartFailed
+            .error(message)
             .hint("leave it away, or copy what is needed of it to another folder");
     }
     match errno {
         Errno::PERM | Errno::NOSYS if is_the_wall(doing, layout) => refused(doing, errno),
         // How AppArmor says it.
         Errno::ACCESS if doing.starts_with("make ") && is_the_wall(doing, layout) => refused(doing, errno),
-        _ => SandboxError::new(ErrorCode::StartFailed, format!("cannot {doing}{reason}")),
+        _ => ErrorCode::StartFailed.error(format!("cannot {doing}{reason}")),
     }
 }
 
@@ -117,7 +117,7 @@ fn no_overlay(doing: &str, errno: Errno, layout: &Layout) -> SandboxError {
             "cannot {doing}: changes would go to `{}`, which lies in an overlay itself, as a container's files do",
             layer.directory.display()
         );
-        return SandboxError::new(ErrorCode::NotSupported, message).hint(
+        return ErrorCode::NotSupported.error(message).hint(
             "keep belljar's state on a filesystem of its own, a volume or a tmpfs: set XDG_STATE_HOME",
         );
     }
@@ -129,7 +129,7 @@ fn no_overlay(doing: &str, errno: Errno, layout: &Layout) -> SandboxError {
             "changes need a filesystem like ext4, xfs, btrfs or tmpfs: set XDG_STATE_HOME to a folder on one"
         }
     };
-    SandboxError::new(ErrorCode::NotSupported, format!("cannot {doing}: {errno}")).hint(hint)
+    ErrorCode::NotSupported.error(format!("cannot {doing}: {errno}")).hint(hint)
 }
 
 /// Why something that is protected cannot be: it is not what it was a moment ago, when it was looked at.
@@ -138,13 +138,13 @@ fn not_held(doing: &str, errno: Errno) -> SandboxError {
     match errno {
         Errno::LOOP => {
             let message = format!("`{path}` is protected, and it or a folder on the way to it is a link");
-            SandboxError::new(ErrorCode::PathRefused, message).hint("put what it points to in its place")
+            ErrorCode::PathRefused.error(message).hint("put what it points to in its place")
         }
         Errno::NOENT | Errno::NOTDIR => {
             let message = format!("`{path}` is protected, and somebody took it away just now");
-            SandboxError::new(ErrorCode::ChangedMeanwhile, message).hint("try again")
+            ErrorCode::ChangedMeanwhile.error(message).hint("try again")
         }
-        _ => SandboxError::new(ErrorCode::StartFailed, format!("cannot {doing}: {errno}")),
+        _ => ErrorCode::StartFailed.error(format!("cannot {doing}: {errno}")),
     }
 }
 

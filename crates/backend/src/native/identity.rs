@@ -99,7 +99,7 @@ impl Identity {
 }
 
 fn no_identity(reason: &str) -> SandboxError {
-    SandboxError::new(ErrorCode::BackendUnavailable, reason).hint(remedy_for_root())
+    ErrorCode::BackendUnavailable.error(reason).hint(remedy_for_root())
 }
 
 /// The user of a container, inside and outside: it has no user namespace that could make two of them. The number is nobody's, and
@@ -154,7 +154,7 @@ pub(super) fn layer_mount(
 ) -> Result<Passed, SandboxError> {
     let failed = |errno: Errno| {
         let message = format!("cannot use the layer `{}`: {errno}", layer.directory.display());
-        SandboxError::new(ErrorCode::WorkspaceFailed, message).caused_by(errno)
+        ErrorCode::WorkspaceFailed.error(message).caused_by(errno)
     };
     let (uid, gid) = folder.owner();
     for name in [&layer.upper, &layer.work] {
@@ -184,7 +184,7 @@ pub(super) fn root_mounts(
 ) -> Result<Vec<Passed>, SandboxError> {
     let failed = |path: &Path, errno: Errno| {
         let message = format!("cannot mount the root from `{}`: {errno}", path.display());
-        SandboxError::new(ErrorCode::ImageFailed, message)
+        ErrorCode::ImageFailed.error(message)
     };
     let (user, _) = identity.user_on_host();
     let map = match (identity, users) {
@@ -219,7 +219,7 @@ fn no_mapping(path: &Path, errno: Errno) -> SandboxError {
          to be root",
         path.display()
     );
-    SandboxError::new(ErrorCode::NotSupported, message)
+    ErrorCode::NotSupported.error(message)
         .hint("run belljar as the owner of the folder instead of root, or copy the folder to ext4, xfs, btrfs or tmpfs")
 }
 
@@ -239,7 +239,7 @@ pub(super) fn private_copy(judged: &OpenedPath) -> Result<OwnedFd, SandboxError>
     });
     copied.map_err(|errno| {
         let message = format!("cannot mount `{}`: {errno}", judged.path().display());
-        SandboxError::new(ErrorCode::StartFailed, message).caused_by(errno)
+        ErrorCode::StartFailed.error(message).caused_by(errno)
     })
 }
 
@@ -252,7 +252,7 @@ fn mount_mapped(
     let path = judged.path();
     let failed = |doing: &str, errno: Errno| {
         let message = format!("cannot {doing} `{}`: {errno}", path.display());
-        SandboxError::new(ErrorCode::StartFailed, message)
+        ErrorCode::StartFailed.error(message)
     };
     let tree = private_copy(judged)?;
     let (uid, gid) = identity.user_on_host();

@@ -153,7 +153,7 @@ impl Sources {
 fn folder_of<'l>(layout: &'l Layout, layer: &Layered) -> Result<&'l Path, SandboxError> {
     let bind = layout.binds.iter().find(|bind| bind.target == layer.target);
     bind.map(|bind| &*bind.source)
-        .ok_or_else(|| SandboxError::new(ErrorCode::WorkspaceFailed, "a layer lies over nothing"))
+        .ok_or_else(|| ErrorCode::WorkspaceFailed.error("a layer lies over nothing"))
 }
 
 /// For a guest that has to open it itself, in a mount namespace where no descriptor of ours means a mount: it opens the same

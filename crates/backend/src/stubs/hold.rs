@@ -65,7 +65,7 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
 
 fn gone(path: &Path) -> SandboxError {
     let message = format!("`{}` is protected, and somebody took it away just now", path.display());
-    SandboxError::new(ErrorCode::ChangedMeanwhile, message).hint("try again")
+    ErrorCode::ChangedMeanwhile.error(message).hint("try again")
 }
 
 /// Of a file that is a stub, in bytes.

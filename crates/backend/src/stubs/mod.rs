@@ -168,7 +168,7 @@ fn stand_by_with(
 ) -> Result<StandBy, SandboxError> {
     let failed = |errno: Errno| {
         let message = format!("cannot start the process that cleans up after a sandbox: {errno}");
-        SandboxError::new(ErrorCode::StartFailed, message).caused_by(errno)
+        ErrorCode::StartFailed.error(message).caused_by(errno)
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, directory, flags, Mode::empty()).map_err(failed)?;
@@ -239,17 +239,18 @@ fn no_place(reason: &str) -> SandboxError {
     let message = format!(
         "something in the workspace is protected that is not there yet, and belljar cannot note what it makes for that: {reason}"
     );
-    SandboxError::new(ErrorCode::StateFailed, message)
-        .hint("set XDG_STATE_HOME to a folder that you can write to")
+    ErrorCode::StateFailed.error(message).hint("set XDG_STATE_HOME to a folder that you can write to")
 }
 
 fn not_made(folder: &Path, stub: &Stub, errno: Errno) -> SandboxError {
     let path = folder.join(&stub.path);
     let message = format!("`{}` is protected and not there, and cannot be made: {errno}", path.display());
     match errno {
-        Errno::LOOP => SandboxError::new(ErrorCode::PathRefused, message)
+        Errno::LOOP => ErrorCode::PathRefused
+            .error(message)
             .hint("a folder on the way to it is a link: put what it points to in its place"),
-        _ => SandboxError::new(ErrorCode::StartFailed, message)
+        _ => ErrorCode::StartFailed
+            .error(message)
             .hint("make the folder writable for yourself, or work on it with `workspace.overlay`"),
     }
 }

@@ -57,7 +57,7 @@ fn held(directory: &Path, timeout: Duration) -> SandboxError {
         directory.display(),
         timeout.as_secs(),
     );
-    SandboxError::new(ErrorCode::InUse, message).hint(hint)
+    ErrorCode::InUse.error(message).hint(hint)
 }
 
 /// The process that holds a lock of flock(2) on this inode, of lines `1: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF`

@@ -41,7 +41,7 @@ impl LlmArgs {
 }
 
 fn read<T: FromStr<Err: fmt::Display>>(flag: &str, text: Option<String>) -> Result<Option<T>, SandboxError> {
-    let wrong = |error| SandboxError::new(ErrorCode::RequestValue, format!("`{flag}`: {error}"));
+    let wrong = |error| ErrorCode::RequestValue.error(format!("`{flag}`: {error}"));
     text.map(|text| text.parse().map_err(wrong)).transpose()
 }
 

@@ -105,7 +105,8 @@ impl PlaceArgs {
         ] {
             if is_said {
                 let message = format!("`{flag}` is for a sandbox of one command");
-                return Err(SandboxError::new(ErrorCode::RequestConflict, message)
+                return Err(ErrorCode::RequestConflict
+                    .error(message)
                     .hint("say it to `belljar run`, or to `belljar shell --once`"));
             }
         }
@@ -250,18 +251,17 @@ fn backend(backend: BackendChoice, runtime: Option<Runtime>) -> Result<BackendCh
     match backend {
         BackendChoice::Named(BackendName::Docker(Runtime::Runc)) => Ok(BackendChoice::Named(wanted)),
         BackendChoice::Named(named) if named == wanted => Ok(backend),
-        _ => Err(SandboxError::new(
-            ErrorCode::RequestConflict,
-            "`--runtime` says what runs Docker's containers",
-        )
-        .hint(format!("write `--backend docker --runtime {}`, or leave it away", runtime.as_str()))),
+        _ => Err(ErrorCode::RequestConflict
+            .error("`--runtime` says what runs Docker's containers")
+            .hint(format!("write `--backend docker --runtime {}`, or leave it away", runtime.as_str()))),
     }
 }
 
 /// The folder that was named, or the current one.
 pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError> {
     named.map_or_else(std::env::current_dir, Ok).map_err(|error| {
-        SandboxError::new(ErrorCode::WorkspaceMissing, format!("the current folder cannot be used: {error}"))
+        ErrorCode::WorkspaceMissing
+            .error(format!("the current folder cannot be used: {error}"))
             .hint("change to a folder that exists, or name one")
             .caused_by(error)
     })
@@ -269,8 +269,7 @@ pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError>
 
 /// A path, from the root: relative ones begin at the current folder.
 fn absolute(path: PathBuf) -> Result<HostPath, SandboxError> {
-    let unusable =
-        |why: String| SandboxError::new(ErrorCode::PathInvalid, format!("`{}` {why}", path.display()));
+    let unusable = |why: String| ErrorCode::PathInvalid.error(format!("`{}` {why}", path.display()));
     let absolute =
         std::path::absolute(&path).map_err(|error| unusable(format!("cannot be used: {error}")))?;
     HostPath::try_from(absolute).map_err(|error| unusable(error.to_string()))
@@ -285,17 +284,19 @@ pub(crate) fn variable_of(text: &OsStr) -> Result<(EnvName, EnvValue), SandboxEr
     };
     let name: EnvName =
         String::from_utf8_lossy(name).parse().map_err(|error: belljar_spec::EnvNameError| {
-            SandboxError::new(ErrorCode::RequestValue, error.to_string()).hint("write `--env NAME=VALUE`")
+            ErrorCode::RequestValue.error(error.to_string()).hint("write `--env NAME=VALUE`")
         })?;
     let value = match value {
         Some(value) => EnvValue::parse(value).map_err(|error| {
-            SandboxError::new(ErrorCode::RequestValue, error.to_string())
+            ErrorCode::RequestValue
+                .error(error.to_string())
                 .hint("write `--env NAME=secret:KEY`")
                 .caused_by(error)
         })?,
         // Whatever it holds outside is a value, and no word of ours.
         None => EnvValue::Text(std::env::var_os(name.as_str()).ok_or_else(|| {
-            SandboxError::new(ErrorCode::RequestValue, format!("the variable `{name}` is not set"))
+            ErrorCode::RequestValue
+                .error(format!("the variable `{name}` is not set"))
                 .hint(format!("set it, or give its value: `--env {name}=VALUE`"))
         })?),
     };

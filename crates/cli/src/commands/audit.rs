@@ -135,7 +135,7 @@ impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Stop {
         match error.kind() {
             ErrorKind::BrokenPipe => Stop::ReaderGone,
-            _ => Stop::Failed(SandboxError::new(ErrorCode::StreamFailed, format!("cannot write: {error}"))),
+            _ => Stop::Failed(ErrorCode::StreamFailed.error(format!("cannot write: {error}"))),
         }
     }
 }

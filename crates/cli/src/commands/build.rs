@@ -48,9 +48,7 @@ pub(crate) fn build(options: BuildArgs) -> Result<u8, SandboxError> {
     let asked = workspace(folder)?;
     let folder = asked.canonicalize().map_err(|error| {
         let message = format!("cannot enter `{}`: {error}", visible(asked.as_os_str().as_encoded_bytes()));
-        SandboxError::new(ErrorCode::WorkspaceMissing, message)
-            .hint("name a folder that exists")
-            .caused_by(error)
+        ErrorCode::WorkspaceMissing.error(message).hint("name a folder that exists").caused_by(error)
     })?;
     let base = base_image(&base_tag)?;
     let request = RepositoryRequest { folder, base: base.clone(), how: how.how(false) };
@@ -190,5 +188,5 @@ fn usage(image: &ImageName) -> Value {
 fn base_image(tag: &str) -> Result<ImageName, SandboxError> {
     format!("{BASE}:{tag}")
         .parse()
-        .map_err(|error| SandboxError::new(ErrorCode::RequestValue, format!("{error}")).caused_by(error))
+        .map_err(|error| ErrorCode::RequestValue.error(format!("{error}")).caused_by(error))
 }

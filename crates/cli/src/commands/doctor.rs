@@ -27,8 +27,7 @@ pub(crate) fn doctor(options: DoctorArgs) -> Result<u8, SandboxError> {
     let report = Report { container: belljar_engine::container_around_us(), walls, inside, refusal };
     if options.json {
         let text = serde_json::to_string_pretty(&report).map_err(|error| {
-            SandboxError::new(ErrorCode::Internal, format!("cannot write the report: {error}"))
-                .caused_by(error)
+            ErrorCode::Internal.error(format!("cannot write the report: {error}")).caused_by(error)
         })?;
         print(format!("{text}\n").as_bytes())?;
     } else {
@@ -54,8 +53,7 @@ impl Folder {
             Ok(()) => Ok(Folder(folder)),
             Err(error) => {
                 let message = format!("cannot make `{}`: {error}", folder.display());
-                Err(SandboxError::new(ErrorCode::Internal, message)
-                    .hint("set TMPDIR to a folder that you can write to"))
+                Err(ErrorCode::Internal.error(message).hint("set TMPDIR to a folder that you can write to"))
             }
         }
     }
@@ -184,7 +182,7 @@ async fn look_inside(engine: &Engine, sandbox: &Sandbox) -> Result<Inside, Sandb
         RUNTIMES.join(" "),
     );
     let command = Command::new(["sh", "-c", &script])
-        .map_err(|error| SandboxError::new(ErrorCode::Internal, error.to_string()).caused_by(error))?;
+        .map_err(|error| ErrorCode::Internal.error(error.to_string()).caused_by(error))?;
     let output = sandbox.exec(&command).await?;
     let output = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut found: BTreeMap<&str, (&str, &str)> = BTreeMap::new();

@@ -47,7 +47,7 @@ fn build(words: GoldenBuildArgs, anew: bool) -> Result<u8, SandboxError> {
         let digits = digits.trim().to_ascii_lowercase();
         let digest = format!("sha256:{}", digits.trim_start_matches("sha256:")).parse();
         options.digest = Some(digest.map_err(|_| {
-            SandboxError::new(ErrorCode::RequestValue, format!("`{digits}` is no digest: it has 64 digits"))
+            ErrorCode::RequestValue.error(format!("`{digits}` is no digest: it has 64 digits"))
         })?);
     }
     let golden = opened()?;
@@ -79,7 +79,8 @@ fn words_of(status: &GoldenStatus) -> String {
 
 fn opened() -> Result<Golden, SandboxError> {
     let state = belljar_state::state_directory().map_err(|error| {
-        SandboxError::new(ErrorCode::StateFailed, format!("the golden root cannot be kept: {error}"))
+        ErrorCode::StateFailed
+            .error(format!("the golden root cannot be kept: {error}"))
             .hint(error.hint())
             .caused_by(error)
     })?;

@@ -35,7 +35,8 @@ use std::io::{ErrorKind, Write, stdout};
 fn block_on<T>(work: impl Future<Output = Result<T, SandboxError>>) -> Result<T, SandboxError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(|error| {
-        SandboxError::new(ErrorCode::Internal, format!("cannot make an event loop: {error}"))
+        ErrorCode::Internal
+            .error(format!("cannot make an event loop: {error}"))
             .hint("too many files may be open; `ulimit -n` says how many there can be")
             .caused_by(error)
     })?;
@@ -50,8 +51,6 @@ fn print(bytes: &[u8]) -> Result<u8, SandboxError> {
     match stdout().write_all(bytes) {
         Ok(()) => Ok(0),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(0),
-        Err(error) => {
-            Err(SandboxError::new(ErrorCode::StreamFailed, format!("cannot write: {error}")).caused_by(error))
-        }
+        Err(error) => Err(ErrorCode::StreamFailed.error(format!("cannot write: {error}")).caused_by(error)),
     }
 }

@@ -28,5 +28,5 @@ pub(crate) fn man() -> Result<u8, SandboxError> {
 }
 
 fn failed(error: std::io::Error) -> SandboxError {
-    SandboxError::new(ErrorCode::Internal, format!("cannot make the page: {error}")).caused_by(error)
+    ErrorCode::Internal.error(format!("cannot make the page: {error}")).caused_by(error)
 }

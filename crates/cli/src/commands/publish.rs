@@ -10,7 +10,8 @@ use serde_json::json;
 
 pub(crate) fn publish(options: PublishArgs) -> Result<u8, SandboxError> {
     let state = belljar_state::state_directory().map_err(|error| {
-        SandboxError::new(ErrorCode::StateFailed, format!("there are no clones: {error}"))
+        ErrorCode::StateFailed
+            .error(format!("there are no clones: {error}"))
             .hint(error.hint())
             .caused_by(error)
     })?;

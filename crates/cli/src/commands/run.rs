@@ -160,7 +160,7 @@ fn once(options: RunArgs) -> Result<u8, SandboxError> {
         error.hint = error.hint.as_deref().map(for_command_line);
     }
     let text = serde_json::to_string_pretty(&result).map_err(|error| {
-        SandboxError::new(ErrorCode::Internal, format!("cannot write the result: {error}")).caused_by(error)
+        ErrorCode::Internal.error(format!("cannot write the result: {error}")).caused_by(error)
     })?;
     print(format!("{text}\n").as_bytes())?;
     Ok(code)
@@ -170,8 +170,7 @@ async fn run_once(spec: SandboxSpec, mut command: Command) -> Result<Run, Sandbo
     let mut input = Vec::new();
     if !isatty(belljar_sys::rustix::stdio::stdin()) {
         std::io::stdin().lock().read_to_end(&mut input).map_err(|error| {
-            SandboxError::new(ErrorCode::StreamFailed, format!("cannot read standard input: {error}"))
-                .caused_by(error)
+            ErrorCode::StreamFailed.error(format!("cannot read standard input: {error}")).caused_by(error)
         })?;
     }
     command.stdin = Stdin::Bytes(input);
@@ -179,6 +178,7 @@ async fn run_once(spec: SandboxSpec, mut command: Command) -> Result<Run, Sandbo
 }
 
 fn bad_command(error: CommandError) -> SandboxError {
-    SandboxError::new(ErrorCode::RequestValue, error.to_string())
+    ErrorCode::RequestValue
+        .error(error.to_string())
         .hint("write it after `--`, as in `belljar run -- make test`; `belljar shell` opens a shell")
 }

@@ -40,15 +40,14 @@ fn name_of(options: &SecretsSetArgs) -> Result<SecretName, SandboxError> {
     if !options.more.is_empty() || name.contains('=') {
         let message = "a value cannot be an argument: every process of this machine can read it there, and it is now in \
                        the history of your shell";
-        return Err(SandboxError::new(ErrorCode::RequestValue, message).hint(
+        return Err(ErrorCode::RequestValue.error(message).hint(
             "take it out of the history, consider a new value, and say `belljar secrets set NAME`: it is asked for",
         ));
     }
     name.parse().map_err(|_| {
         let message =
             "this is not the name of a secret, which has up to 64 letters, digits, `-`, `_` and `.`";
-        SandboxError::new(ErrorCode::RequestValue, message)
-            .hint("say `belljar secrets set NAME`; the value is asked for")
+        ErrorCode::RequestValue.error(message).hint("say `belljar secrets set NAME`; the value is asked for")
     })
 }
 

@@ -45,8 +45,8 @@ fn alone(place: PlaceArgs) -> Result<u8, SandboxError> {
         (_, Some(_)) => &["/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\" -i"],
         (_, None) => &["/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\""],
     };
-    let command = Command::new(words)
-        .map_err(|error| SandboxError::new(ErrorCode::Internal, error.to_string()).caused_by(error))?;
+    let command =
+        Command::new(words).map_err(|error| ErrorCode::Internal.error(error.to_string()).caused_by(error))?;
     let reach = reach(spec.egress.as_ref());
     in_foreground(&spec, command, size, |sandbox| {
         warn_of_weak_wall(sandbox);

@@ -18,7 +18,7 @@ pub(crate) fn show_run(options: ShowRunArgs) -> Result<u8, SandboxError> {
     }
     let Some(words) = description.command else {
         let message = "no command builds this wall: belljar does it itself";
-        return Err(SandboxError::new(ErrorCode::NotSupported, message).hint(
+        return Err(ErrorCode::NotSupported.error(message).hint(
             "add `--backend bwrap` or `--backend docker`, or look at `steps` without `--command-line`",
         ));
     };

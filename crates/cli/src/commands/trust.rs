@@ -23,11 +23,9 @@ pub(crate) fn trust(options: TrustArgs) -> Result<u8, SandboxError> {
         print(as_text(&proposal).as_bytes())?;
     }
     if asks && !isatty(stdin()) {
-        return Err(SandboxError::new(
-            ErrorCode::RequestValue,
-            "nobody can be asked: standard input is no terminal",
-        )
-        .hint("look at what the file allows, then say `belljar trust --yes`"));
+        return Err(ErrorCode::RequestValue
+            .error("nobody can be asked: standard input is no terminal")
+            .hint("look at what the file allows, then say `belljar trust --yes`"));
     }
     if asks && options.json {
         eprint!("{}", as_text(&proposal));
@@ -67,8 +65,7 @@ fn confirmed() -> Result<bool, SandboxError> {
     eprint!("Trust exactly this? [y/N] ");
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).map_err(|error| {
-        SandboxError::new(ErrorCode::StreamFailed, format!("cannot read the answer: {error}"))
-            .caused_by(error)
+        ErrorCode::StreamFailed.error(format!("cannot read the answer: {error}")).caused_by(error)
     })?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -120,7 +120,8 @@ impl Chosen<'_> {
         if built_in(name.as_str()).is_some_and(|known| known.is_search) {
             let message =
                 format!("the credential `{name}` is for web search, which this run has not asked for");
-            return Err(SandboxError::new(ErrorCode::CredentialMissing, message)
+            return Err(ErrorCode::CredentialMissing
+                .error(message)
                 .hint(format!("use `web_search: {name}`")));
         }
         match self.find(name).cloned() {
@@ -128,7 +129,7 @@ impl Chosen<'_> {
             None => {
                 let message = format!("there is no credential `{name}`");
                 let names: Vec<&str> = built_ins().map(|known| known.credential.name.as_str()).collect();
-                Err(SandboxError::new(ErrorCode::CredentialMissing, message).hint(format!(
+                Err(ErrorCode::CredentialMissing.error(message).hint(format!(
                     "say where it may go, under [credential.{name}] in your belljar.toml; belljar knows {}",
                     names.join(", ")
                 )))
@@ -146,7 +147,8 @@ impl Chosen<'_> {
                     "`{twice}` would be set by two credentials, `{}` and `{}`",
                     other.name, credential.name
                 );
-                return Err(SandboxError::new(ErrorCode::RequestConflict, message)
+                return Err(ErrorCode::RequestConflict
+                    .error(message)
                     .hint("use one of them, or give one other `variables` in your belljar.toml"));
             }
         }
@@ -161,8 +163,7 @@ impl Chosen<'_> {
             WebSearch::Named(name) if names.contains(&name) => self.find(name).cloned(),
             WebSearch::Named(name) => {
                 let message = format!("`{name}` does not search the web");
-                return Err(SandboxError::new(ErrorCode::CredentialMissing, message)
-                    .hint(format!("there are {listed}")));
+                return Err(ErrorCode::CredentialMissing.error(message).hint(format!("there are {listed}")));
             }
             WebSearch::Detect | WebSearch::IfKept => names.iter().find_map(|name| {
                 let credential = self.find(name)?;
@@ -173,11 +174,9 @@ impl Chosen<'_> {
         match found {
             Some(credential) => self.push(credential),
             None if *search == WebSearch::IfKept => Ok(()),
-            None => Err(SandboxError::new(
-                ErrorCode::CredentialMissing,
-                format!("no search of the web has a secret: {listed}"),
-            )
-            .hint("keep one: `belljar secrets set tavily`")),
+            None => Err(ErrorCode::CredentialMissing
+                .error(format!("no search of the web has a secret: {listed}"))
+                .hint("keep one: `belljar secrets set tavily`")),
         }
     }
 
@@ -196,7 +195,7 @@ impl Chosen<'_> {
                 let message = format!(
                     "`{variable}` cannot have a placeholder: no credential is bound to `secret:{key}`"
                 );
-                return Err(SandboxError::new(ErrorCode::CredentialMissing, message).hint(format!(
+                return Err(ErrorCode::CredentialMissing.error(message).hint(format!(
                     "say where it may go, under [credential.{key}] in your belljar.toml; or let this run hold the real \
                      value, with `--forward-secret {key}`"
                 )));
@@ -210,11 +209,9 @@ impl Chosen<'_> {
             }
         }
         match flags.forward.iter().find(|key| !flags.variables.iter().any(|(_, named)| named == *key)) {
-            Some(key) => Err(SandboxError::new(
-                ErrorCode::RequestValue,
-                format!("`--forward-secret {key}` does not say into which variable"),
-            )
-            .hint(format!("add `env: NAME=secret:{key}`"))),
+            Some(key) => Err(ErrorCode::RequestValue
+                .error(format!("`--forward-secret {key}` does not say into which variable"))
+                .hint(format!("add `env: NAME=secret:{key}`"))),
             None => Ok(forwarded),
         }
     }
@@ -226,12 +223,13 @@ impl Chosen<'_> {
     ) -> Result<GitHubGrant, SandboxError> {
         let Some(app) = self.layers.iter().find_map(|layer: &Settings| layer.github.as_ref()) else {
             let message = "`--github` needs a GitHub App, and none is configured";
-            return Err(SandboxError::new(ErrorCode::CredentialMissing, message)
+            return Err(ErrorCode::CredentialMissing
+                .error(message)
                 .hint("name one under [github] in your belljar.toml: app, installation and key"));
         };
         if danger_forward_key && asked.profile != GitHubProfile::RepoWrite {
             let message = format!("`--danger-forward-app-key` does not go with `--github {}`", asked.profile);
-            return Err(SandboxError::new(ErrorCode::NotGranted, message).hint(
+            return Err(ErrorCode::NotGranted.error(message).hint(
                 "whoever holds the key can do all that the App can: it goes only with `--github repo-write`",
             ));
         }
@@ -239,7 +237,7 @@ impl Chosen<'_> {
         let credential = of_app(&app)?;
         if self.credentials.iter().any(|known| known.name == credential.name) {
             let message = "`--github` and the credential `github` both say what GitHub gets";
-            return Err(SandboxError::new(ErrorCode::RequestConflict, message).hint("use one of them"));
+            return Err(ErrorCode::RequestConflict.error(message).hint("use one of them"));
         }
         self.push(credential)?;
         Ok(GitHubGrant {
@@ -259,9 +257,7 @@ fn of_app(app: &GitHubApp) -> Result<Credential, SandboxError> {
     if app.host.as_str() == "github.com" {
         return Ok(credential);
     }
-    let wrong = |error: &dyn std::fmt::Display| {
-        SandboxError::new(ErrorCode::ConfigInvalid, format!("[github]: {error}"))
-    };
+    let wrong = |error: &dyn std::fmt::Display| ErrorCode::ConfigInvalid.error(format!("[github]: {error}"));
     let rest = app.api.split_once("://").map_or(app.api.as_str(), |(_, rest)| rest);
     let (authority, base) = rest.split_once('/').unwrap_or((rest, ""));
     let git = credential.places.iter().find(|place| place.host.to_string() == "=github.com").cloned();
@@ -293,7 +289,8 @@ fn rules(credential: &Credential) -> Result<Vec<Rule>, SandboxError> {
     let rule = |place: &CredentialPlace| {
         let text = format!("{}:{}/tls", place.host, place.ports);
         Rule::allow(&text, RuleSource::Credential(credential.name.clone())).map_err(|error| {
-            SandboxError::new(ErrorCode::ConfigInvalid, format!("credential `{}`: {error}", credential.name))
+            ErrorCode::ConfigInvalid
+                .error(format!("credential `{}`: {error}", credential.name))
                 .caused_by(error)
         })
     };
@@ -305,7 +302,8 @@ fn has_way_out(policy: &EgressPolicy, credentials: &[Credential]) -> Result<(), 
         (Mode::None, Some(first)) => {
             let message =
                 format!("the credential `{}` is of no use: the mode is none, and nothing leaves", first.name);
-            Err(SandboxError::new(ErrorCode::RequestConflict, message)
+            Err(ErrorCode::RequestConflict
+                .error(message)
                 .hint("add `egress.mode: strict`, or take the secret away"))
         }
         _ => Ok(()),

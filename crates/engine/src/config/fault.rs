@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// At a line. The sentence has the fix in it, unless one follows with `hint`.
 pub(super) fn at(place: &Place, what: impl std::fmt::Display) -> SandboxError {
-    SandboxError::new(ErrorCode::ConfigInvalid, format!("{place}: {what}"))
+    ErrorCode::ConfigInvalid.error(format!("{place}: {what}"))
 }
 
 /// Text that somebody else wrote, fit to be shown: it cannot move a cursor, start a line or turn the direction of

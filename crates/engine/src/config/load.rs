@@ -162,10 +162,7 @@ fn repository(
         Standing::Trusted => {
             let path = workspace.join(FOLDER).join(FILE);
             let text = read::repository_text(&path, bytes).map_err(|why| {
-                SandboxError::new(
-                    ErrorCode::ConfigInvalid,
-                    format!("`{}` cannot be used: {why}", shown(&path)),
-                )
+                ErrorCode::ConfigInvalid.error(format!("`{}` cannot be used: {why}", shown(&path)))
             })?;
             loaded.files.push((Layer::Repository, text.name.clone()));
             return Settings::understand(&text).map(Some);

@@ -126,10 +126,9 @@ impl Layers {
         }
         if let Some(wanted) = flags.mode {
             return match ceiling {
-                Some(ceiling) if wanted > ceiling.mode => {
-                    Err(SandboxError::new(ErrorCode::NotGranted, format!("`--egress {wanted}`: {ceiling}"))
-                        .hint(format!("use `egress.mode: {}`, or ask the operator", ceiling.mode)))
-                }
+                Some(ceiling) if wanted > ceiling.mode => Err(ErrorCode::NotGranted
+                    .error(format!("`--egress {wanted}`: {ceiling}"))
+                    .hint(format!("use `egress.mode: {}`, or ask the operator", ceiling.mode))),
                 _ => Ok((wanted, Origin::Flag)),
             };
         }
@@ -139,9 +138,10 @@ impl Layers {
                     "a repository cannot widen the mode: it says {}, without it the mode is {mode} ({origin})",
                     wanted.value
                 );
-                Err(SandboxError::new(ErrorCode::NotGranted, format!("{}: {what}", &wanted.place)).hint(
-                    format!("take the line out; whoever wants it says `--egress {}` for a run", wanted.value),
-                ))
+                Err(ErrorCode::NotGranted.error(format!("{}: {what}", &wanted.place)).hint(format!(
+                    "take the line out; whoever wants it says `--egress {}` for a run",
+                    wanted.value
+                )))
             }
             Some(wanted) => Ok((wanted.value, Origin::Line(wanted.place))),
             None => Ok((mode, origin)),
@@ -258,7 +258,8 @@ fn within(mode: &At<Mode>, ceiling: Option<&Ceiling>) -> Result<(), SandboxError
     match ceiling {
         Some(ceiling) if mode.value > ceiling.mode => {
             let what = format!("the mode cannot be {}: {ceiling}", mode.value);
-            Err(SandboxError::new(ErrorCode::NotGranted, format!("{}: {what}", &mode.place))
+            Err(ErrorCode::NotGranted
+                .error(format!("{}: {what}", &mode.place))
                 .hint(format!("write `mode = \"{}\"`, or take the line out", ceiling.mode)))
         }
         _ => Ok(()),
@@ -301,8 +302,8 @@ fn covered(
     }
     let what = format!("{} is outside of the operator's `only` ({})", what(), only.place);
     let error = match origin {
-        Origin::Line(place) => SandboxError::new(ErrorCode::NotGranted, format!("{place}: {what}")),
-        Origin::Flag | Origin::Default => SandboxError::new(ErrorCode::NotGranted, what),
+        Origin::Line(place) => ErrorCode::NotGranted.error(format!("{place}: {what}")),
+        Origin::Flag | Origin::Default => ErrorCode::NotGranted.error(what),
     };
     Err(error.hint(format!("take it out, or ask the operator to add `{}` to `only`", rule.host)))
 }

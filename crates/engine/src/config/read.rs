@@ -58,7 +58,8 @@ pub(super) fn operator(places: &Places) -> Result<Option<Text>, SandboxError> {
                 shown(what)
             );
             let what = argument(what);
-            return Err(SandboxError::new(ErrorCode::ConfigInvalid, message)
+            return Err(ErrorCode::ConfigInvalid
+                .error(message)
                 .hint(format!("as root: chown root:root {what} && chmod go-w {what}")));
         }
     }
@@ -71,8 +72,7 @@ pub(super) fn user(places: &Places) -> Result<Option<Text>, SandboxError> {
     let Some((file, found)) = found(path)? else { return Ok(None) };
     if found.st_mode & WRITABLE_BY_ALL != 0 {
         let message = format!("your configuration `{}` does not count: everybody can change it", shown(path));
-        return Err(SandboxError::new(ErrorCode::ConfigInvalid, message)
-            .hint(format!("chmod go-w {}", argument(path))));
+        return Err(ErrorCode::ConfigInvalid.error(message).hint(format!("chmod go-w {}", argument(path))));
     }
     text(Layer::User, path, file).map(Some)
 }
@@ -161,11 +161,9 @@ fn unreadable(path: &Path, why: Unread) -> SandboxError {
             "put a text file in its place, or take it away".to_string()
         }
     };
-    SandboxError::new(
-        ErrorCode::ConfigInvalid,
-        format!("the configuration `{}` cannot be used: {why}", shown(path)),
-    )
-    .hint(hint)
+    ErrorCode::ConfigInvalid
+        .error(format!("the configuration `{}` cannot be used: {why}", shown(path)))
+        .hint(hint)
 }
 
 /// Without waiting: a pipe that nobody writes to would hold us up for ever.

@@ -55,14 +55,16 @@ pub fn propose_from(places: &Places, workspace: &Path) -> Result<Proposal, Sandb
     let workspace = canonical(workspace)?;
     let file = workspace.join(FOLDER).join(FILE);
     let unusable = |why: &dyn std::fmt::Display| {
-        SandboxError::new(ErrorCode::ConfigInvalid, format!("`{}` cannot be trusted: {why}", shown(&file)))
+        ErrorCode::ConfigInvalid
+            .error(format!("`{}` cannot be trusted: {why}", shown(&file)))
             .hint("put a text file in its place, or take it away")
     };
     let bytes = match read::repository(&workspace) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => {
             let message = format!("there is nothing to trust: `{}` does not exist", shown(&file));
-            return Err(SandboxError::new(ErrorCode::ConfigInvalid, message)
+            return Err(ErrorCode::ConfigInvalid
+                .error(message)
                 .hint("name the folder of the repository, as in `belljar trust DIR`"));
         }
         Err(why) => return Err(unusable(&why)),
@@ -89,7 +91,8 @@ impl Proposal {
         self.record.write().map_err(|error| {
             let message = format!("cannot keep that `{}` is trusted: {error}", shown(&self.file));
             let folder = self.record.file.parent().unwrap_or(Path::new("/"));
-            SandboxError::new(ErrorCode::StateFailed, message)
+            ErrorCode::StateFailed
+                .error(message)
                 .hint(format!("see to it that you can write in {}", argument(folder)))
                 .caused_by(error)
         })
@@ -107,11 +110,9 @@ pub fn revoke_from(places: &Places, workspace: &Path) -> Result<bool, SandboxErr
     match fs::remove_file(&record.file) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(SandboxError::new(
-            ErrorCode::StateFailed,
-            format!("cannot remove `{}`: {error}", shown(&record.file)),
-        )
-        .hint("remove the file by hand")),
+        Err(error) => Err(ErrorCode::StateFailed
+            .error(format!("cannot remove `{}`: {error}", shown(&record.file)))
+            .hint("remove the file by hand")),
     }
 }
 
@@ -136,11 +137,9 @@ impl Record {
     /// For a workspace without links on its way.
     fn of(places: &Places, workspace: &Path, bytes: &[u8]) -> Result<Record, SandboxError> {
         let state = places.state.as_deref().ok_or_else(|| {
-            SandboxError::new(
-                ErrorCode::ConfigInvalid,
-                "there is no place to keep what is trusted: HOME is not set",
-            )
-            .hint("set HOME, or XDG_STATE_HOME")
+            ErrorCode::ConfigInvalid
+                .error("there is no place to keep what is trusted: HOME is not set")
+                .hint("set HOME, or XDG_STATE_HOME")
         })?;
         // The part of it that exists, since it may still have to be made.
         let existing = state.ancestors().find_map(|folder| folder.canonicalize().ok());
@@ -149,7 +148,8 @@ impl Record {
                 "what is trusted is kept in `{}`, inside the workspace, where a sandbox can write",
                 shown(state)
             );
-            return Err(SandboxError::new(ErrorCode::PathRefused, message)
+            return Err(ErrorCode::PathRefused
+                .error(message)
                 .hint("set XDG_STATE_HOME to a folder outside, or choose another workspace"));
         }
         let path = workspace.join(FOLDER).join(FILE);
@@ -180,12 +180,10 @@ impl Record {
 
 fn canonical(workspace: &Path) -> Result<PathBuf, SandboxError> {
     workspace.canonicalize().map_err(|error| {
-        SandboxError::new(
-            ErrorCode::WorkspaceMissing,
-            format!("cannot enter `{}`: {error}", shown(workspace)),
-        )
-        .hint("name a folder that exists")
-        .caused_by(error)
+        ErrorCode::WorkspaceMissing
+            .error(format!("cannot enter `{}`: {error}", shown(workspace)))
+            .hint("name a folder that exists")
+            .caused_by(error)
     })
 }
 

@@ -315,7 +315,7 @@ impl Default for TestSink {
 impl Sink for TestSink {
     async fn write(&mut self, _: OutputStream, bytes: &[u8]) -> Result<(), SandboxError> {
         if self.is_gone {
-            return Err(SandboxError::new(ErrorCode::StreamFailed, "the reader has gone"));
+            return Err(ErrorCode::StreamFailed.error("the reader has gone"));
         }
         sleep(self.delay).await;
         self.written.extend_from_slice(self.cap.take(bytes));

@@ -127,7 +127,8 @@ fn egress(name: BackendName, wall: Wall, spec: &SandboxSpec) -> Result<Option<Eg
         (Wall::Absent, None) => Ok(None),
         (Wall::Absent, Some(_)) => {
             let message = format!("the backend {name} has no wall, and so no hold on what is reached");
-            Err(SandboxError::new(ErrorCode::NotSupported, message)
+            Err(ErrorCode::NotSupported
+                .error(message)
                 .hint("use `backend: native`, or say nothing of egress, by flag or in a belljar.toml"))
         }
     }

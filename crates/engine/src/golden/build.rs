@@ -38,11 +38,9 @@ pub(super) fn build(
     let size = fs::metadata(&archive).map_err(failed(&archive))?.len();
     let file = File::open(&archive).map_err(failed(&archive))?;
     unpack(file, size, &base, &Limits::default()).map_err(|error| {
-        SandboxError::new(
-            ErrorCode::ImageRefused,
-            format!("the archive {} is refused: {error}", release.file()),
-        )
-        .caused_by(error)
+        ErrorCode::ImageRefused
+            .error(format!("the archive {} is refused: {error}", release.file()))
+            .caused_by(error)
     })?;
     repositories(&base, &release, &mirror)?;
     for directory in ["upper", "work"] {
@@ -69,7 +67,8 @@ impl Mirror {
     fn understand(options: &BuildOptions) -> Result<Mirror, SandboxError> {
         let url = options.mirror.trim_end_matches('/').to_string();
         let unusable = |why: String| {
-            SandboxError::new(ErrorCode::RequestValue, format!("`{url}` cannot be a mirror: {why}"))
+            ErrorCode::RequestValue
+                .error(format!("`{url}` cannot be a mirror: {why}"))
                 .hint("it is like `https://dl-cdn.alpinelinux.org/alpine`")
         };
         let (scheme, rest) = url.split_once("://").ok_or_else(|| unusable("it is no address".into()))?;
@@ -101,10 +100,7 @@ impl Mirror {
             Vec::new()
         } else {
             let found = crate::resolve(&policy, &name).map_err(|error| {
-                SandboxError::new(
-                    ErrorCode::RegistryFailed,
-                    format!("the name `{name}` leads nowhere: {error}"),
-                )
+                ErrorCode::RegistryFailed.error(format!("the name `{name}` leads nowhere: {error}"))
             })?;
             found.into_iter().map(|address| SocketAddr::new(address, port)).collect()
         };
@@ -159,7 +155,8 @@ fn install(
     let words = ["apk", "add", "--no-cache", "--no-progress"].into_iter().chain(packages.iter().copied());
     let tree = RootTree { lowers: vec![build.base()], kept: Some(build.changes()), ..RootTree::default() };
     run(place, tree, Admin::Root, Some(&mirror.policy), words, INSTALLING).map(drop).map_err(|error| {
-        SandboxError::new(ErrorCode::ImageFailed, format!("the packages could not be installed: {error}"))
+        ErrorCode::ImageFailed
+            .error(format!("the packages could not be installed: {error}"))
             .hint("does the mirror have them? `belljar golden build --tier base` makes a root without")
             .caused_by(error)
     })
@@ -171,7 +168,7 @@ fn check(place: &Place, build: &Build, tier: Tier) -> Result<(), SandboxError> {
         let tree = RootTree { lowers: build.lowers(), ..RootTree::default() };
         run(place, tree, Admin::No, None, words.iter().copied(), CHECKING).map_err(|error| {
             let message = format!("the new root does not work: `{}`: {error}", words.join(" "));
-            SandboxError::new(ErrorCode::ImageFailed, message).caused_by(error)
+            ErrorCode::ImageFailed.error(message).caused_by(error)
         })?;
     }
     Ok(())
@@ -195,10 +192,10 @@ fn run<'w>(
         ..SandboxSpec::default()
     };
     let command = Command::new(words)
-        .map_err(|error| SandboxError::new(ErrorCode::ImageFailed, error.to_string()).caused_by(error))?;
+        .map_err(|error| ErrorCode::ImageFailed.error(error.to_string()).caused_by(error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime
-        .map_err(|error| SandboxError::new(ErrorCode::ImageFailed, error.to_string()).caused_by(error))?;
+    let runtime =
+        runtime.map_err(|error| ErrorCode::ImageFailed.error(error.to_string()).caused_by(error))?;
     let sandbox = place.engine().with_root(tree).create_blocking(&spec)?;
     let result = runtime.block_on(async {
         let result = sandbox.exec(&command).await;
@@ -217,7 +214,7 @@ fn run<'w>(
                 (Some(code), _) => format!("it ended with {code}"),
                 (None, _) => "it was killed".into(),
             };
-            Err(SandboxError::new(ErrorCode::ImageFailed, format!("{how}: {last}")))
+            Err(ErrorCode::ImageFailed.error(format!("{how}: {last}")))
         }
     }
 }

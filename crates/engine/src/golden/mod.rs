@@ -172,10 +172,8 @@ impl Golden {
         anew: bool,
         told: &(dyn Fn(Told<'_>) + Sync),
     ) -> Result<GoldenStatus, SandboxError> {
-        let gone = || {
-            SandboxError::new(ErrorCode::ChangedMeanwhile, "the golden root was removed just now")
-                .hint("try again")
-        };
+        let gone =
+            || ErrorCode::ChangedMeanwhile.error("the golden root was removed just now").hint("try again");
         if !anew && let Some(status) = self.status() {
             return Ok(status);
         }
@@ -192,7 +190,7 @@ impl Golden {
         let work = || build::build(&self.place, options, told);
         let outcome = std::thread::scope(|scope| scope.spawn(work).join());
         let build = outcome.unwrap_or_else(|_| {
-            Err(SandboxError::new(ErrorCode::ImageFailed, "the build of the golden root was interrupted"))
+            Err(ErrorCode::ImageFailed.error("the build of the golden root was interrupted"))
         })?;
         self.place.switch(&build)?;
         self.place.sweep();
@@ -232,7 +230,8 @@ impl Golden {
                 return Ok(Held { lowers: build.lowers(), _lease: lease });
             }
         }
-        Err(SandboxError::new(ErrorCode::ChangedMeanwhile, "the golden root was removed again and again")
+        Err(ErrorCode::ChangedMeanwhile
+            .error("the golden root was removed again and again")
             .hint("try again"))
     }
 }

@@ -165,8 +165,7 @@ impl Place {
             Some(build) => Ok(Some(build)),
             None => {
                 let message = "the golden root that this sandbox was made on is gone";
-                Err(SandboxError::new(ErrorCode::ChangedMeanwhile, message)
-                    .hint("delete the sandbox and make it anew"))
+                Err(ErrorCode::ChangedMeanwhile.error(message).hint("delete the sandbox and make it anew"))
             }
         }
     }
@@ -225,7 +224,8 @@ impl Build {
         // Somebody may have taken it away while we waited.
         match lock.is_at(&path) {
             true => Ok(lock),
-            false => Err(SandboxError::new(ErrorCode::ChangedMeanwhile, "this golden root was just removed")
+            false => Err(ErrorCode::ChangedMeanwhile
+                .error("this golden root was just removed")
                 .hint("try again: `belljar golden status` says which there is")),
         }
     }
@@ -252,8 +252,7 @@ fn is_name(text: &str) -> bool {
 
 pub(super) fn failed(path: &Path) -> impl FnOnce(io::Error) -> SandboxError {
     move |error| {
-        SandboxError::new(ErrorCode::ImageFailed, format!("`{}` cannot be used: {error}", path.display()))
-            .caused_by(error)
+        ErrorCode::ImageFailed.error(format!("`{}` cannot be used: {error}", path.display())).caused_by(error)
     }
 }
 

@@ -22,13 +22,14 @@ impl Release {
     ) -> Result<Release, SandboxError> {
         let Some((_, arch)) = MACHINES.iter().find(|(name, _)| *name == machine) else {
             let message = format!("there is no Alpine for this machine, `{machine}`");
-            return Err(SandboxError::new(ErrorCode::NotSupported, message)
+            return Err(ErrorCode::NotSupported
+                .error(message)
                 .hint("use the host's own system, or an image: `rootfs: oci:IMAGE`"));
         };
         let version = version.unwrap_or(VERSION);
         if !is_version(version) {
             let message = format!("`{version}` is no release of Alpine: it is like `{VERSION}`");
-            return Err(SandboxError::new(ErrorCode::RequestValue, message));
+            return Err(ErrorCode::RequestValue.error(message));
         }
         let pinned = PINNED.iter().find(|(known, of, _)| (*known, *of) == (version, *arch));
         let pinned = pinned.map(|(_, _, digits)| {
@@ -42,13 +43,13 @@ impl Release {
             (Some(_), Some(pinned)) => {
                 let message =
                     format!("Alpine {version} for {arch} has another digest, as belljar knows it: {pinned}");
-                Err(SandboxError::new(ErrorCode::RequestValue, message))
+                Err(ErrorCode::RequestValue.error(message))
             }
             (None, _) => {
                 let message = format!(
                     "belljar does not know the digest of Alpine {version} for {arch}, and would have to believe the server"
                 );
-                Err(SandboxError::new(ErrorCode::RequestValue, message).hint(format!(
+                Err(ErrorCode::RequestValue.error(message).hint(format!(
                     "learn it from somewhere else, and say it: `belljar golden build --release {version} --sha256 DIGEST`"
                 )))
             }
@@ -81,7 +82,8 @@ impl Release {
                 "the mirror says that {} has the digest {}, and belljar knows {}",
                 listed.file, listed.sha256, self.digest
             );
-            return Err(SandboxError::new(ErrorCode::ImageRefused, message)
+            return Err(ErrorCode::ImageRefused
+                .error(message)
                 .hint("use another mirror, and tell the people of this one"));
         }
         Ok(None)
@@ -101,11 +103,9 @@ impl Listed {
     /// else is refused.
     fn read(text: &str) -> Result<Listed, SandboxError> {
         let refused = |why: String| {
-            SandboxError::new(
-                ErrorCode::ImageRefused,
-                format!("the mirror's list of releases makes no sense: {why}"),
-            )
-            .hint("is this a mirror of Alpine?")
+            ErrorCode::ImageRefused
+                .error(format!("the mirror's list of releases makes no sense: {why}"))
+                .hint("is this a mirror of Alpine?")
         };
         let mut releases: Vec<Vec<(&str, &str)>> = Vec::new();
         let mut block: Option<usize> = None;

@@ -7,7 +7,7 @@ fn walls(working: &[BackendName]) -> Vec<WallReport> {
         assurance: name.assurance(),
         outcome: match working.contains(&name) {
             true => Ok(()),
-            false => Err(SandboxError::new(ErrorCode::BackendUnavailable, "this machine does not allow it")),
+            false => Err(ErrorCode::BackendUnavailable.error("this machine does not allow it")),
         },
     };
     BackendName::ALL.into_iter().map(report).collect()

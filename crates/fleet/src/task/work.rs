@@ -168,7 +168,8 @@ fn is_free(place: &Place) -> Free {
 }
 
 pub(super) fn mute() -> SandboxError {
-    SandboxError::new(ErrorCode::DaemonUnreachable, "the shim of the sandbox does not answer")
+    ErrorCode::DaemonUnreachable
+        .error("the shim of the sandbox does not answer")
         .hint("try again; `keeper.log` in its directory may say why")
 }
 

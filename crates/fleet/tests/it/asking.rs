@@ -28,7 +28,7 @@ impl Permission for Somebody {
 
     fn may_join(&self, key: &str, _: Option<&str>) -> Result<(), SandboxError> {
         let may = self.keys.iter().any(|may| *may == "*" || *may == key);
-        may.then_some(()).ok_or_else(|| SandboxError::new(ErrorCode::NotGranted, "not granted"))
+        may.then_some(()).ok_or_else(|| ErrorCode::NotGranted.error("not granted"))
     }
 
     fn may_own(&self, key: &str) -> bool {

@@ -118,7 +118,7 @@ impl Process {
     fn living(&self) -> Result<MutexGuard<'_, State>, SandboxError> {
         let state = self.state();
         if state.held.is_none() || state.deaf {
-            return Err(SandboxError::new(ErrorCode::SandboxNotAlive, "nobody answers"));
+            return Err(ErrorCode::SandboxNotAlive.error("nobody answers"));
         }
         Ok(state)
     }

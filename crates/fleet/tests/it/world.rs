@@ -196,7 +196,7 @@ impl Shims for World {
                 }
                 other => {
                     self.wrong(format!("a second shim for {}: {other:?}", plan.key));
-                    return Err(SandboxError::new(ErrorCode::StartFailed, "it is held"));
+                    return Err(ErrorCode::StartFailed.error("it is held"));
                 }
             };
             // It comes up by itself from here on.
@@ -204,7 +204,7 @@ impl Shims for World {
             self.lock().starting -= 1;
             if fails || !process.lives() {
                 process.die();
-                return Err(SandboxError::new(ErrorCode::StartFailed, "it was told to fail"));
+                return Err(ErrorCode::StartFailed.error("it was told to fail"));
             }
             process.come_up();
             Ok(process as Arc<dyn Shim>)

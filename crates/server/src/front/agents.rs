@@ -124,9 +124,7 @@ async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
 ) -> Result<T, SandboxError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| {
-        Err(SandboxError::new(ErrorCode::Internal, format!("a thread ended early: {error}")))
-    })
+    done.unwrap_or_else(|error| Err(ErrorCode::Internal.error(format!("a thread ended early: {error}"))))
 }
 
 /// Each is an agent at work, with a sandbox, a model and a bill.

@@ -65,7 +65,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
                 let message = format!("the body is longer than {} MiB", MOST_BODY >> 20);
-                return Err(SandboxError::new(ErrorCode::BodyTooLarge, message).into());
+                return Err(ErrorCode::BodyTooLarge.error(message).into());
             }
             Ok(Err(_)) => return Err(invalid("the body did not come whole").into()),
             Err(_) => return Err(invalid("the body did not come in time").into()),

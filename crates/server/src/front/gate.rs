@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use belljar_fleet::Caller;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::ErrorCode;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -60,8 +60,7 @@ enum Judged {
 
 fn judge(front: &Front, request: &mut Request) -> Answer<Judged> {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
-    let connection =
-        connection.ok_or_else(|| SandboxError::new(ErrorCode::Internal, "a request without a connection"))?;
+    let connection = connection.ok_or_else(|| ErrorCode::Internal.error("a request without a connection"))?;
     front.doors.judge_host(request.headers(), request.uri(), connection.address)?;
     let origin = front.doors.judge_origin(request.headers())?;
     let is_preflight = request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
@@ -74,7 +73,8 @@ fn judge(front: &Front, request: &mut Request) -> Answer<Judged> {
     let caller = caller(front, &connection, request.headers())?;
     if !caller.is_owner() {
         front.rates.take(caller.id(), caller.rate(), Instant::now()).map_err(|seconds| {
-            let error = SandboxError::new(ErrorCode::TooManyRequests, "this grant asks too often")
+            let error = ErrorCode::TooManyRequests
+                .error("this grant asks too often")
                 .hint(format!("ask again in {seconds} s"));
             Refusal::later(error, seconds)
         })?;
@@ -89,23 +89,23 @@ fn caller(front: &Front, connection: &Arc<Connection>, headers: &HeaderMap) -> A
     let mut shown = headers.get_all(AUTHORIZATION).iter();
     match (shown.next(), shown.next(), connection.peer) {
         (None, _, Peer::Owner) => Ok(Caller::owner()),
-        (None, _, Peer::Stranger) => Err(SandboxError::new(ErrorCode::TokenInvalid, "this needs a grant")
+        (None, _, Peer::Stranger) => Err(ErrorCode::TokenInvalid
+            .error("this needs a grant")
             .hint("send `authorization: Bearer TOKEN`; `POST /v1/grants` makes a token")
             .into()),
         (Some(header), None, _) => {
             let token = bearer(header).ok_or_else(unknown)?;
             // Where the file is, is the owner's to know.
             let shown = front.grants.caller(token).map_err(|error| {
-                SandboxError::new(
-                    error.code,
-                    "the grants of this machine cannot be read, and no token counts",
-                )
-                .hint("`GET /v1/grants`, asked by the owner of this machine, says which file is damaged")
+                let message = "the grants of this machine cannot be read, and no token counts";
+                error
+                    .code
+                    .error(message)
+                    .hint("`GET /v1/grants`, asked by the owner of this machine, says which file is damaged")
             })?;
             let shown = shown.ok_or_else(unknown)?;
             if !front.used.note(shown.caller.id(), shown.expires_ms, connection) {
-                let error =
-                    SandboxError::new(ErrorCode::TooManyRequests, "this grant has too many connections");
+                let error = ErrorCode::TooManyRequests.error("this grant has too many connections");
                 return Err(Refusal::later(error.hint("close some of them"), 1));
             }
             Ok(shown.caller)
@@ -121,7 +121,8 @@ fn bearer(header: &HeaderValue) -> Option<&str> {
 
 /// The same words for every token that is none.
 fn unknown() -> Refusal {
-    SandboxError::new(ErrorCode::TokenInvalid, "this token was never made, was revoked, or has expired")
+    ErrorCode::TokenInvalid
+        .error("this token was never made, was revoked, or has expired")
         .hint("`POST /v1/grants` makes a new one")
         .into()
 }

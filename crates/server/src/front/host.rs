@@ -5,7 +5,7 @@ use crate::answer::{Refusal, invalid};
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Uri};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::ErrorCode;
 use std::net::IpAddr;
 
 /// Names and pages that are ours beside the usual ones.
@@ -54,9 +54,7 @@ impl Doors {
             return Ok(Some(origin));
         }
         let message = format!("requests of pages of {origin:?} are not taken");
-        Err(SandboxError::new(ErrorCode::NotGranted, message)
-            .hint("`belljar serve --origin` allows an origin")
-            .into())
+        Err(ErrorCode::NotGranted.error(message).hint("`belljar serve --origin` allows an origin").into())
     }
 
     fn is_ours(&self, host: &str, own: Option<IpAddr>) -> bool {
@@ -75,7 +73,8 @@ impl Doors {
 
 /// `name` is the one that is not ours, of the header or of the request line.
 fn refused(name: &str) -> Refusal {
-    SandboxError::new(ErrorCode::NotGranted, format!("this daemon is not called {name}"))
+    ErrorCode::NotGranted
+        .error(format!("this daemon is not called {name}"))
         .hint("use `localhost`; `belljar serve --host-name` gives it another name")
         .into()
 }

@@ -31,7 +31,8 @@ impl Socket {
     /// Makes it, at a path where nobody listens.
     pub(super) fn bind(path: &Path) -> Result<Socket, SandboxError> {
         let failed = |error: io::Error| {
-            SandboxError::new(ErrorCode::Internal, format!("cannot listen at {}: {error}", path.display()))
+            ErrorCode::Internal
+                .error(format!("cannot listen at {}: {error}", path.display()))
                 .hint("name another path with `--socket`")
                 .caused_by(error)
         };
@@ -39,11 +40,9 @@ impl Socket {
             prepare(directory)?;
         }
         if StdStream::connect(path).is_ok() {
-            return Err(SandboxError::new(
-                ErrorCode::InUse,
-                format!("somebody already listens at {}", path.display()),
-            )
-            .hint("another daemon runs; end it, or name another path with `--socket`"));
+            return Err(ErrorCode::InUse
+                .error(format!("somebody already listens at {}", path.display()))
+                .hint("another daemon runs; end it, or name another path with `--socket`"));
         }
         // Under another name first: what can be found at the path is already closed to others.
         let draft = path.with_extension(format!("new-{}", std::process::id()));
@@ -69,11 +68,9 @@ impl Socket {
         let listener = StdListener::from(descriptor);
         let made = listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener));
         let listener = made.map_err(|error| {
-            SandboxError::new(
-                ErrorCode::Internal,
-                format!("cannot listen at the socket that was handed over: {error}"),
-            )
-            .caused_by(error)
+            ErrorCode::Internal
+                .error(format!("cannot listen at the socket that was handed over: {error}"))
+                .caused_by(error)
         })?;
         Ok(Socket { listener, file: None })
     }
@@ -106,8 +103,7 @@ impl SocketFile {
 /// A directory that only we can change.
 fn prepare(directory: &Path) -> Result<(), SandboxError> {
     let failed = |error: io::Error| {
-        SandboxError::new(ErrorCode::Internal, format!("cannot make {}: {error}", directory.display()))
-            .caused_by(error)
+        ErrorCode::Internal.error(format!("cannot make {}: {error}", directory.display())).caused_by(error)
     };
     create_private(directory).map_err(failed)?;
     let found = fs::symlink_metadata(directory).map_err(failed)?;
@@ -117,7 +113,8 @@ fn prepare(directory: &Path) -> Result<(), SandboxError> {
         return Ok(());
     }
     let message = format!("{} is not a directory that only you can change", directory.display());
-    Err(SandboxError::new(ErrorCode::PathRefused, message)
+    Err(ErrorCode::PathRefused
+        .error(message)
         .hint("anybody could put another socket in its place; name a path of your own with `--socket`"))
 }
 

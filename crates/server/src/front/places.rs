@@ -2,7 +2,7 @@
 
 use crate::answer::Refusal;
 use belljar_fleet::Caller;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::ErrorCode;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +19,7 @@ impl Places {
     /// One of them, if there is one for this caller. `what` goes on at them, and `later`, in seconds, it is worth asking again.
     pub(super) fn take(&'static self, caller: &Caller, what: &str, later: u64) -> Result<Place, Refusal> {
         let full = |message: String| {
-            let error = SandboxError::new(ErrorCode::TooManyRequests, message);
+            let error = ErrorCode::TooManyRequests.error(message);
             Refusal::later(error.hint("ask again when one of them has ended"), later)
         };
         let mut taken = self.lock();

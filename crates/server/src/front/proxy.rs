@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCod
 use axum::{Extension, http};
 use belljar_api::ErrorBody;
 use belljar_fleet::InUse;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::ErrorCode;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use hyper::upgrade::{OnUpgrade, on};
@@ -228,7 +228,8 @@ fn is_file(path: &str) -> bool {
 /// A body that says it is longer is refused; one that does not say is cut off, and so never arrives whole.
 fn no_longer_than(request: Request, most: u64) -> Answer<Request> {
     let too_long = || {
-        SandboxError::new(ErrorCode::BodyTooLarge, format!("the file is longer than {} bytes", most))
+        ErrorCode::BodyTooLarge
+            .error(format!("the file is longer than {} bytes", most))
             .hint("`belljar serve --max-upload` says how long files may be")
     };
     if request.body().size_hint().lower() > most {

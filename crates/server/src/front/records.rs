@@ -99,7 +99,7 @@ async fn records(
         return Ok(follow(file, last.unwrap_or(behind), choice)?.into_response());
     }
     let page = tokio::task::spawn_blocking(move || read(&file, behind, limit, choice)).await;
-    let page = page.map_err(|_| SandboxError::new(ErrorCode::StateFailed, "the log could not be read"))??;
+    let page = page.map_err(|_| ErrorCode::StateFailed.error("the log could not be read"))??;
     Ok(Json(page).into_response())
 }
 

@@ -111,7 +111,7 @@ fn of_the_owner(asking: &Asking, environment: &BTreeMap<String, String>) -> Resu
         let is_known = ["PATH", "SHELL"].contains(&name.as_str()) || is_regional_variable(name);
         if !is_known || value.contains('\0') {
             let message = format!("`environment`: `{}` cannot be set here", name.escape_debug());
-            return Err(SandboxError::new(ErrorCode::RequestValue, message).hint(
+            return Err(ErrorCode::RequestValue.error(message).hint(
                 "`PATH`, `SHELL`, `LANG`, `LC_*` and `TZ` can; variables of commands belong in `sandbox.env`",
             ));
         }
@@ -120,13 +120,12 @@ fn of_the_owner(asking: &Asking, environment: &BTreeMap<String, String>) -> Resu
 }
 
 fn within_bounds(request: &CreateSandbox) -> Result<(), SandboxError> {
-    let long = |field: &str, seconds: Option<u64>, least: u64| match seconds {
-        Some(seconds) if !(least..=LONGEST_S).contains(&seconds) => Err(SandboxError::new(
-            ErrorCode::RequestValue,
-            format!("`{field}`: must be from {least} to {LONGEST_S} seconds"),
-        )),
-        _ => Ok(()),
-    };
+    let long =
+        |field: &str, seconds: Option<u64>, least: u64| match seconds {
+            Some(seconds) if !(least..=LONGEST_S).contains(&seconds) => Err(ErrorCode::RequestValue
+                .error(format!("`{field}`: must be from {least} to {LONGEST_S} seconds"))),
+            _ => Ok(()),
+        };
     long("idle_s", request.idle_s, 0)?;
     long("lease_s", request.lease_s, 1)
 }

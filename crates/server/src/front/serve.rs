@@ -155,8 +155,7 @@ impl Ends {
     fn new() -> Result<Ends, SandboxError> {
         let listen = |kind| {
             signal(kind).map_err(|error| {
-                SandboxError::new(ErrorCode::Internal, format!("cannot listen for signals: {error}"))
-                    .caused_by(error)
+                ErrorCode::Internal.error(format!("cannot listen for signals: {error}")).caused_by(error)
             })
         };
         Ok(Ends { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
@@ -190,7 +189,8 @@ async fn living(fleet: &Fleet) -> usize {
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, SandboxError> {
     TcpListener::bind(address).await.map_err(|error| {
-        SandboxError::new(ErrorCode::Internal, format!("cannot listen at {address}: {error}"))
+        ErrorCode::Internal
+            .error(format!("cannot listen at {address}: {error}"))
             .hint("name another address with `--listen`")
             .caused_by(error)
     })

@@ -105,11 +105,9 @@ impl Shim for Line {
             let answer = self.ask(Method::GET, "/keeper/status", Body::empty()).await?;
             let body = answer.into_body().collect().await.map_err(|error| LinkError::Broken(error).told())?;
             serde_json::from_slice(&body.to_bytes()).map_err(|error| {
-                SandboxError::new(
-                    ErrorCode::Internal,
-                    format!("the sandbox's shim was not understood: {error}"),
-                )
-                .caused_by(error)
+                ErrorCode::Internal
+                    .error(format!("the sandbox's shim was not understood: {error}"))
+                    .caused_by(error)
             })
         }))
     }
@@ -150,7 +148,8 @@ async fn within<T>(
 }
 
 fn silent(what: &str) -> SandboxError {
-    SandboxError::new(ErrorCode::DaemonUnreachable, format!("the sandbox's shim {what}"))
+    ErrorCode::DaemonUnreachable
+        .error(format!("the sandbox's shim {what}"))
         .hint("`keeper.log` in the sandbox's directory may say why")
 }
 
@@ -160,7 +159,7 @@ async fn refused(answer: Response<Passing>) -> SandboxError {
     let body = answer.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     match serde_json::from_slice::<belljar_api::ErrorBody>(&body) {
         Ok(body) => body.error.into(),
-        Err(_) => SandboxError::new(ErrorCode::Internal, format!("the sandbox's shim answered {status}")),
+        Err(_) => ErrorCode::Internal.error(format!("the sandbox's shim answered {status}")),
     }
 }
 

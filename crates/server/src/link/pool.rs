@@ -34,7 +34,8 @@ pub enum LinkError {
 impl LinkError {
     /// As a caller of a sandbox sees it.
     pub fn told(&self) -> SandboxError {
-        SandboxError::new(ErrorCode::SandboxNotAlive, format!("the sandbox is not alive: {self}"))
+        ErrorCode::SandboxNotAlive
+            .error(format!("the sandbox is not alive: {self}"))
             .hint("create it again with its key: a persistent one still has its files")
     }
 }

@@ -71,8 +71,9 @@ pub(super) async fn start(
         Ok(None) => ended(place),
         Err(error) => failed("read the answer of the shim", &error),
     };
-    let Started { wanted, over, .. } = shim;
-    drop(wanted);
+    let Started { wanted, over, stdout } = shim;
+    // One that has more to say than is read must not wait for it.
+    drop((wanted, stdout));
     let _ = over.await;
     Err(error)
 }
@@ -194,11 +195,11 @@ async fn attend(
 
 pub(super) fn broken(place: &Place, what: &str, why: &dyn Display) -> SandboxError {
     let directory = place.directory().display();
-    SandboxError::new(ErrorCode::Internal, format!("cannot {what} in {directory}: {why}"))
+    ErrorCode::Internal.error(format!("cannot {what} in {directory}: {why}"))
 }
 
 pub(crate) fn run_failed(what: &str, why: &dyn Display) -> SandboxError {
-    SandboxError::new(ErrorCode::Internal, format!("cannot {what}: {why}"))
+    ErrorCode::Internal.error(format!("cannot {what}: {why}"))
 }
 
 /// Why a sandbox's shim ended without an answer.
@@ -206,7 +207,7 @@ fn ended(place: &Place) -> SandboxError {
     let log = fs::read_to_string(place.log()).unwrap_or_default();
     let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     let message = format!("the sandbox's shim ended before it was ready: {last}");
-    let error = SandboxError::new(ErrorCode::StartFailed, message);
+    let error = ErrorCode::StartFailed.error(message);
     match is_writable(place) {
         Ok(()) => error.hint("`GET /v1/capabilities` says which walls work here"),
         Err(why) => error.hint(format!("`{}` cannot be written: {why}", place.directory().display())),

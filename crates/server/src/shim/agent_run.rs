@@ -1,5 +1,6 @@
 //! A run of an agent. Its log tells what happens, to whoever reads it.
 
+use super::one_shot::TO_CLEAR_UP;
 use super::process::{runtime, surroundings};
 use super::protocol::Answer;
 use super::starter::Starter;
@@ -40,10 +41,7 @@ impl AgentPlan {
         optional::<adapter::Effort>("effort", &run.effort)?;
         self.budget()?;
         if run.timeout_s == Some(0) {
-            return Err(SandboxError::new(
-                ErrorCode::RequestValue,
-                "`timeout_s`: a run takes a second at least",
-            ));
+            return Err(ErrorCode::RequestValue.error("`timeout_s`: a run takes a second at least"));
         }
         request::check(&run.sandbox)
     }
@@ -59,7 +57,8 @@ impl AgentPlan {
             let is_configured = layers.route(&LlmRequest::default())?.is_some();
             if !is_configured && flags.url.is_none() && !may_choose_model {
                 let message = "no model is configured on this machine, and this grant does not choose one";
-                return Err(SandboxError::new(ErrorCode::NotGranted, message)
+                return Err(ErrorCode::NotGranted
+                    .error(message)
                     .hint("the owner of this machine can configure `[llm]`, or grant `allow_llm`"));
             }
             provider::server(flags, is_configured, model.as_ref(), &agent)
@@ -101,8 +100,11 @@ pub(super) fn run(plan: &AgentPlan, place: &Place, starter: &mut Starter) -> Res
             starter.say(&Answer::Run(line.session_id.clone()));
         }
     });
-    runtime.block_on(agent::run(&Engine::new(), request, &state, Some(watcher), hung_up.notified()))?;
-    Ok(())
+    let ran =
+        runtime.block_on(agent::run(&Engine::new(), request, &state, Some(watcher), hung_up.notified()));
+    // An image may be on its way that nobody waits for any more.
+    runtime.shutdown_timeout(TO_CLEAR_UP);
+    ran.map(drop)
 }
 
 fn optional<T: FromStr>(field: &str, text: &Option<String>) -> Result<Option<T>, SandboxError>
@@ -117,7 +119,6 @@ where
     T::Err: Display,
 {
     text.parse().map_err(|error| {
-        SandboxError::new(ErrorCode::RequestValue, format!("`{field}`: {error}"))
-            .hint(format!("correct `{field}`"))
+        ErrorCode::RequestValue.error(format!("`{field}`: {error}")).hint(format!("correct `{field}`"))
     })
 }

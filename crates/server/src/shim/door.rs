@@ -7,7 +7,7 @@ use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::ErrorCode;
 use std::sync::Arc;
 
 /// Where a caller shows the token.
@@ -18,7 +18,7 @@ pub(super) async fn check(State(kept): State<Arc<Kept>>, mut request: Request, n
     let token = request.headers_mut().remove(TOKEN_HEADER);
     if !token.is_some_and(|token| kept.knows(token.as_bytes())) {
         let message = "this is the shim of a sandbox: only its daemon may ask it";
-        return Failure(SandboxError::new(ErrorCode::TokenInvalid, message)).into_response();
+        return Failure(ErrorCode::TokenInvalid.error(message)).into_response();
     }
     next.run(request).await
 }
@@ -33,8 +33,7 @@ pub(super) async fn ours(
     let Ok(params) = params else { return Failure(invalid("the path is no text")).into_response() };
     let wanted = params.iter().find(|(name, _)| *name == "name").map(|(_, value)| value);
     if wanted.is_some_and(|wanted| wanted != kept.plan.name) {
-        return Failure(SandboxError::new(ErrorCode::SandboxNotFound, "another sandbox is kept here"))
-            .into_response();
+        return Failure(ErrorCode::SandboxNotFound.error("another sandbox is kept here")).into_response();
     }
     let response = next.run(request).await;
     if response.extensions().get::<Gone>().is_some() {
@@ -46,7 +45,8 @@ pub(super) async fn ours(
 /// No such path.
 pub(super) async fn nowhere() -> Failure {
     Failure(
-        SandboxError::new(ErrorCode::NotFound, "there is nothing at this path")
+        ErrorCode::NotFound
+            .error("there is nothing at this path")
             .hint("`/v1/openapi.json` says what there is"),
     )
 }
@@ -54,7 +54,8 @@ pub(super) async fn nowhere() -> Failure {
 /// No such method of this path.
 pub(super) async fn not_that() -> Failure {
     Failure(
-        SandboxError::new(ErrorCode::MethodNotAllowed, "this path has no such method")
+        ErrorCode::MethodNotAllowed
+            .error("this path has no such method")
             .hint("`/v1/openapi.json` says what there is"),
     )
 }

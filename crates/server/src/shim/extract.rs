@@ -60,13 +60,14 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 
 /// A request that makes no sense.
 pub(crate) fn invalid(message: impl Into<String>) -> SandboxError {
-    SandboxError::new(ErrorCode::RequestInvalid, message)
+    ErrorCode::RequestInvalid.error(message)
 }
 
 fn too_long(rejection: &BytesRejection) -> Failure {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         let message = format!("the body is longer than {} MiB", MOST_BODY >> 20);
-        return SandboxError::new(ErrorCode::BodyTooLarge, message)
+        return ErrorCode::BodyTooLarge
+            .error(message)
             .hint("send standard input with `stdin_open`, and files with PUT")
             .into();
     }

@@ -86,7 +86,7 @@ impl Kept {
     /// Something is done in it, until this is dropped. Nothing can be done in a sandbox that ends.
     pub(super) fn using(self: &Arc<Kept>) -> Result<Using, SandboxError> {
         if self.leaving.borrow().is_some() {
-            return Err(SandboxError::new(ErrorCode::SandboxNotAlive, "the sandbox is being stopped"));
+            return Err(ErrorCode::SandboxNotAlive.error("the sandbox is being stopped"));
         }
         self.used();
         Ok(Using(Arc::clone(self)))

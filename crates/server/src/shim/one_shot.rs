@@ -55,7 +55,7 @@ const USUAL_OUTPUT: u64 = 2 << 20;
 /// A result is one piece, which its process holds as bytes, as text and as base64. Whoever wants more follows a command.
 const MOST_OUTPUT: u64 = 4 << 20;
 /// How long a sandbox that nobody wants may take to be gone, before its process ends all the same.
-const TO_CLEAR_UP: Duration = Duration::from_secs(10);
+pub(super) const TO_CLEAR_UP: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -48,10 +48,7 @@ pub(super) fn keep(place: &Place, plan: ShimPlan, starter: &Starter) -> Result<(
 /// The sandbox that a plan means.
 fn understand(plan: &ShimPlan, place: &Place) -> Result<Understood, SandboxError> {
     let id = SandboxId::parse(&plan.id).ok_or_else(|| {
-        SandboxError::new(
-            ErrorCode::StateFailed,
-            format!("`{}` is not the name of a sandbox's life", plan.id),
-        )
+        ErrorCode::StateFailed.error(format!("`{}` is not the name of a sandbox's life", plan.id))
     })?;
     let surroundings = Surroundings {
         name: plan.name.clone(),
@@ -89,9 +86,7 @@ async fn keep_sandbox(
     sandbox: &Arc<Sandbox>,
     starter: &Starter,
 ) -> Result<(), SandboxError> {
-    let failed = |error: std::io::Error| {
-        SandboxError::new(ErrorCode::Internal, format!("a shim cannot listen: {error}"))
-    };
+    let failed = |error: std::io::Error| ErrorCode::Internal.error(format!("a shim cannot listen: {error}"));
     // Before anybody can know us.
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let _hangup = signal(SignalKind::hangup()).map_err(failed)?;

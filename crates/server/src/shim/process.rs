@@ -26,7 +26,7 @@ pub fn run(directory: &Path) -> ExitCode {
     match work(&Place::new(directory), &mut starter) {
         Ok(code) => code,
         Err(error) => {
-            starter.say(&Answer::Error(ApiError::from(&error)));
+            starter.say(&Answer::Error(short(ApiError::from(&error))));
             ExitCode::FAILURE
         }
     }
@@ -52,10 +52,10 @@ fn work(place: &Place, starter: &mut Starter) -> Result<ExitCode, SandboxError> 
 fn hold(place: &Place) -> Result<Lock, SandboxError> {
     match place.hold() {
         Ok(Some(held)) => Ok(held),
-        Ok(None) => Err(SandboxError::new(ErrorCode::InUse, "this sandbox has a shim already")),
+        Ok(None) => Err(ErrorCode::InUse.error("this sandbox has a shim already")),
         Err(error) => {
             let message = format!("cannot keep a sandbox in `{}`: {error}", place.directory().display());
-            Err(SandboxError::new(ErrorCode::StateFailed, message))
+            Err(ErrorCode::StateFailed.error(message))
         }
     }
 }
@@ -67,7 +67,7 @@ pub(super) fn runtime() -> Result<Runtime, SandboxError> {
         .max_blocking_threads(MAX_BLOCKING_THREADS)
         .thread_keep_alive(THREAD_KEEP_ALIVE)
         .build()
-        .map_err(|error| SandboxError::new(ErrorCode::Internal, format!("a shim cannot begin: {error}")))
+        .map_err(|error| ErrorCode::Internal.error(format!("a shim cannot begin: {error}")))
 }
 
 /// Of a sandbox that lives as long as its run, and has no key to be found by.
@@ -83,3 +83,17 @@ pub(super) fn volumes(place: &Place) -> PathBuf {
 
 const MAX_BLOCKING_THREADS: usize = 4;
 const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(2);
+
+/// An error as the daemon reads it: a message may quote a path of the request, which is as long as the request was.
+fn short(mut error: ApiError) -> ApiError {
+    for text in [Some(&mut error.message), error.hint.as_mut()].into_iter().flatten() {
+        if let Some((end, _)) = text.char_indices().nth(MAX_MESSAGE_CHARS) {
+            text.truncate(end);
+            text.push('…');
+        }
+    }
+    error
+}
+
+/// Far below the longest line that the daemon reads, also with every character escaped.
+const MAX_MESSAGE_CHARS: usize = 8 * 1024;

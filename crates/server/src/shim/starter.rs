@@ -39,7 +39,8 @@ impl Starter {
         let mut line = String::new();
         let read = self.input.as_mut().map_or(Ok(0), |input| input.read_line(&mut line));
         read.map_err(serde_json::Error::io).and_then(|_| serde_json::from_str(&line)).map_err(|error| {
-            SandboxError::new(ErrorCode::StateFailed, format!("there is no plan on standard input: {error}"))
+            ErrorCode::StateFailed
+                .error(format!("there is no plan on standard input: {error}"))
                 .hint("shims are started by `belljar serve`")
         })
     }

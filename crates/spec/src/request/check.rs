@@ -75,11 +75,9 @@ impl LimitsRequest {
 
 /// A value of a request that makes no sense.
 pub fn wrong_value(field: &str, why: impl Display) -> SandboxError {
-    SandboxError::new(ErrorCode::RequestValue, format!("`{field}`: {why}"))
-        .hint(format!("correct `sandbox.{field}`"))
+    ErrorCode::RequestValue.error(format!("`{field}`: {why}")).hint(format!("correct `sandbox.{field}`"))
 }
 
 fn conflict(field: &str, why: &str) -> SandboxError {
-    SandboxError::new(ErrorCode::RequestConflict, format!("`{field}`: {why}"))
-        .hint(format!("correct `sandbox.{field}`"))
+    ErrorCode::RequestConflict.error(format!("`{field}`: {why}")).hint(format!("correct `sandbox.{field}`"))
 }

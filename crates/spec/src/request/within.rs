@@ -27,10 +27,7 @@ impl SandboxRequest {
             // A key of this machine would go wherever the caller says.
             Some(LlmRequest { url: Some(LlmUrl::To(_)), .. }) => return Err(only_for_the_owner("llm.url")),
             Some(LlmRequest { url: None, .. }) if !rules.allow_llm => {
-                return Err(SandboxError::new(
-                    ErrorCode::NotGranted,
-                    "this grant does not allow routes to models",
-                ));
+                return Err(ErrorCode::NotGranted.error("this grant does not allow routes to models"));
             }
             Some(_) | None => {}
         }
@@ -80,7 +77,8 @@ impl SandboxRequest {
         if !modes.contains(&mode) {
             let allowed: Vec<&str> = modes.iter().map(|mode| mode.as_str()).collect();
             let message = format!("this grant does not allow the egress mode `{mode}`");
-            return Err(SandboxError::new(ErrorCode::NotGranted, message)
+            return Err(ErrorCode::NotGranted
+                .error(message)
                 .hint(format!("it allows {}", allowed.join(", "))));
         }
         if isolates_network {
@@ -157,7 +155,8 @@ fn lower<T: ExactText + PartialOrd>(
         (Some(asked), Some(ceiling)) if asked > ceiling => {
             let (asked, ceiling) = (asked.write(), ceiling.write());
             let message = format!("`{field}` is {asked}, and this grant allows {ceiling}");
-            Err(SandboxError::new(ErrorCode::NotGranted, message)
+            Err(ErrorCode::NotGranted
+                .error(message)
                 .hint(format!("ask for {ceiling} or less, or leave it out")))
         }
         (asked, ceiling) => Ok(asked.or(ceiling)),
@@ -165,12 +164,14 @@ fn lower<T: ExactText + PartialOrd>(
 }
 
 fn only_for_the_owner(field: &str) -> SandboxError {
-    SandboxError::new(ErrorCode::NotGranted, format!("only the owner of this machine may ask for `{field}`"))
+    ErrorCode::NotGranted
+        .error(format!("only the owner of this machine may ask for `{field}`"))
         .hint("leave it out, or choose a profile that has it")
 }
 
 /// What a grant does not have.
 pub fn not_granted(field: &str, asked: &str) -> SandboxError {
-    SandboxError::new(ErrorCode::NotGranted, format!("this grant does not allow `{asked}` in `{field}`"))
+    ErrorCode::NotGranted
+        .error(format!("this grant does not allow `{asked}` in `{field}`"))
         .hint("leave it out, or ask the owner of this machine for a grant with it")
 }

@@ -56,35 +56,37 @@ impl From<CloneError> for SandboxError {
     fn from(error: CloneError) -> SandboxError {
         let message = error.to_string();
         let made = match &error {
-            CloneError::Address { .. } => SandboxError::new(ErrorCode::RequestValue, message),
-            CloneError::Unknown(_) => SandboxError::new(ErrorCode::WorkNotFound, message)
-                .hint("`belljar layers` shows what there is"),
-            CloneError::InUse(_) => {
-                SandboxError::new(ErrorCode::InUse, message).hint("wait for its sandbox to end, or stop it")
+            CloneError::Address { .. } => ErrorCode::RequestValue.error(message),
+            CloneError::Unknown(_) => {
+                ErrorCode::WorkNotFound.error(message).hint("`belljar layers` shows what there is")
             }
-            CloneError::Failed { .. } => SandboxError::new(ErrorCode::RegistryFailed, message)
+            CloneError::InUse(_) => {
+                ErrorCode::InUse.error(message).hint("wait for its sandbox to end, or stop it")
+            }
+            CloneError::Failed { .. } => ErrorCode::RegistryFailed
+                .error(message)
                 .hint("nothing was started; look at the address, the network, and the token for that host"),
-            CloneError::Worked { .. } => SandboxError::new(ErrorCode::WorkNotFound, message)
+            CloneError::Worked { .. } => ErrorCode::WorkNotFound
+                .error(message)
                 .hint("copy what you need from there, and remove it with `belljar discard`"),
             CloneError::Damaged(damaged) => damaged.error(),
-            CloneError::Empty(_) => SandboxError::new(ErrorCode::WorkspaceFailed, message),
-            CloneError::Spoiled(_) | CloneError::Import(_) => {
-                SandboxError::new(ErrorCode::WorkspaceFailed, message)
-            }
-            CloneError::NothingToPush => SandboxError::new(ErrorCode::WorkNotFound, message),
-            CloneError::DefaultBranch(_) => SandboxError::new(ErrorCode::RequestValue, message)
+            CloneError::Empty(_) => ErrorCode::WorkspaceFailed.error(message),
+            CloneError::Spoiled(_) | CloneError::Import(_) => ErrorCode::WorkspaceFailed.error(message),
+            CloneError::NothingToPush => ErrorCode::WorkNotFound.error(message),
+            CloneError::DefaultBranch(_) => ErrorCode::RequestValue
+                .error(message)
                 .hint("name the branch to push to, if that is what you want"),
-            CloneError::NotPushed { .. } => SandboxError::new(ErrorCode::RegistryFailed, message)
+            CloneError::NotPushed { .. } => ErrorCode::RegistryFailed
+                .error(message)
                 .hint("the work is kept: push it under another name, or fetch it from the clone"),
-            CloneError::NoForge(_) => SandboxError::new(ErrorCode::RequestValue, message)
+            CloneError::NoForge(_) => ErrorCode::RequestValue
+                .error(message)
                 .hint("the branch is pushed: open one on the host's own pages"),
-            CloneError::NoRequest(_) => SandboxError::new(ErrorCode::RegistryFailed, message),
+            CloneError::NoRequest(_) => ErrorCode::RegistryFailed.error(message),
             CloneError::Git(GitError::Missing) => {
-                SandboxError::new(ErrorCode::ProgramMissing, message).hint("install git")
+                ErrorCode::ProgramMissing.error(message).hint("install git")
             }
-            CloneError::Git(_) | CloneError::Io { .. } => {
-                SandboxError::new(ErrorCode::WorkspaceFailed, message)
-            }
+            CloneError::Git(_) | CloneError::Io { .. } => ErrorCode::WorkspaceFailed.error(message),
         };
         made.caused_by(error)
     }

@@ -108,7 +108,7 @@ fn is_protected(folder: &Path, why: &str) -> SandboxError {
         "the folder `{}` has to be protected and cannot be a workspace: {why}, and the host runs or believes what is in it",
         folder.display()
     );
-    SandboxError::new(ErrorCode::PathRefused, message).hint("start in the folder above it")
+    ErrorCode::PathRefused.error(message).hint("start in the folder above it")
 }
 
 /// Directories that no workspace is in, whatever is in them.

@@ -156,7 +156,7 @@ fn names(shields: &Shields, directory: &str) -> Result<Vec<String>, SandboxError
 /// It cannot be said to a guest, and nothing could hold it.
 pub(super) fn no_text(path: &Path) -> SandboxError {
     let message = format!("`{}` has to be protected, and its name is no UTF-8", path.display());
-    SandboxError::new(ErrorCode::PathRefused, message).hint("give it another name, or remove it")
+    ErrorCode::PathRefused.error(message).hint("give it another name, or remove it")
 }
 
 fn join(directory: &str, name: &str) -> String {

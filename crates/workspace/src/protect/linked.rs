@@ -73,7 +73,7 @@ pub(super) fn first_line(file: &Path) -> Option<Vec<u8>> {
 
 fn not_ours(file: &Path, why: &str) -> SandboxError {
     let message = format!("`{}` cannot be followed: {why}", file.display());
-    SandboxError::new(ErrorCode::PathRefused, message).hint(
+    ErrorCode::PathRefused.error(message).hint(
         "if you made it, `git worktree repair` or `git config core.worktree FOLDER` lets the other side name this \
          folder; if an agent made it, remove it",
     )

@@ -31,7 +31,7 @@ pub use gitlink_paths::hold_gitlinks_of_branches;
 pub use index::{Gitlinks, Unread, gitlinks};
 pub use left::{Left, LeftKind, left};
 pub use memory::Memory;
-pub use replaced::{Judged, is_repository, local_repository, without_git};
+pub use replaced::{is_repository, local_repository, without_git};
 use settings_table::IfMissing;
 pub use settings_table::{SettingsPath, settings_paths};
 
@@ -260,9 +260,7 @@ fn is_empty(folder: &Path) -> bool {
 fn real(path: &Path) -> Result<std::path::PathBuf, SandboxError> {
     path.canonicalize().map_err(|error| {
         let message = format!("the folder `{}` cannot be used: {error}", path.display());
-        SandboxError::new(ErrorCode::PathInvalid, message)
-            .hint("check the spelling, or make it first")
-            .caused_by(error)
+        ErrorCode::PathInvalid.error(message).hint("check the spelling, or make it first").caused_by(error)
     })
 }
 

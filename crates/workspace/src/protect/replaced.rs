@@ -21,7 +21,7 @@ pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<
     let unsupported = |obstacle: String, hint: &str| {
         let message =
             format!("the repository `{}` cannot be given to a sandbox: {obstacle}", host.top.display());
-        SandboxError::new(ErrorCode::NotSupported, message).hint(hint)
+        ErrorCode::NotSupported.error(message).hint(hint)
     };
     if let Some(obstacle) = obstacle(&host) {
         return Err(unsupported(obstacle, "look at it, and remove it if you did not make it"));
@@ -42,35 +42,28 @@ pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<
     Ok((view, wanted))
 }
 
-/// A repository at a path that somebody named.
-#[derive(Debug)]
-pub struct Judged {
-    /// The path, in a real folder; what is there may be a link.
-    pub named: PathBuf,
-    pub host: HostGit,
-}
-
 /// The repositories that git may take a path for, or why it must not read them for a sandbox: an agent may have made them, and what they
 /// lead to is not their own. `alternates` are directories that a repository may borrow from.
-pub fn local_repository(path: &Path, alternates: &[PathBuf]) -> Result<Vec<Judged>, String> {
+pub fn local_repository(path: &Path, alternates: &[PathBuf]) -> Result<Vec<HostGit>, String> {
     // As git looks for a repository that it is given a path of (`enter_repo` in path.c).
     let mut with_suffix = path.as_os_str().to_owned();
     with_suffix.push(".git");
     let mut judged = Vec::new();
     for path in [path, Path::new(&with_suffix)] {
         let Ok(folder) = path.canonicalize() else { continue };
-        if path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+        // A link on the way may be an agent's. Without a slash at the end, which would lead through one.
+        if path.components().collect::<PathBuf>() != folder {
             let (path, folder) = (path.display(), folder.display());
-            return Err(format!("`{path}` is a link; name `{folder}` itself if that is what you mean"));
+            return Err(format!(
+                "`{path}` leads through a link; name `{folder}` itself if that is what you mean"
+            ));
         }
         let Some(host) = repository_at(&folder)? else { continue };
         if let Some(obstacle) = obstacle(&host) {
             return Err(obstacle);
         }
         all_trusted(&host.common.join("objects"), alternates)?;
-        let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
-        let named = parent.zip(path.file_name()).map_or(folder, |(parent, name)| parent.join(name));
-        judged.push(Judged { named, host });
+        judged.push(host);
     }
     Ok(judged)
 }

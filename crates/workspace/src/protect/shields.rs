@@ -157,7 +157,8 @@ impl Shields {
                 let place = self.root.join(path);
                 let message =
                     format!("`{}` has to be protected and cannot be looked at: {error}", place.display());
-                Err(SandboxError::new(ErrorCode::PathRefused, message)
+                Err(ErrorCode::PathRefused
+                    .error(message)
                     .hint("belljar must run as a user who may look into it"))
             }
         }
@@ -204,7 +205,7 @@ fn link(place: &Path) -> SandboxError {
         "`{}` has to be protected and is a symbolic link: whoever can change the link decides what is protected",
         place.display()
     );
-    SandboxError::new(ErrorCode::PathRefused, message)
+    ErrorCode::PathRefused.error(message)
         .hint("look where it leads (an agent may have made it); put the real file or folder in its place, or remove it")
 }
 
@@ -213,8 +214,7 @@ fn below_file(place: &Path, path: &str) -> SandboxError {
         "`{path}` cannot be protected: `{}` is not a folder, and nothing can be in it",
         place.display()
     );
-    SandboxError::new(ErrorCode::PathRefused, message)
-        .hint("name the file itself, or take the path out of `protected`")
+    ErrorCode::PathRefused.error(message).hint("name the file itself, or take the path out of `protected`")
 }
 
 #[cfg(test)]

@@ -52,26 +52,26 @@ impl From<ShelfError> for SandboxError {
     fn from(error: ShelfError) -> SandboxError {
         let message = error.to_string();
         let made = match &error {
-            ShelfError::NoRepository(_) => SandboxError::new(ErrorCode::WorkspaceMissing, message)
+            ShelfError::NoRepository(_) => ErrorCode::WorkspaceMissing.error(message)
                 .hint("run `git init` in it, or use another workspace mode"),
-            ShelfError::NotItsOwn { .. } => SandboxError::new(ErrorCode::PathRefused, message)
+            ShelfError::NotItsOwn { .. } => ErrorCode::PathRefused.error(message)
                 .hint("look at the file `.git` in it: somebody may have changed it"),
-            ShelfError::Partial(_) => SandboxError::new(ErrorCode::NotSupported, message).hint(
+            ShelfError::Partial(_) => ErrorCode::NotSupported.error(message).hint(
                 "fetch all of it with `git fetch --refetch --no-filter`, or use another workspace mode",
             ),
-            ShelfError::UnusablePath(_) => SandboxError::new(ErrorCode::PathInvalid, message),
+            ShelfError::UnusablePath(_) => ErrorCode::PathInvalid.error(message),
             ShelfError::Unknown(_) => {
-                SandboxError::new(ErrorCode::WorkNotFound, message).hint("`belljar layers` shows what there is")
+                ErrorCode::WorkNotFound.error(message).hint("`belljar layers` shows what there is")
             }
-            ShelfError::InUse { .. } => SandboxError::new(ErrorCode::InUse, message)
+            ShelfError::InUse { .. } => ErrorCode::InUse.error(message)
                 .hint("wait for its sandbox to end, or stop it"),
-            ShelfError::NameTaken { .. } => SandboxError::new(ErrorCode::NameTaken, message)
+            ShelfError::NameTaken { .. } => ErrorCode::NameTaken.error(message)
                 .hint("choose another name, with `-` instead of `/` for example"),
-            ShelfError::Spoiled { .. } => SandboxError::new(ErrorCode::WorkspaceFailed, message)
+            ShelfError::Spoiled { .. } => ErrorCode::WorkspaceFailed.error(message)
                 .hint("save what you need of it, and start anew after `belljar discard`"),
             ShelfError::Damaged(damaged) => damaged.error(),
             ShelfError::OfAnother { shelf, directory, .. } => {
-                SandboxError::new(ErrorCode::PathRefused, message).hint(format!(
+                ErrorCode::PathRefused.error(message).hint(format!(
                     "its worktrees are in `{}`, its commits in `{}`: save what you need of them (docs/workspaces.md, \
                      \"What is damaged\"), then `belljar discard {shelf}` removes it and the next start makes one for the \
                      repository that is there now",
@@ -79,14 +79,14 @@ impl From<ShelfError> for SandboxError {
                     directory.join("repo").display()
                 ))
             }
-            ShelfError::NotAFile { .. } => SandboxError::new(ErrorCode::PathRefused, message)
+            ShelfError::NotAFile { .. } => ErrorCode::PathRefused.error(message)
                 .hint("git on this machine would wait for it or fail: remove it if you did not make it"),
-            ShelfError::Import(_) => SandboxError::new(ErrorCode::WorkspaceFailed, message)
+            ShelfError::Import(_) => ErrorCode::WorkspaceFailed.error(message)
                 .hint("save what you need of it, and start anew after `belljar discard`"),
             ShelfError::Git(GitError::Missing) => {
-                SandboxError::new(ErrorCode::ProgramMissing, message).hint("install git")
+                ErrorCode::ProgramMissing.error(message).hint("install git")
             }
-            ShelfError::Git(_) | ShelfError::Io { .. } => SandboxError::new(ErrorCode::WorkspaceFailed, message),
+            ShelfError::Git(_) | ShelfError::Io { .. } => ErrorCode::WorkspaceFailed.error(message),
         };
         made.caused_by(error)
     }

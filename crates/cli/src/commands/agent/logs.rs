@@ -141,8 +141,7 @@ impl Paper<'_> {
             Ok(()) => Ok(0),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(0),
             Err(error) => {
-                Err(SandboxError::new(ErrorCode::StreamFailed, format!("cannot write: {error}"))
-                    .caused_by(error))
+                Err(ErrorCode::StreamFailed.error(format!("cannot write: {error}")).caused_by(error))
             }
         }
     }

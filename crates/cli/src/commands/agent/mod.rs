@@ -48,7 +48,8 @@ fn failed(error: SandboxError, as_lines: bool) -> Result<u8, SandboxError> {
 /// Where runs are kept.
 fn state() -> Result<PathBuf, SandboxError> {
     belljar_state::state_directory().map_err(|error| {
-        SandboxError::new(ErrorCode::StateFailed, format!("runs cannot be kept: {error}"))
+        ErrorCode::StateFailed
+            .error(format!("runs cannot be kept: {error}"))
             .hint(error.hint())
             .caused_by(error)
     })

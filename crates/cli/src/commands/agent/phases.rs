@@ -66,7 +66,8 @@ fn spec(place: &PlaceArgs, phase: &Phase) -> Result<(SandboxSpec, Vec<Note>), Sa
     let (mut asked, mut surroundings) = place.clone().asked()?;
     if asked.egress.mode == Some(Mode::Open) {
         let message = "`--egress open` would open every phase";
-        return Err(SandboxError::new(ErrorCode::RequestConflict, message)
+        return Err(ErrorCode::RequestConflict
+            .error(message)
             .hint("write `egress = \"open\"` below the `[[phase]]` that needs it"));
     }
     let EgressRequest { mode, allow, deny, groups, inspect } = phase.egress.clone();
@@ -103,7 +104,8 @@ fn held(file: &Path, workspace: &Path) -> Result<Vec<ProtectedPath>, SandboxErro
             }
             let text = below.to_str().unwrap_or("\0");
             held.push(text.parse::<ProtectedPath>().map_err(|error| {
-                SandboxError::new(ErrorCode::RequestValue, error.to_string())
+                ErrorCode::RequestValue
+                    .error(error.to_string())
                     .hint("give the file of phases a name in UTF-8, or keep it outside of the workspace")
                     .caused_by(error)
             })?);

@@ -20,15 +20,14 @@ pub(super) fn shell(options: AgentShellArgs) -> Result<u8, SandboxError> {
             "`{}` is a program of yours, and has no interface that belljar could open",
             path.display()
         );
-        return Err(SandboxError::new(ErrorCode::RequestValue, message)
+        return Err(ErrorCode::RequestValue
+            .error(message)
             .hint("`belljar agent run` runs it; `belljar run -- PROGRAM` gives it your terminal"));
     }
     let Some(size) = terminal_size() else {
-        return Err(SandboxError::new(
-            ErrorCode::RequestValue,
-            "an agent's interface needs a terminal, and there is none",
-        )
-        .hint("`belljar agent run` needs none"));
+        return Err(ErrorCode::RequestValue
+            .error("an agent's interface needs a terminal, and there is none")
+            .hint("`belljar agent run` needs none"));
     };
     let prompt = match prompt {
         Some(prompt) => input::prompt(prompt.into_vec(), "`--prompt`")?,

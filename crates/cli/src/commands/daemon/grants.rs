@@ -77,10 +77,10 @@ async fn asked<T>(work: impl Future<Output = T>) -> Result<T, SandboxError> {
 fn understood(options: GrantArgs) -> Result<NewGrant, SandboxError> {
     let folder = |path: &std::path::PathBuf| {
         let real = path.canonicalize().map_err(|error| {
-            SandboxError::new(ErrorCode::PathInvalid, format!("{}: {error}", path.display())).caused_by(error)
+            ErrorCode::PathInvalid.error(format!("{}: {error}", path.display())).caused_by(error)
         })?;
         HostPath::try_from(real)
-            .map_err(|error| SandboxError::new(ErrorCode::PathInvalid, error.to_string()).caused_by(error))
+            .map_err(|error| ErrorCode::PathInvalid.error(error.to_string()).caused_by(error))
     };
     let rules = GrantRules {
         allow_sandbox: !options.no_sandboxes,

@@ -14,7 +14,8 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
     if let Some(address) = options.listen.filter(|address| !address.ip().is_loopback()) {
         if !options.danger_plain_http {
             let message = format!("{address} can be reached from other machines, and nothing is encrypted");
-            return Err(SandboxError::new(ErrorCode::RequestValue, message)
+            return Err(ErrorCode::RequestValue
+                .error(message)
                 .hint("listen at 127.0.0.1 behind a server that speaks TLS, or say --danger-plain-http"));
         }
         eprintln!("belljar: {address} can be reached from other machines, and nothing is encrypted:");
@@ -34,7 +35,7 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
         patience: None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
-        SandboxError::new(ErrorCode::Internal, format!("cannot make an event loop: {error}")).caused_by(error)
+        ErrorCode::Internal.error(format!("cannot make an event loop: {error}")).caused_by(error)
     })?;
     let outcome = runtime.block_on(front::serve(settings, say_ready));
     runtime.shutdown_background();

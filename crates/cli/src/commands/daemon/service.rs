@@ -14,8 +14,7 @@ pub(crate) fn install(options: &ServiceArgs) -> Result<u8, SandboxError> {
         false => Whose::User,
     };
     let program = std::env::current_exe().map_err(|error| {
-        SandboxError::new(ErrorCode::Internal, format!("cannot say where belljar itself is: {error}"))
-            .caused_by(error)
+        ErrorCode::Internal.error(format!("cannot say where belljar itself is: {error}")).caused_by(error)
     })?;
     let units = [("belljar.service", service(&program, whose)), ("belljar.socket", socket(whose))];
     if options.print {
@@ -27,7 +26,8 @@ pub(crate) fn install(options: &ServiceArgs) -> Result<u8, SandboxError> {
         let path = directory.join(name);
         let written = fs::create_dir_all(&directory).and_then(|()| fs::write(&path, text));
         written.map_err(|error: io::Error| {
-            SandboxError::new(ErrorCode::StateFailed, format!("cannot write {}: {error}", path.display()))
+            ErrorCode::StateFailed
+                .error(format!("cannot write {}: {error}", path.display()))
                 .hint("`--print` shows the units; write them where your system wants them")
                 .caused_by(error)
         })?;
@@ -57,11 +57,9 @@ impl Whose {
         let config =
             variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")));
         config.map(|config| config.join("systemd/user")).ok_or_else(|| {
-            SandboxError::new(
-                ErrorCode::ConfigInvalid,
-                "neither HOME nor XDG_CONFIG_HOME says where units belong",
-            )
-            .hint("`--print` shows them")
+            ErrorCode::ConfigInvalid
+                .error("neither HOME nor XDG_CONFIG_HOME says where units belong")
+                .hint("`--print` shows them")
         })
     }
 

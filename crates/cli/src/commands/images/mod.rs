@@ -78,9 +78,7 @@ fn rm(options: &ImagesRmArgs) -> Result<u8, SandboxError> {
     for name in &options.names {
         if !store.remove(name)? {
             let message = format!("the image `{name}` is not here");
-            return Err(
-                SandboxError::new(ErrorCode::ImageMissing, message).hint("`belljar images` says which are")
-            );
+            return Err(ErrorCode::ImageMissing.error(message).hint("`belljar images` says which are"));
         }
     }
     Ok(0)
@@ -108,7 +106,8 @@ fn gc(options: &ImagesGcArgs) -> Result<u8, SandboxError> {
 
 fn store() -> Result<Store, SandboxError> {
     let state = belljar_state::state_directory().map_err(|error| {
-        SandboxError::new(ErrorCode::StateFailed, format!("there is no place for images: {error}"))
+        ErrorCode::StateFailed
+            .error(format!("there is no place for images: {error}"))
             .hint("set HOME, or XDG_STATE_HOME")
             .caused_by(error)
     })?;

@@ -117,12 +117,10 @@ impl Login {
             .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(self.home)));
         let file = folder.unwrap_or_default().join(self.file);
         std::fs::read(&file).map_err(|error| {
-            SandboxError::new(
-                ErrorCode::CredentialMissing,
-                format!("cannot read `{}`: {error}", file.display()),
-            )
-            .hint(format!("log in with {agent} on this machine first, or leave `--auth` away"))
-            .caused_by(error)
+            ErrorCode::CredentialMissing
+                .error(format!("cannot read `{}`: {error}", file.display()))
+                .hint(format!("log in with {agent} on this machine first, or leave `--auth` away"))
+                .caused_by(error)
         })
     }
 }

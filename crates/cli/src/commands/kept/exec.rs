@@ -88,8 +88,7 @@ async fn collected(held: &Held, mut command: StartCommand) -> Result<u8, Sandbox
     let mut input = Vec::new();
     if !isatty(belljar_sys::rustix::stdio::stdin()) {
         std::io::stdin().lock().read_to_end(&mut input).map_err(|error| {
-            SandboxError::new(ErrorCode::StreamFailed, format!("cannot read standard input: {error}"))
-                .caused_by(error)
+            ErrorCode::StreamFailed.error(format!("cannot read standard input: {error}")).caused_by(error)
         })?;
     }
     match String::from_utf8(input) {
@@ -112,7 +111,8 @@ fn variables(said: &[OsString]) -> Result<BTreeMap<String, OsText>, SandboxError
                 let message = format!(
                     "`{name}` would stand for the secret `{secret}`, which a sandbox gets at its start"
                 );
-                return Err(SandboxError::new(ErrorCode::RequestConflict, message)
+                return Err(ErrorCode::RequestConflict
+                    .error(message)
                     .hint(format!("`belljar rm .`, then `belljar start --env {name}=secret:{secret}`")));
             }
         };

@@ -74,7 +74,8 @@ async fn until_the_end(
 ) -> Result<CommandResult, SandboxError> {
     let (stdout, stderr) = (HostStream::stdout(), HostStream::stderr());
     let failed = |error: std::io::Error| {
-        SandboxError::new(ErrorCode::StreamFailed, format!("cannot write what the command wrote: {error}"))
+        ErrorCode::StreamFailed
+            .error(format!("cannot write what the command wrote: {error}"))
             .caused_by(error)
     };
     loop {
@@ -90,7 +91,7 @@ async fn until_the_end(
                 if piped.load(Ordering::Relaxed) && !has_ended(sandbox, command).await =>
             {
                 let message = "the daemon went away while the command was given its input, and some of it may be missing";
-                return Err(SandboxError::new(ErrorCode::StreamFailed, message).hint("run the command again"));
+                return Err(ErrorCode::StreamFailed.error(message).hint("run the command again"));
             }
             Some(AttachEvent::Resumed) => {}
             Some(AttachEvent::Skipped) => {
@@ -111,11 +112,9 @@ async fn has_ended(sandbox: &Sandbox, command: &str) -> bool {
 /// Why a command is not heard any more. One whose sandbox is stopped may not have been able to say so.
 fn lost(error: ClientError) -> SandboxError {
     match error.code() {
-        ErrorCode::SandboxNotAlive | ErrorCode::SandboxNotFound => SandboxError::new(
-            ErrorCode::SandboxNotAlive,
-            "the sandbox was stopped, and all its commands with it",
-        )
-        .hint("`belljar start` starts it again"),
+        ErrorCode::SandboxNotAlive | ErrorCode::SandboxNotFound => ErrorCode::SandboxNotAlive
+            .error("the sandbox was stopped, and all its commands with it")
+            .hint("`belljar start` starts it again"),
         _ => of_client(error),
     }
 }

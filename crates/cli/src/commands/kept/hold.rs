@@ -64,7 +64,8 @@ impl Held {
         }
         let name = self.info.name.clone();
         self.release().await;
-        Err(SandboxError::new(ErrorCode::SandboxPaused, format!("{name} is paused"))
+        Err(ErrorCode::SandboxPaused
+            .error(format!("{name} is paused"))
             .hint(format!("`belljar resume {name}`")))
     }
 
@@ -108,7 +109,7 @@ pub(super) fn request(
     let profile = profile_of(repository)?;
     of_folder(repository, &mut sandbox);
     for volume in [repository.history(), repository.config()].into_iter().flatten() {
-        let wrong = |error: &dyn Display| SandboxError::new(ErrorCode::WorkspaceFailed, error.to_string());
+        let wrong = |error: &dyn Display| ErrorCode::WorkspaceFailed.error(error.to_string());
         let name = volume.name.parse().map_err(|error: VolumeNameError| wrong(&error))?;
         let inside = volume.inside.parse().map_err(|error: VolumePathError| wrong(&error))?;
         sandbox.volumes.insert(name, inside);

@@ -65,7 +65,8 @@ fn write_new(folder: &Path, name: &str, text: &str) -> Result<bool, SandboxError
     let place = folder.join(".belljar");
     let file = place.join(name);
     let failed = |error: std::io::Error| {
-        SandboxError::new(ErrorCode::StateFailed, format!("cannot write `{}`: {error}", file.display()))
+        ErrorCode::StateFailed
+            .error(format!("cannot write `{}`: {error}", file.display()))
             .hint("see to it that you can write in the folder")
             .caused_by(error)
     };

@@ -19,11 +19,9 @@ pub(crate) fn logs(options: LogsArgs) -> Result<u8, SandboxError> {
         let command = match options.command {
             Some(command) => command,
             None => commands(&client, &info).await?.pop().map(|newest| newest.id).ok_or_else(|| {
-                SandboxError::new(
-                    ErrorCode::WorkNotFound,
-                    format!("nothing ran in {} since it was started", info.name),
-                )
-                .hint("`belljar exec -d -- COMMAND` starts one")
+                ErrorCode::WorkNotFound
+                    .error(format!("nothing ran in {} since it was started", info.name))
+                    .hint("`belljar exec -d -- COMMAND` starts one")
             })?,
         };
         let events = match options.follow {
@@ -49,10 +47,7 @@ pub(crate) fn logs(options: LogsArgs) -> Result<u8, SandboxError> {
                     // A reader that went away, as `head` does, has what it wanted.
                     Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(0),
                     Err(error) => {
-                        return Err(SandboxError::new(
-                            ErrorCode::StreamFailed,
-                            format!("cannot write: {error}"),
-                        ));
+                        return Err(ErrorCode::StreamFailed.error(format!("cannot write: {error}")));
                     }
                 }
             }

@@ -24,7 +24,7 @@ pub(super) struct Repository {
 impl Repository {
     /// Of this folder.
     pub(super) fn of(folder: &Path, branch: Option<BranchName>) -> Result<Repository, SandboxError> {
-        let no = |why: String, hint: &str| SandboxError::new(ErrorCode::WorkspaceMissing, why).hint(hint);
+        let no = |why: String, hint: &str| ErrorCode::WorkspaceMissing.error(why).hint(hint);
         let shown = folder.display();
         let found = folder
             .canonicalize()
@@ -60,7 +60,7 @@ impl Repository {
     pub(super) fn judge(&self) -> Result<(), SandboxError> {
         Key::given(self.key()).map_err(|_| {
             let message = format!("the path {:?} is too long, or no line of plain text", self.folder);
-            SandboxError::new(ErrorCode::WorkspaceMissing, message).hint("rename the folder")
+            ErrorCode::WorkspaceMissing.error(message).hint("rename the folder")
         })?;
         // Without a wall everything of it is there that can be judged without one.
         let spec = SandboxSpec {
@@ -127,9 +127,9 @@ impl Repository {
     }
 
     fn own(&self, name: &str, inside: &str) -> Result<Volume, SandboxError> {
-        let name = name.parse().map_err(|error| {
-            SandboxError::new(ErrorCode::WorkspaceFailed, format!("{error}")).caused_by(error)
-        })?;
+        let name = name
+            .parse()
+            .map_err(|error| ErrorCode::WorkspaceFailed.error(format!("{error}")).caused_by(error))?;
         self.volume(&name, inside)
     }
 }

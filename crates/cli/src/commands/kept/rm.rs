@@ -34,7 +34,8 @@ pub(crate) fn rm(options: RmArgs) -> Result<u8, SandboxError> {
                 }
                 if info.state != State::Stopped {
                     let message = format!("{} is {}", info.name, super::list::word(info.state));
-                    return Err(SandboxError::new(ErrorCode::WorkUnsaved, message)
+                    return Err(ErrorCode::WorkUnsaved
+                        .error(message)
                         .hint("`belljar stop` it first, or say `--force`"));
                 }
             }

@@ -38,7 +38,8 @@ impl Target {
         }
         if let Some(branch) = branch {
             let message = format!("`--branch {branch}` goes with a folder, and `{word}` is none");
-            return Err(SandboxError::new(ErrorCode::RequestValue, message)
+            return Err(ErrorCode::RequestValue
+                .error(message)
                 .hint("name the folder, or leave `--branch` away"));
         }
         Ok(Target::Named(word))
@@ -64,7 +65,8 @@ impl Target {
 pub(super) fn no_sandbox_of(repository: &Repository) -> SandboxError {
     let branch = repository.branch.as_ref().map(|branch| format!(" on `{branch}`")).unwrap_or_default();
     let message = format!("`{}`{branch} has no sandbox", repository.folder.display());
-    SandboxError::new(ErrorCode::SandboxNotFound, message)
+    ErrorCode::SandboxNotFound
+        .error(message)
         .hint("`belljar start` makes one; `belljar list` shows what there is")
 }
 
@@ -81,12 +83,12 @@ fn choose(word: &str, all: Vec<SandboxInfo>) -> Result<SandboxInfo, SandboxError
     let meant: Vec<&SandboxInfo> = all.iter().filter(begins).collect();
     match meant.as_slice() {
         [one] => Ok((*one).clone()),
-        [] => Err(SandboxError::new(ErrorCode::SandboxNotFound, format!("there is no sandbox `{word}`"))
+        [] => Err(ErrorCode::SandboxNotFound
+            .error(format!("there is no sandbox `{word}`"))
             .hint(on_offer(all.iter()))),
-        several => {
-            Err(SandboxError::new(ErrorCode::RequestValue, format!("`{word}` could be several sandboxes"))
-                .hint(on_offer(several.iter().copied())))
-        }
+        several => Err(ErrorCode::RequestValue
+            .error(format!("`{word}` could be several sandboxes"))
+            .hint(on_offer(several.iter().copied()))),
     }
 }
 

@@ -32,7 +32,8 @@ pub(super) struct Folder {
 /// Where all volumes are.
 pub(super) fn all() -> Result<PathBuf, SandboxError> {
     let state = state_directory().map_err(|error| {
-        SandboxError::new(ErrorCode::ConfigInvalid, format!("there is no place for volumes: {error}"))
+        ErrorCode::ConfigInvalid
+            .error(format!("there is no place for volumes: {error}"))
             .hint("set HOME, or XDG_STATE_HOME")
             .caused_by(error)
     })?;
@@ -152,8 +153,7 @@ fn broken(what: &str, path: &Path, error: std::io::Error) -> SandboxError {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "the disk is full: free some space",
         _ => "a sandbox may have put something else there: look, and take it away",
     };
-    SandboxError::new(ErrorCode::WorkspaceFailed, format!("cannot {what} `{}`: {error}", path.display()))
-        .hint(hint)
+    ErrorCode::WorkspaceFailed.error(format!("cannot {what} `{}`: {error}", path.display())).hint(hint)
 }
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

@@ -55,10 +55,7 @@ fn shared_ones() -> Result<Vec<Volume>, SandboxError> {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => {
-            return Err(SandboxError::new(
-                ErrorCode::WorkspaceFailed,
-                format!("cannot list volumes: {error}"),
-            ));
+            return Err(ErrorCode::WorkspaceFailed.error(format!("cannot list volumes: {error}")));
         }
     };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());

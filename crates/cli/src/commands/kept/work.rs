@@ -59,7 +59,7 @@ impl Lost {
                 )
             }
         };
-        SandboxError::new(ErrorCode::WorkUnsaved, format!("{name} has {}", self.words())).hint(hint)
+        ErrorCode::WorkUnsaved.error(format!("{name} has {}", self.words())).hint(hint)
     }
 }
 

@@ -189,7 +189,8 @@ fn as_json(layer: &Layer, changes: &Changes, options: &DiffArgs) -> Result<u8, S
 }
 
 fn unreadable(error: io::Error) -> SandboxError {
-    SandboxError::new(ErrorCode::WorkspaceFailed, format!("the layer or its folder cannot be read: {error}"))
+    ErrorCode::WorkspaceFailed
+        .error(format!("the layer or its folder cannot be read: {error}"))
         .caused_by(error)
         .hint("it may be changing right now; call it again")
 }

@@ -23,9 +23,7 @@ pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
             Ok(Some(layer)) => layer,
             Ok(None) => {
                 let message = format!("there is no layer `{}`", word.escape_debug());
-                return Err(
-                    SandboxError::new(ErrorCode::WorkNotFound, message).hint(super::there_are(&layers)?)
-                );
+                return Err(ErrorCode::WorkNotFound.error(message).hint(super::there_are(&layers)?));
             }
             Err(error) => return discard_damaged(&layers, word, &options, error),
         },
@@ -97,17 +95,14 @@ fn discard_damaged(
 
 fn confirmed(question: &str) -> Result<bool, SandboxError> {
     if !isatty(stdin()) {
-        return Err(SandboxError::new(
-            ErrorCode::RequestValue,
-            "nobody can be asked: standard input is no terminal",
-        )
-        .hint("look at it with `belljar diff` or `belljar layers`, then say `belljar discard --yes`"));
+        return Err(ErrorCode::RequestValue
+            .error("nobody can be asked: standard input is no terminal")
+            .hint("look at it with `belljar diff` or `belljar layers`, then say `belljar discard --yes`"));
     }
     eprint!("{question}");
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).map_err(|error| {
-        SandboxError::new(ErrorCode::StreamFailed, format!("cannot read the answer: {error}"))
-            .caused_by(error)
+        ErrorCode::StreamFailed.error(format!("cannot read the answer: {error}")).caused_by(error)
     })?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -64,13 +64,12 @@ fn named(layers: &Layers, word: &Path) -> Result<Option<Layer>, SandboxError> {
     match (found.pop(), found.len()) {
         (Some(layer), 0) => Ok(Some(layer)),
         (None, _) if text.len() == 16 => {
-            Err(SandboxError::new(ErrorCode::WorkNotFound, format!("there is no layer `{text}`"))
-                .hint(there_are(layers)?))
+            Err(ErrorCode::WorkNotFound.error(format!("there is no layer `{text}`")).hint(there_are(layers)?))
         }
         (None, _) => Ok(None),
         (Some(_), more) => {
             let message = format!("{} layers begin with `{text}`", more + 1);
-            Err(SandboxError::new(ErrorCode::RequestValue, message).hint(there_are(layers)?))
+            Err(ErrorCode::RequestValue.error(message).hint(there_are(layers)?))
         }
     }
 }
@@ -93,7 +92,7 @@ fn newest(layers: &Layers, here: &Path) -> Result<Layer, SandboxError> {
         return Ok(layer);
     }
     let message = format!("`{}` has no layer: nothing waits to be applied", quoted(here));
-    Err(SandboxError::new(ErrorCode::WorkNotFound, message).hint(there_are(layers)?))
+    Err(ErrorCode::WorkNotFound.error(message).hint(there_are(layers)?))
 }
 
 /// What there is, for somebody who named what is not.
@@ -124,7 +123,8 @@ fn below(layer: &Layer, here: &Path, path: &Path) -> Result<Option<RelPath>, San
             Some(path) if !here.starts_with(&layer.folder) => Ok(Some(path)),
             _ => {
                 let message = format!("`{}` is not in `{}`", quoted(path), quoted(&layer.folder));
-                Err(SandboxError::new(ErrorCode::WorkNotFound, message)
+                Err(ErrorCode::WorkNotFound
+                    .error(message)
                     .hint("name files as they are in the folder of the layer"))
             }
         },
@@ -146,7 +146,8 @@ fn plain(path: &Path) -> PathBuf {
 
 fn here() -> Result<PathBuf, SandboxError> {
     std::env::current_dir().and_then(|folder| folder.canonicalize()).map_err(|error| {
-        SandboxError::new(ErrorCode::WorkspaceMissing, format!("the current folder cannot be used: {error}"))
+        ErrorCode::WorkspaceMissing
+            .error(format!("the current folder cannot be used: {error}"))
             .hint("change to a folder that exists, or name a layer; `belljar layers` shows them")
             .caused_by(error)
     })

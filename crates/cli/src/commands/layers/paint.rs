@@ -70,8 +70,7 @@ impl Paper {
             Ok(()) => Ok(Reader::There),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
             Err(error) => {
-                Err(SandboxError::new(ErrorCode::StreamFailed, format!("cannot write: {error}"))
-                    .caused_by(error))
+                Err(ErrorCode::StreamFailed.error(format!("cannot write: {error}")).caused_by(error))
             }
         }
     }

@@ -15,7 +15,8 @@ use zeroize::Zeroizing;
 /// Asks for it, if there is somebody to ask; else reads standard input to its end.
 pub(super) fn read(name: &SecretName) -> Result<Secret, SandboxError> {
     let failed = |error: io::Error| {
-        SandboxError::new(ErrorCode::StreamFailed, format!("cannot read the value: {error}"))
+        ErrorCode::StreamFailed
+            .error(format!("cannot read the value: {error}"))
             .hint("give it by a pipe or a file: `belljar secrets set NAME < FILE`")
             .caused_by(error)
     };
@@ -28,8 +29,9 @@ pub(super) fn read(name: &SecretName) -> Result<Secret, SandboxError> {
     eprintln!();
     match typed.map_err(failed)? {
         Typed::Value(mut line) => Ok(Secret::new(std::mem::take(&mut *line))),
-        Typed::Cancelled => Err(SandboxError::new(ErrorCode::RequestValue, format!("`{name}` is not set"))),
-        Typed::Lines => Err(SandboxError::new(ErrorCode::RequestValue, "the value has more than one line")
+        Typed::Cancelled => Err(ErrorCode::RequestValue.error(format!("`{name}` is not set"))),
+        Typed::Lines => Err(ErrorCode::RequestValue
+            .error("the value has more than one line")
             .hint(format!("give it by a pipe or a file: `belljar secrets set {name} < FILE`"))),
     }
 }

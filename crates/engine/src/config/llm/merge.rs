@@ -46,7 +46,8 @@ impl LlmLayers {
         let Some(server) = self.server(flags) else {
             return match flags == &LlmRequest::default() {
                 true => Ok(None),
-                false => Err(SandboxError::new(ErrorCode::RequestConflict, "nobody says where the model is")
+                false => Err(ErrorCode::RequestConflict
+                    .error("nobody says where the model is")
                     .hint("add `llm.url: URL`, or `url` to `[llm]` in your belljar.toml")),
             };
         };
@@ -101,7 +102,7 @@ impl LlmLayers {
         let too_much = |what: &str, wanted: String, most: String| {
             let place = self.operator.as_ref().map(|layer| layer.place.to_string()).unwrap_or_default();
             let what = format!("a run may use {most} {what} of the model at most, not {wanted} ({place})");
-            SandboxError::new(ErrorCode::NotGranted, what).hint("ask for less, or ask the operator")
+            ErrorCode::NotGranted.error(what).hint("ask for less, or ask the operator")
         };
         let within = |what: &str, flag: Option<u64>, user: Option<u64>, most: Option<u64>| match (
             flag.or(user).or(most),

@@ -106,14 +106,13 @@ async fn hear(command: &Command, stream: &mut SplitStream<WebSocket>, complain: 
 
 fn understand(text: &str) -> Result<Input, SandboxError> {
     let control: Control = serde_json::from_str(text).map_err(|error| {
-        SandboxError::new(ErrorCode::RequestValue, format!("this word is not understood: {error}"))
-            .caused_by(error)
+        ErrorCode::RequestValue.error(format!("this word is not understood: {error}")).caused_by(error)
     })?;
     match control {
         Control::StdinEnd => Ok(Input::End),
         Control::Signal { signal: name } => Ok(Input::Signal(signal(&name)?)),
         Control::Resize { rows: 0, .. } | Control::Resize { cols: 0, .. } => {
-            Err(SandboxError::new(ErrorCode::RequestValue, "a terminal has one row and one column at least"))
+            Err(ErrorCode::RequestValue.error("a terminal has one row and one column at least"))
         }
         Control::Resize { rows, cols } => Ok(Input::Resize(WindowSize { rows, cols })),
     }

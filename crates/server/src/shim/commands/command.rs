@@ -216,11 +216,9 @@ impl Command {
             Input::Bytes(_) | Input::End => {}
         }
         if !self.stdin_open.load(Ordering::Relaxed) {
-            return Err(SandboxError::new(
-                ErrorCode::CommandEnded,
-                format!("the standard input of {} is closed", self.id()),
-            )
-            .hint("start the command with `stdin_open`"));
+            return Err(ErrorCode::CommandEnded
+                .error(format!("the standard input of {} is closed", self.id()))
+                .hint("start the command with `stdin_open`"));
         }
         if input == Input::End {
             self.stdin_open.store(false, Ordering::Relaxed);
@@ -264,7 +262,7 @@ impl Command {
     }
 
     fn over(&self) -> SandboxError {
-        SandboxError::new(ErrorCode::CommandEnded, format!("{} has ended", self.id()))
+        ErrorCode::CommandEnded.error(format!("{} has ended", self.id()))
     }
 }
 

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use belljar_api::{CommandEvent, CommandInfo, ErrorBody, Page};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::ErrorCode;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,7 +99,8 @@ pub(super) async fn output(
     };
     if command.log().is_dropped() {
         let message = format!("the output of {} is no longer kept", command.id());
-        return Err(SandboxError::new(ErrorCode::OutputDropped, message)
+        return Err(ErrorCode::OutputDropped
+            .error(message)
             .hint("read it sooner, or give commands a smaller `max_output`")
             .into());
     }

@@ -5,7 +5,7 @@ use crate::shim::Kept;
 use crate::shim::failure::Failure;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::ErrorCode;
 use std::sync::Arc;
 
 /// It.
@@ -16,8 +16,7 @@ impl FromRequestParts<Arc<Kept>> for Named {
 
     async fn from_request_parts(parts: &mut Parts, kept: &Arc<Kept>) -> Result<Named, Failure> {
         let params = RawPathParams::from_request_parts(parts, kept).await;
-        let params =
-            params.map_err(|_| SandboxError::new(ErrorCode::NameUnknown, "this path names no command"))?;
+        let params = params.map_err(|_| ErrorCode::NameUnknown.error("this path names no command"))?;
         let id = params.iter().find(|(name, _)| *name == "command").map_or("", |(_, id)| id);
         Ok(Named(kept.commands.find(id)?))
     }

@@ -50,8 +50,7 @@ impl Registry {
         let mut inner = self.inner();
         if inner.commands.len() - inner.ended.len() >= MOST_RUNNING {
             let message = format!("{MOST_RUNNING} commands run in this sandbox, and no more may");
-            return Err(SandboxError::new(ErrorCode::TooManyRequests, message)
-                .hint("wait for one of them, or kill one"));
+            return Err(ErrorCode::TooManyRequests.error(message).hint("wait for one of them, or kill one"));
         }
         inner.number += 1;
         let (command, input) = Command::new(inner.number, terms, Arc::clone(&self.spill));
@@ -67,7 +66,8 @@ impl Registry {
         let number = id.strip_prefix("cmd_").and_then(|number| number.parse::<u64>().ok());
         let found = number.and_then(|number| self.inner().commands.get(&number).cloned());
         found.filter(|command| command.id() == id).ok_or_else(|| {
-            SandboxError::new(ErrorCode::NameUnknown, "this sandbox has no such command")
+            ErrorCode::NameUnknown
+                .error("this sandbox has no such command")
                 .hint("the last thousand that ended are kept, each with its number: `cmd_7`")
         })
     }

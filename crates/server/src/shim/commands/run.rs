@@ -108,6 +108,7 @@ fn failed(command: &Command, error: &SandboxError, closing: bool) -> CommandResu
 
 /// The sandbox was stopped on request.
 fn stopped() -> SandboxError {
-    SandboxError::new(ErrorCode::SandboxNotAlive, "the sandbox was stopped, and all its commands with it")
+    ErrorCode::SandboxNotAlive
+        .error("the sandbox was stopped, and all its commands with it")
         .hint("`POST /v1/sandboxes` starts it again")
 }

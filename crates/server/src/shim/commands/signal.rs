@@ -10,7 +10,8 @@ pub(super) fn signal(text: &str) -> Result<i32, SandboxError> {
     let more = || MORE.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
     number.or_else(|| signal_number(&name)).or_else(more).ok_or_else(|| {
         let shown: String = text.chars().take(40).collect();
-        SandboxError::new(ErrorCode::RequestValue, format!("there is no signal `{shown}`"))
+        ErrorCode::RequestValue
+            .error(format!("there is no signal `{shown}`"))
             .hint("write a name as in `SIGINT`, or a number from 1 to 64")
     })
 }

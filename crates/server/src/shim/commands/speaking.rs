@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use belljar_api::{CommandInfo, ErrorBody, Resize, SendSignal};
 use belljar_engine::Input;
-use belljar_spec::{ErrorCode, SandboxError, WindowSize};
+use belljar_spec::{ErrorCode, WindowSize};
 use futures_util::StreamExt;
 use serde::Deserialize;
 
@@ -117,13 +117,14 @@ pub(super) async fn send_signal(Named(command): Named, Body(asked): Body<SendSig
 )]
 pub(super) async fn resize(Named(command): Named, Body(size): Body<Resize>) -> Answer<StatusCode> {
     if !command.info().terminal {
-        return Err(SandboxError::new(ErrorCode::CommandEnded, format!("{} has no terminal", command.id()))
+        return Err(ErrorCode::CommandEnded
+            .error(format!("{} has no terminal", command.id()))
             .hint("start the command with `terminal`")
             .into());
     }
     if size.rows == 0 || size.cols == 0 {
         let message = "a terminal has one row and one column at least";
-        return Err(SandboxError::new(ErrorCode::RequestValue, message).into());
+        return Err(ErrorCode::RequestValue.error(message).into());
     }
     command.send(Input::Resize(WindowSize { rows: size.rows, cols: size.cols })).await?;
     Ok(StatusCode::NO_CONTENT)

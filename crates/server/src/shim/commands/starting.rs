@@ -14,7 +14,7 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use belljar_api::{CommandEvent, CommandInfo, ErrorBody, StartCommand};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::ErrorCode;
 use futures_util::{StreamExt, stream};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -42,12 +42,10 @@ pub(super) async fn start(
 ) -> Answer<Response> {
     let _using = kept.using()?;
     if kept.is_paused() {
-        return Err(SandboxError::new(
-            ErrorCode::SandboxPaused,
-            "the sandbox is paused, and no command starts in it",
-        )
-        .hint("resume it first")
-        .into());
+        return Err(ErrorCode::SandboxPaused
+            .error("the sandbox is paused, and no command starts in it")
+            .hint("resume it first")
+            .into());
     }
     let background = asked.background;
     let (terms, start) = understand(asked, kept.sandbox.limits())?;

@@ -119,10 +119,9 @@ async fn folder(State(kept): State<Arc<Kept>>, Body(asked): Body<MakeFolder>) ->
 /// Where a path leads is the guest's business; whether it is one at all is ours.
 fn checked(path: &str) -> Result<&str, SandboxError> {
     if path.is_empty() || path.contains('\0') || path.len() > LONGEST {
-        return Err(SandboxError::new(
-            ErrorCode::PathInvalid,
-            "a path is not empty, has no zero byte, and at most 4096 bytes",
-        ));
+        return Err(
+            ErrorCode::PathInvalid.error("a path is not empty, has no zero byte, and at most 4096 bytes")
+        );
     }
     Ok(path)
 }

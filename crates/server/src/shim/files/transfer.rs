@@ -107,10 +107,7 @@ impl Reading {
             // It became shorter: whoever reads must not think that this was all.
             Ok(None) if self.left.is_some() => {
                 self.left = Some(0);
-                Some(Err(SandboxError::new(
-                    ErrorCode::ChangedMeanwhile,
-                    "the file became shorter while it was read",
-                )))
+                Some(Err(ErrorCode::ChangedMeanwhile.error("the file became shorter while it was read")))
             }
             Ok(None) => None,
             Err(error) => {

@@ -10,7 +10,7 @@ use super::failure::Answer;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::routing::any;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::ErrorCode;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 use utoipa::OpenApi;
@@ -41,12 +41,10 @@ impl Port {
     async fn connect(&self) -> Answer<TcpStream> {
         let _using = self.kept.using()?;
         if self.kept.is_paused() {
-            return Err(SandboxError::new(
-                ErrorCode::SandboxPaused,
-                "the sandbox is paused, and nothing answers in it",
-            )
-            .hint("resume it first")
-            .into());
+            return Err(ErrorCode::SandboxPaused
+                .error("the sandbox is paused, and nothing answers in it")
+                .hint("resume it first")
+                .into());
         }
         Ok(self.kept.sandbox.connect(self.number).await?)
     }
@@ -61,11 +59,9 @@ impl FromRequestParts<Arc<Kept>> for Port {
         let open = &kept.plan.sandbox.ports;
         let number = named.and_then(|port| port.parse().ok()).filter(|port| open.contains(port));
         let number = number.ok_or_else(|| {
-            SandboxError::new(
-                ErrorCode::PermissionDenied,
-                "this port of the sandbox cannot be reached from outside",
-            )
-            .hint("make the sandbox with `ports`, and name one of them")
+            ErrorCode::PermissionDenied
+                .error("this port of the sandbox cannot be reached from outside")
+                .hint("make the sandbox with `ports`, and name one of them")
         })?;
         Ok(Port { number, kept: Arc::clone(kept) })
     }

@@ -58,9 +58,7 @@ async fn join(caller: OnUpgrade, inside: OnUpgrade) {
 }
 
 fn not_answered(error: hyper::Error) -> SandboxError {
-    SandboxError::new(
-        ErrorCode::ConnectionFailed,
-        format!("what listens inside did not answer as a web server does: {error}"),
-    )
-    .hint("for other protocols use `Upgrade: tcp`")
+    ErrorCode::ConnectionFailed
+        .error(format!("what listens inside did not answer as a web server does: {error}"))
+        .hint("for other protocols use `Upgrade: tcp`")
 }

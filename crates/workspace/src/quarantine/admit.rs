@@ -3,17 +3,55 @@
 use super::host::Owner;
 use super::journal::{GitLock, IndexFiles, Journal, MOVED, Moving, keep_content};
 use super::{HostRepository, Landing, Quarantine, QuarantineError, Taken, sweep};
+use belljar_sys::rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fsync, mkdirat, openat2};
 use belljar_sys::rustix::process::geteuid;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
 
 /// Objects that the host has now. Until this is dropped they are safe from its housekeeping, though no ref has them yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Admitted {
+    /// The file that says so, and the folder that it is reached by.
     keep: Option<PathBuf>,
+    folder: Option<ObjectFolder>,
+}
+
+/// A folder of the host's objects. Opened once and through no link, since an agent may have put one there: what is written goes to this
+/// folder, whatever its name leads to by then.
+#[derive(Debug)]
+struct ObjectFolder {
+    opened: OwnedFd,
+    /// A path that leads to it as long as it is open.
+    path: PathBuf,
+}
+
+impl ObjectFolder {
+    /// The one of this name, made where there is none; `.` for all objects.
+    fn open(host: &HostRepository, name: &OsStr) -> Result<ObjectFolder, QuarantineError> {
+        let place = host.objects.join(name);
+        let open = || -> io::Result<OwnedFd> {
+            let objects = openat2(CWD, &host.objects, OPEN_FOLDER, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+            let is_new = mkdirat(&objects, name, Mode::from_raw_mode(0o777)).is_ok();
+            let below = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            let opened = openat2(&objects, name, OPEN_FOLDER, Mode::empty(), below)?;
+            if is_new {
+                host.owner.take_open(&opened)?;
+            }
+            Ok(opened)
+        };
+        let opened = open().map_err(QuarantineError::file("open", &place))?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+        Ok(ObjectFolder { opened, path })
+    }
+
+    /// Sees to it that its names are on the disk.
+    fn sync(&self) -> io::Result<()> {
+        Ok(fsync(&self.opened)?)
+    }
 }
 
 impl Quarantine {
@@ -57,7 +95,7 @@ impl Quarantine {
             Some(name) => self.move_objects(&name, host, &passing)?,
             None => return self.move_pack(pack, host),
         }
-        Ok(Admitted { keep: None })
+        Ok(Admitted::default())
     }
 
     /// Unpacks here, and gives the objects to the host one by one: none is ever half there, and nothing else is left if we
@@ -74,19 +112,20 @@ impl Quarantine {
             let entries = fs::read_dir(path).map_err(QuarantineError::file("list", path))?;
             Ok::<_, QuarantineError>(entries.flatten().map(|entry| (entry.path(), entry.file_name())))
         };
+        let all = ObjectFolder::open(host, OsStr::new("."))?;
+        let passing = all.path.join(passing.file_name().unwrap_or_default());
         for (folder, prefix) in list(&loose)? {
-            let to = host.objects.join(&prefix);
             if prefix.len() != 2 {
                 continue;
             }
-            make_folder(&to, host.owner)?;
+            let to = ObjectFolder::open(host, &prefix)?;
+            let place = host.objects.join(&prefix);
             for (from, rest) in list(&folder)? {
                 host.owner.take(&from)?;
-                let to = to.join(rest);
-                move_in(&from, &to, passing, host.owner).map_err(QuarantineError::file("add", &to))?;
+                let moved = move_in(&from, &to.path.join(&rest), &passing, host.owner);
+                moved.map_err(QuarantineError::file("add", &place.join(rest)))?;
             }
-            let synced = File::open(&to).and_then(|directory| directory.sync_all());
-            synced.map_err(QuarantineError::file("write", &to))?;
+            to.sync().map_err(QuarantineError::file("write", &place))?;
         }
         Ok(())
     }
@@ -108,19 +147,20 @@ impl Quarantine {
     }
 
     fn move_pack(&self, pack: Option<Moving>, host: &HostRepository) -> Result<Admitted, QuarantineError> {
-        let Some(pack) = pack else { return Ok(Admitted { keep: None }) };
-        make_folder(&pack.directory, host.owner)?;
-        let admitted = Admitted { keep: self.keep(&pack, host.owner)? };
+        let Some(pack) = pack else { return Ok(Admitted::default()) };
+        let folder = ObjectFolder::open(host, OsStr::new("pack"))?;
+        let there = Moving { directory: folder.path.clone(), name: pack.name.clone() };
+        let admitted = Admitted { keep: self.keep(&there, host.owner)?, folder: Some(folder) };
         for extension in MOVED {
             let from = self.packs().join(format!("{}.{extension}", pack.name));
             if from.exists() {
                 host.owner.take(&from)?;
-                let to = pack.file(extension);
-                let passing = pack.passing(&self.id, extension);
-                move_in(&from, &to, &passing, host.owner).map_err(QuarantineError::file("add", &to))?;
+                let moved =
+                    move_in(&from, &there.file(extension), &there.passing(&self.id, extension), host.owner);
+                moved.map_err(QuarantineError::file("add", &pack.file(extension)))?;
             }
         }
-        let synced = File::open(&pack.directory).and_then(|directory| directory.sync_all());
+        let synced = admitted.folder.iter().try_for_each(ObjectFolder::sync);
         synced.map_err(QuarantineError::file("write", &pack.directory))?;
         Ok(admitted)
     }
@@ -189,13 +229,7 @@ const MOST_LOOSE: usize = 100;
 /// A ref is a file and has a log, however short they are.
 const REF: u64 = 8 << 10;
 
-fn make_folder(path: &Path, owner: Owner) -> Result<(), QuarantineError> {
-    match fs::create_dir(path) {
-        Ok(()) => owner.take(path),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(QuarantineError::file("make", path)(error)),
-    }
-}
+const OPEN_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Under its last name a file is always whole.
 fn move_in(from: &Path, to: &Path, passing: &Path, owner: Owner) -> io::Result<()> {
@@ -206,12 +240,14 @@ fn move_in(from: &Path, to: &Path, passing: &Path, owner: Owner) -> io::Result<(
         // Another filesystem, or one without links.
         Err(_) => {}
     }
-    fs::copy(from, passing)?;
-    let copied =
-        File::open(passing).and_then(|file| file.sync_all()).and_then(|()| match owner.is_another() {
-            true => lchown(passing, Some(owner.user), Some(owner.group)),
-            false => Ok(()),
-        });
+    // Left by one of us that was killed.
+    let _ = fs::remove_file(passing);
+    let mut source = File::open(from)?;
+    let mut copy = File::options().write(true).create_new(true).open(passing)?;
+    let copied = io::copy(&mut source, &mut copy)
+        .and_then(|_| copy.set_permissions(source.metadata()?.permissions()))
+        .and_then(|()| copy.sync_all())
+        .and_then(|()| owner.take_open(&copy));
     match copied.and_then(|()| fs::rename(passing, to)) {
         Ok(()) => Ok(()),
         Err(error) => {

@@ -267,7 +267,7 @@ fn no_wall_for_context() -> SandboxError {
     let message = "without a wall agent context could only be shown by changing the folder itself";
     ErrorCode::NotSupported
         .error(message)
-        .hint("leave `workspace.agent_context` and `[agent] context` away, or use `backend: native`")
+        .hint("omit `workspace.agent_context` and `[agent] context`, or use `backend: native`")
 }
 
 /// A sandbox with nothing in it, for trying out a wall.
@@ -375,7 +375,7 @@ impl Enforcement {
             let message = "the limit on disk cannot be held without a wall: there are no private files";
             return Err(ErrorCode::LimitUnavailable
                 .error(message)
-                .hint("leave the flag away, or use `backend: native`"));
+                .hint("omit the flag, or use `backend: native`"));
         }
         let message = format!("the limit on {names} cannot be held here: no cgroup is ours to use");
         Err(ErrorCode::LimitUnavailable.error(message).hint(crate::cgroup::delegation_hint()))

@@ -96,7 +96,8 @@ struct Met {
 
 impl Neighbours {
     /// Says that this sandbox lives, and records who lives beside it. Where that cannot be, its warning says so: others that come to
-    /// the folder will not know of it. `served` is the git directory that it fetches from and pushes to as `host`. Fails where one of them can write to a repository that git works in for the other.
+    /// the folder will not know of it. `served` is the git directory that it fetches from and pushes to as `host`. Fails where one of them
+    /// can write to a repository that git works in for the other.
     pub(crate) fn join(
         state: &Path,
         id: SandboxId,

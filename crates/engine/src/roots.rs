@@ -112,7 +112,7 @@ pub(crate) fn understand(
             format!("without a wall there is no other root than the host's, and not `{}`", spec.root);
         return Err(ErrorCode::NotSupported
             .error(message)
-            .hint("leave `rootfs` and `rootfs: oci:IMAGE` away, or use `backend: native`"));
+            .hint("omit `rootfs` and `rootfs: oci:IMAGE`, or use `backend: native`"));
     }
     let mut tree = root.tree.clone();
     if let (Root::Directory(path), Some(tree)) = (&spec.root, &mut tree) {

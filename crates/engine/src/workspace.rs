@@ -128,7 +128,7 @@ impl Workspace {
                 let message = "a worktree or a clone has to be made before anything can be said of it";
                 Err(ErrorCode::NotSupported
                     .error(message)
-                    .hint("leave `--branch` and `--clone` away to see the rest"))
+                    .hint("omit `--branch` and `--clone` to see the rest"))
             }
         }
     }
@@ -167,9 +167,9 @@ impl Workspace {
                 if spec.git == GitAccess::Share {
                     let message =
                         "an overlay leaves the folder's `.git` as it is, and `--git share` gives it away";
-                    return Err(ErrorCode::RequestConflict.error(message).hint(
-                        "leave `workspace.share_git` away: commits come out when the layer is applied",
-                    ));
+                    return Err(ErrorCode::RequestConflict
+                        .error(message)
+                        .hint("omit `workspace.share_git`: commits come out when the layer is applied"));
                 }
                 let view = protect::view(folder, policy)?;
                 let repository = checked_out(&view).filter(|_| planted(&view).is_none());

@@ -91,7 +91,7 @@ error_codes! {
     "try again later" {
         TooManyRequests "too_many_requests" Unavailable 429 "too many requests, commands or terminals at once"
         ChangedMeanwhile "changed_meanwhile" Runtime 409 "something changed during the operation"
-        DaemonUnreachable "daemon_unreachable" Unavailable 409 "the daemon, or the keeper of the sandbox, does not answer or is stopping"
+        DaemonUnreachable "daemon_unreachable" Unavailable 409 "the daemon, or the shim of the sandbox, does not answer or is stopping"
         RegistryFailed "registry_failed" Unavailable 409 "a registry, a mirror or a git server cannot be reached or does not answer as expected"
         ConnectionFailed "connection_failed" Runtime 409 "a fetch, or a connection to a port inside, failed"
         Aborted "aborted" Unavailable 409 "the client closed the connection, or the run was cancelled, before the sandbox was ready"

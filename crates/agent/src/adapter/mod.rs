@@ -163,7 +163,7 @@ impl Adapter {
         let message = format!("{} cannot be asked for the effort `{effort}`", self.title);
         let known: Vec<String> = self.efforts.iter().map(Effort::to_string).collect();
         Err(ErrorCode::RequestValue.error(message).hint(match known.is_empty() {
-            true => "leave `--effort` away: it has no such setting".to_string(),
+            true => "omit `--effort`: it has no such setting".to_string(),
             false => format!("it knows {}", known.join(", ")),
         }))
     }
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(error.hint.unwrap(), "it knows off, low, medium, high, xhigh");
         assert_eq!(
             gemini.can_think(Effort::Low).unwrap_err().hint.unwrap(),
-            "leave `--effort` away: it has no such setting"
+            "omit `--effort`: it has no such setting"
         );
     }
 }

@@ -111,7 +111,7 @@ fn complained(reason: &str, layout: &Layout) -> SandboxError {
         let message = format!("bubblewrap cannot mount `{}`: {reason}", share.source.display());
         return ErrorCode::StartFailed
             .error(message)
-            .hint("leave it away, or copy what is needed of it to another folder");
+            .hint("omit it, or copy what is needed of it to another folder");
     }
     let message = format!("bubblewrap could not build the wall: {reason}");
     let is_refusal =

@@ -62,7 +62,7 @@ impl Directory {
             let message = format!("the kernel does not take this value for `{}`: {error}", place.display());
             return ErrorCode::LimitUnavailable
                 .error(message)
-                .hint("ask for less, or leave the flag away: a cgroup around this one may allow no more");
+                .hint("ask for less, or omit the flag: a cgroup around this one may allow no more");
         }
         let message = format!("cannot write to `{}`: {error}", place.display());
         ErrorCode::LimitUnavailable.error(message).hint(super::delegation_hint())

@@ -185,7 +185,7 @@ pub(super) fn accept_warnings(plan: &Plan, warnings: &[String]) -> Result<(), Sa
     });
     let Some((_, name, _)) = lost else { return Ok(()) };
     let message = format!("the Docker daemon cannot hold the limit on {name}: {}", warnings.join("; "));
-    Err(ErrorCode::LimitUnavailable.error(message).hint("leave the flag away, or use `backend: native`"))
+    Err(ErrorCode::LimitUnavailable.error(message).hint("omit the flag, or use `backend: native`"))
 }
 
 /// The daemon counts what the host sees. Of a process in gVisor that is about twenty tasks: a stand-in with a thread for each

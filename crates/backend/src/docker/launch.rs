@@ -130,15 +130,13 @@ fn accept(runtime: Runtime, plan: &Plan) -> Result<(), SandboxError> {
     accept_us()?;
     if plan.nesting() == Nesting::Allowed {
         let message = "sandboxes inside of a container need powers that no container of belljar's has";
-        return Err(ErrorCode::NotSupported
-            .error(message)
-            .hint("leave `nested` away, or use `backend: native`"));
+        return Err(ErrorCode::NotSupported.error(message).hint("omit `nested`, or use `backend: native`"));
     }
     if plan.admin() == Admin::Root {
         let message = "root in a container would be root of this machine: it has no users of its own";
         return Err(ErrorCode::NotSupported
             .error(message)
-            .hint("leave `root` away, or use the backend `native`, where root inside is nobody outside"));
+            .hint("omit `root`, or use the backend `native`, where root inside is nobody outside"));
     }
     Ok(())
 }

@@ -342,7 +342,7 @@ impl Layout {
             let message = "without a wall nothing can lie over a folder";
             return Err(ErrorCode::NotSupported
                 .error(message)
-                .hint("leave `workspace.overlay` away, or use `backend: native`"));
+                .hint("omit `workspace.overlay`, or use `backend: native`"));
         }
         if let Some(shared) = spec.shared.first() {
             let message = format!(
@@ -351,14 +351,14 @@ impl Layout {
             );
             return Err(ErrorCode::NotSupported
                 .error(message)
-                .hint("leave `workspace.ro` and `workspace.rw` away, or use `backend: native`"));
+                .hint("omit `workspace.ro` and `workspace.rw`, or use `backend: native`"));
         }
         volumes::refuse_without_wall(spec)?;
         if spec.admin == Admin::Root {
             let message = "without a wall nobody can be root inside and nobody outside";
             return Err(ErrorCode::NotSupported
                 .error(message)
-                .hint("leave `root` away, or use the backend `native`"));
+                .hint("omit `root`, or use the backend `native`"));
         }
         let mut opened = OpenedPaths::default();
         let named = spec.workspace.as_deref().map(|path| shared::workspace(path, &mut opened)).transpose()?;

@@ -40,7 +40,7 @@ pub(super) fn mounted(
 pub(super) fn refuse_without_wall(spec: &SandboxSpec) -> Result<(), SandboxError> {
     let Some(volume) = spec.volumes.first() else { return Ok(()) };
     let message = format!("a volume cannot be seen at `{}` without a wall", volume.target);
-    Err(ErrorCode::NotSupported.error(message).hint("leave it away, or use the backend `native`"))
+    Err(ErrorCode::NotSupported.error(message).hint("omit it, or use the backend `native`"))
 }
 
 fn bind(

@@ -238,7 +238,7 @@ impl Root {
             );
             return Err(ErrorCode::RequestConflict
                 .error(message)
-                .hint("share it with `workspace.ro`, or leave `workspace.overlay` away"));
+                .hint("share it with `workspace.ro`, or omit `workspace.overlay`"));
         }
         for shield in &self.shields {
             let path = self.folder.join(&shield.path);
@@ -373,7 +373,7 @@ fn layered(
         );
         return Err(ErrorCode::NotSupported
             .error(message)
-            .hint("unmount it, work on a folder without it, or leave `workspace.overlay` away"));
+            .hint("unmount it, work on a folder without it, or omit `workspace.overlay`"));
     }
     let (upper, work) = (name(&layer.upper)?, name(&layer.work)?);
     // Belljar's own; a link on the way to it is the host's.

@@ -74,7 +74,7 @@ fn step_failed(doing: &str, errno: i32, layout: &Layout) -> SandboxError {
         let message = format!("cannot mount `{}` at `/{}`{reason}", share.source.display(), share.target);
         return ErrorCode::StartFailed
             .error(message)
-            .hint("leave it away, or copy what is needed of it to another folder");
+            .hint("omit it, or copy what is needed of it to another folder");
     }
     match errno {
         Errno::PERM | Errno::NOSYS if is_the_wall(doing, layout) => refused(doing, errno),

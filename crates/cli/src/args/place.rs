@@ -253,7 +253,7 @@ fn backend(backend: BackendChoice, runtime: Option<Runtime>) -> Result<BackendCh
         BackendChoice::Named(named) if named == wanted => Ok(backend),
         _ => Err(ErrorCode::RequestConflict
             .error("`--runtime` says what runs Docker's containers")
-            .hint(format!("write `--backend docker --runtime {}`, or leave it away", runtime.as_str()))),
+            .hint(format!("write `--backend docker --runtime {}`, or omit it", runtime.as_str()))),
     }
 }
 

@@ -66,8 +66,8 @@ pub(super) fn find(shims: Arc<dyn Shims>, place: Place) -> Work {
     Box::pin(async move {
         let deadline = Instant::now() + MUTE;
         loop {
-            if let Ok(Ok(Some(shim))) = timeout(PATIENCE, shims.find(&place)).await
-                && let Ok(Ok(status)) = timeout(PATIENCE, shim.status()).await
+            if let Ok(Ok(Some(shim))) = timeout(SHIM_ANSWER_TIMEOUT, shims.find(&place)).await
+                && let Ok(Ok(status)) = timeout(SHIM_ANSWER_TIMEOUT, shim.status()).await
             {
                 return Done::Found(Finding::Alive { shim, paused: status.paused });
             }
@@ -91,14 +91,14 @@ pub(super) fn change(shim: Arc<dyn Shim>, change: Change, to: Phase, answer: Ans
                 Change::Stop | Change::Delete => Ok(()),
             }
         };
-        let outcome = timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(mute()));
+        let outcome = timeout(SHIM_ANSWER_TIMEOUT, asked).await.unwrap_or_else(|_| Err(mute()));
         Done::Changed { change, to, outcome, answer }
     })
 }
 
 pub(super) fn look(shim: Arc<dyn Shim>, entered: u64) -> Work {
     Box::pin(async move {
-        let status = timeout(PATIENCE, shim.status()).await.unwrap_or_else(|_| Err(mute()));
+        let status = timeout(SHIM_ANSWER_TIMEOUT, shim.status()).await.unwrap_or_else(|_| Err(mute()));
         Done::Looked { status, entered }
     })
 }
@@ -124,13 +124,13 @@ pub(crate) async fn end_of(
 ) -> Result<(), SandboxError> {
     let shim = match shim {
         Some(shim) => Some(shim),
-        None => timeout(PATIENCE, shims.find(&place)).await.ok().and_then(Result::ok).flatten(),
+        None => timeout(SHIM_ANSWER_TIMEOUT, shims.find(&place)).await.ok().and_then(Result::ok).flatten(),
     };
     let asked = match shim {
         Some(shim) => timeout(END, shim.stop(files)).await.unwrap_or_else(|_| Err(mute())),
         None => Ok(()),
     };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + SHIM_ANSWER_TIMEOUT;
     let held = loop {
         match is_free(&place) {
             Free::Yes(held) => break held,
@@ -174,7 +174,7 @@ pub(super) fn mute() -> SandboxError {
 }
 
 /// How long a shim may take to answer something that is done at once.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SHIM_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one may take to come up: a large repository may have to be cloned first.
 const START: Duration = Duration::from_secs(600);
 /// How long it may take to end all that runs, and to put files in order.

@@ -124,8 +124,10 @@ impl Address {
     /// A call that may speak to it, and to nothing else: with its login, if it has one. The command and its options are
     /// in it, the address is not yet.
     pub(super) fn reach(&self, call: Call, service: Service) -> Call {
-        let call =
-            call.time_limit(PATIENCE).config("http.lowSpeedLimit", "1").config("http.lowSpeedTime", "60");
+        let call = call
+            .time_limit(TRANSFER_TIMEOUT)
+            .config("http.lowSpeedLimit", "1")
+            .config("http.lowSpeedTime", "60");
         match self.protocol {
             Protocol::Https => self.log_in(from_host(call, &PROXIES).allow_protocols(&["https"])),
             // Where a server sends us on to https, that is better.
@@ -195,7 +197,7 @@ const PROXIES: [&str; 9] = [
 ];
 const WHAT_IT_MAY_BE: &str = "use https, http, ssh, git or file, or a path that starts with `/`";
 /// Large repositories on slow lines.
-const PATIENCE: Duration = Duration::from_secs(30 * 60);
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 #[cfg(test)]
 mod tests {

@@ -119,7 +119,7 @@ impl Login {
         std::fs::read(&file).map_err(|error| {
             ErrorCode::CredentialMissing
                 .error(format!("cannot read `{}`: {error}", file.display()))
-                .hint(format!("log in with {agent} on this machine first, or leave `--auth` away"))
+                .hint(format!("log in with {agent} on this machine first, or omit `--auth`"))
                 .caused_by(error)
         })
     }

@@ -38,9 +38,7 @@ impl Target {
         }
         if let Some(branch) = branch {
             let message = format!("`--branch {branch}` goes with a folder, and `{word}` is none");
-            return Err(ErrorCode::RequestValue
-                .error(message)
-                .hint("name the folder, or leave `--branch` away"));
+            return Err(ErrorCode::RequestValue.error(message).hint("name the folder, or omit `--branch`"));
         }
         Ok(Target::Named(word))
     }

@@ -48,6 +48,7 @@ mod sandbox;
 mod spend;
 mod stream;
 mod transfer;
+mod wait;
 mod watch;
 mod way_out;
 mod window;

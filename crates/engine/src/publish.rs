@@ -1,6 +1,7 @@
 //! What was committed in a clone, pushed to where it came from; and, if asked for, a pull request. Only ever because somebody
 //! said so.
 
+use crate::wait::wait;
 use belljar_gateway::post_json;
 use belljar_spec::egress::{HostName, Printable};
 use belljar_spec::git::BranchName;
@@ -94,9 +95,7 @@ struct Http<'a> {
 
 impl Forge for Http<'_> {
     fn post_json(&self, url: &str, body: &str, token: &Secret) -> Result<(u16, Vec<u8>), String> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
-        runtime.block_on(post_json(url, body, token, self.trust))
+        wait(async || Ok(post_json(url, body, token, self.trust).await)).map_err(|error| error.to_string())?
     }
 }
 

@@ -2,12 +2,14 @@
 //! the backend's business.
 
 use crate::golden::{self, BuildOptions, Golden};
+use crate::wait::wait;
 use crate::{config, kept};
 use belljar_backend::{RootTree, Wall, image_root, root_directory};
 use belljar_images::{Lease, Silent, Store};
 use belljar_spec::{Assurance, BackendName, ErrorCode, ImageName, Root, SandboxError, SandboxSpec};
 use belljar_state::Lock;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A root that is ready. While somebody has it, nothing that it is made of is removed.
 #[derive(Default)]
@@ -81,12 +83,9 @@ fn image(name: &ImageName, state: &Path, keeper: Option<&Path>) -> Result<Prepar
             let found = store.find(name)?;
             let image = match found {
                 Some(image) => image,
-                // On a thread of its own, since whoever asks may be in a runtime already.
                 None => {
                     let how = config::pull_options()?;
-                    let pull = || store.ensure(name, &how, &Silent);
-                    let pulled = std::thread::scope(|scope| scope.spawn(pull).join());
-                    pulled.map_err(|_| ErrorCode::ImageFailed.error("the pull was interrupted"))??
+                    wait(async || Ok(store.ensure(name, &how, Arc::new(Silent)).await?))?
                 }
             };
             if let Some(keeper) = keeper {

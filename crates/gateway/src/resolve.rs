@@ -18,18 +18,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Every address of a name, as a connection by this policy would find it now.
-pub fn resolve(policy: &EgressPolicy, name: &HostName) -> Result<Vec<IpAddr>, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    runtime.block_on(async {
-        let resolver = Resolver::new(&policy.resolvers);
-        if let Some(alias) =
-            resolver.aliases(name).iter().find(|alias| decide::is_forbidden(policy, alias, None))
-        {
-            return Err(format!("/etc/hosts has it as another name of {alias}, which a rule forbids"));
-        }
-        resolver.addresses(name).await.map_err(|why| why.to_string())
-    })
+pub async fn resolve(policy: &EgressPolicy, name: &HostName) -> Result<Vec<IpAddr>, String> {
+    let resolver = Resolver::new(&policy.resolvers);
+    if let Some(alias) = resolver.aliases(name).iter().find(|alias| decide::is_forbidden(policy, alias, None))
+    {
+        return Err(format!("/etc/hosts has it as another name of {alias}, which a rule forbids"));
+    }
+    resolver.addresses(name).await.map_err(|why| why.to_string())
 }
 
 /// Why a name has no address.

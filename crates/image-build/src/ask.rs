@@ -11,20 +11,16 @@ use semver::Version;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::{Builder, Runtime};
 
 /// Whoever asks registries. Nobody is connected to before the first question.
 pub(super) struct Asker {
     client: Client,
-    runtime: Runtime,
 }
 
 impl Asker {
     /// One that trusts the system's authorities, and these.
     pub(super) fn new(authorities: Option<&Authorities>) -> Result<Asker, SandboxError> {
         let no = |error: String| ErrorCode::RegistryFailed.error(format!("cannot ask a registry: {error}"));
-        let runtime =
-            Builder::new_current_thread().enable_all().build().map_err(|error| no(error.to_string()))?;
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if let Some(authorities) = authorities {
@@ -42,33 +38,33 @@ impl Asker {
             .timeout(PATIENCE)
             .build()
             .map_err(|error| no(whole(&error)))?;
-        Ok(Asker { client, runtime })
+        Ok(Asker { client })
     }
 
     /// Which version of a package of npm's is meant.
-    pub(super) fn npm(
+    pub(super) async fn npm(
         &self,
         registry: &str,
         package: &str,
         wanted: &Wanted,
     ) -> Result<Version, SandboxError> {
-        let ask = || {
-            let answer = self.get(&published::npm_address(registry, package), NPM_ACCEPT, package)?;
+        let ask = async || {
+            let answer = self.get(&published::npm_address(registry, package), NPM_ACCEPT, package).await?;
             published::npm(package, &answer)
         };
-        settle(wanted, package, ask)
+        settle(wanted, package, ask).await
     }
 
     /// Which version is meant of a program whose versions are tags of a git repository.
-    pub(super) fn git(&self, repository: &str, wanted: &Wanted) -> Result<Version, SandboxError> {
-        let ask = || {
-            let answer = self.get(&published::git_address(repository), "*/*", repository)?;
+    pub(super) async fn git(&self, repository: &str, wanted: &Wanted) -> Result<Version, SandboxError> {
+        let ask = async || {
+            let answer = self.get(&published::git_address(repository), "*/*", repository).await?;
             published::git(repository, &answer)
         };
-        settle(wanted, repository, ask)
+        settle(wanted, repository, ask).await
     }
 
-    fn get(&self, address: &str, accept: &str, about: &str) -> Result<Vec<u8>, SandboxError> {
+    async fn get(&self, address: &str, accept: &str, about: &str) -> Result<Vec<u8>, SandboxError> {
         let failed = |why: String| {
             let message = format!("cannot ask which versions of `{about}` there are: {why}");
             ErrorCode::RegistryFailed.error(message).hint(
@@ -77,27 +73,27 @@ impl Asker {
         };
         let address = Url::parse(address).map_err(|error| failed(error.to_string()))?;
         let host = address.host_str().unwrap_or_default().to_string();
-        let answer = self.runtime.block_on(async {
+        let answer = async {
             let request = self.client.get(address).header(ACCEPT, accept);
             let response = request.send().await.map_err(|error| whole(&error))?;
             if !response.status().is_success() {
                 return Err(format!("`{host}` answers {}", response.status()));
             }
             body(response).await
-        });
-        answer.map_err(failed)
+        };
+        answer.await.map_err(failed)
     }
 }
 
 /// Nobody is asked about an exact version.
-fn settle(
+async fn settle(
     wanted: &Wanted,
     program: &str,
-    ask: impl FnOnce() -> Result<Published, SandboxError>,
+    ask: impl AsyncFnOnce() -> Result<Published, SandboxError>,
 ) -> Result<Version, SandboxError> {
     match wanted {
         Wanted::Exact(version) => Ok(version.clone()),
-        Wanted::Tag(_) | Wanted::Range { .. } => wanted.among(program, &ask()?),
+        Wanted::Tag(_) | Wanted::Range { .. } => wanted.among(program, &ask().await?),
     }
 }
 

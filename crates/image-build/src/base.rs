@@ -67,7 +67,7 @@ pub enum NoWebAddress {
 
 impl BaseRequest {
     /// Asks registries what floating versions mean today. Nobody is asked about exact ones.
-    pub fn settle(&self) -> Result<BasePlan, SandboxError> {
+    pub async fn settle(&self) -> Result<BasePlan, SandboxError> {
         let asker = Asker::new(self.authorities.as_ref())?;
         let mut versions = BTreeMap::new();
         for (program, package, wanted) in [
@@ -76,10 +76,10 @@ impl BaseRequest {
             ("opencode", "opencode-ai", &self.opencode),
             ("ast-grep", "@ast-grep/cli", &self.ast_grep),
         ] {
-            versions.insert(program, asker.npm(&self.npm_registry.0, package, wanted)?.to_string());
+            versions.insert(program, asker.npm(&self.npm_registry.0, package, wanted).await?.to_string());
         }
         let delta = match &self.git_delta {
-            Some(wanted) => asker.git(&self.git_delta_from.0, wanted)?.to_string(),
+            Some(wanted) => asker.git(&self.git_delta_from.0, wanted).await?.to_string(),
             None => DISTRIBUTION.to_string(),
         };
         versions.insert("git-delta", delta);
@@ -236,15 +236,15 @@ mod tests {
         }
     }
 
-    #[test]
-    fn nobody_is_asked_about_exact_versions() {
+    #[tokio::test]
+    async fn nobody_is_asked_about_exact_versions() {
         let mut request = request("node:24", None);
         request.npm_registry = "http://127.0.0.1:1".parse().unwrap();
-        let plan = request.settle().unwrap();
+        let plan = request.settle().await.unwrap();
         assert_eq!(plan.versions["claude-code"], "1.2.3");
         assert_eq!(plan.versions["git-delta"], "distribution");
         request.codex = Wanted::latest();
-        let error = request.settle().unwrap_err();
+        let error = request.settle().await.unwrap_err();
         assert_eq!(error.code, ErrorCode::RegistryFailed);
         assert!(error.message.contains("@openai/codex"), "{}", error.message);
     }

@@ -66,7 +66,7 @@ impl Downloader {
     }
 
     /// A small document, whole.
-    pub fn document(&self, url: &str, largest: u64) -> Result<Vec<u8>, ImageError> {
+    pub async fn document(&self, url: &str, largest: u64) -> Result<Vec<u8>, ImageError> {
         let all = async {
             let mut answer = self.get(url, 0).await?;
             let mut bytes = Vec::new();
@@ -78,12 +78,12 @@ impl Downloader {
             }
             Ok(bytes)
         };
-        self.block_on(self.in_time(all))
+        self.in_time(all).await
     }
 
     /// A file of at most `largest` bytes, into `path`, which may hold the beginning of it. It counts only with its digest; what has
     /// another one is removed. Tells how much is here, and of how much.
-    pub fn file(
+    pub async fn file(
         &self,
         url: &str,
         wanted: &Digest,
@@ -91,40 +91,38 @@ impl Downloader {
         path: &Path,
         told: &dyn Fn(u64, Option<u64>),
     ) -> Result<(), ImageError> {
-        self.block_on(async {
-            let mut attempt = 0;
-            let mut pace = Pace::within(self.window, Instant::now());
-            // Only what was there before this call is to blame for it; what came since, the server sent.
-            let mut was_there = path.metadata().is_ok_and(|found| found.len() > 0);
-            loop {
-                let mut part = Part::open(path).map_err(ImageError::store("open", path))?;
-                let before = part.have;
-                match self.rest(&mut part, url, largest, &mut pace, told).await {
-                    Ok(()) => {
-                        let found = part.hasher.finish();
-                        if found == *wanted {
-                            return Ok(());
-                        }
-                        std::fs::remove_file(path).map_err(ImageError::store("remove", path))?;
-                        // What an earlier try left may be damaged: once more, from the beginning.
-                        if !was_there {
-                            let (wanted, found) = (wanted.to_string(), found.to_string());
-                            return Err(ImageError::Mismatch { what: "file", wanted, found });
-                        }
-                        was_there = false;
+        let mut attempt = 0;
+        let mut pace = Pace::within(self.window, Instant::now());
+        // Only what was there before this call is to blame for it; what came since, the server sent.
+        let mut was_there = path.metadata().is_ok_and(|found| found.len() > 0);
+        loop {
+            let mut part = Part::open(path).map_err(ImageError::store("open", path))?;
+            let before = part.have;
+            match self.rest(&mut part, url, largest, &mut pace, told).await {
+                Ok(()) => {
+                    let found = part.hasher.finish();
+                    if found == *wanted {
+                        return Ok(());
                     }
-                    Err(error @ ImageError::MirrorUnreachable { .. }) => {
-                        // A connection that breaks after it brought something is no reason to give up.
-                        attempt = if part.have > before { 1 } else { attempt + 1 };
-                        if attempt > ATTEMPTS {
-                            return Err(error);
-                        }
-                        tokio::time::sleep(PAUSE * attempt).await;
+                    std::fs::remove_file(path).map_err(ImageError::store("remove", path))?;
+                    // What an earlier try left may be damaged: once more, from the beginning.
+                    if !was_there {
+                        let (wanted, found) = (wanted.to_string(), found.to_string());
+                        return Err(ImageError::Mismatch { what: "file", wanted, found });
                     }
-                    Err(error) => return Err(error),
+                    was_there = false;
                 }
+                Err(error @ ImageError::MirrorUnreachable { .. }) => {
+                    // A connection that breaks after it brought something is no reason to give up.
+                    attempt = if part.have > before { 1 } else { attempt + 1 };
+                    if attempt > ATTEMPTS {
+                        return Err(error);
+                    }
+                    tokio::time::sleep(PAUSE * attempt).await;
+                }
+                Err(error) => return Err(error),
             }
-        })
+        }
     }
 
     async fn rest(
@@ -188,11 +186,6 @@ impl Downloader {
             ImageError::MirrorUnreachable { mirror: self.server.clone(), why }
         };
         tokio::time::timeout(self.patience, work).await.map_err(late)?
-    }
-
-    fn block_on<T>(&self, work: impl Future<Output = Result<T, ImageError>>) -> Result<T, ImageError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(ImageError::store("start a runtime for", "downloads"))?.block_on(work)
     }
 
     fn broken(&self, error: &reqwest::Error) -> ImageError {
@@ -264,8 +257,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    #[test]
-    fn a_server_that_breaks_off_and_then_lies_is_given_up() {
+    #[tokio::test]
+    async fn a_server_that_breaks_off_and_then_lies_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(AtomicUsize::new(0));
@@ -290,30 +283,30 @@ mod tests {
         let downloader = Downloader::new(&format!("http://{address}"), &[]).unwrap();
         let (url, path) = (format!("http://{address}/file"), folder.path().join("file"));
         let wanted = Digest::of(b"something else");
-        let error = downloader.file(&url, &wanted, 1000, &path, &|_, _| {}).unwrap_err();
+        let error = downloader.file(&url, &wanted, 1000, &path, &|_, _| {}).await.unwrap_err();
         assert!(matches!(error, ImageError::Mismatch { .. }), "{error}");
         assert!(asked.load(Ordering::Relaxed) < 5 && !path.exists());
         // What an earlier call left may be to blame, once.
         std::fs::write(&path, "old").unwrap();
-        assert!(downloader.file(&url, &wanted, 1000, &path, &|_, _| {}).is_err());
+        assert!(downloader.file(&url, &wanted, 1000, &path, &|_, _| {}).await.is_err());
         assert!(asked.load(Ordering::Relaxed) < 12);
     }
 
-    #[test]
-    fn a_mirror_that_drips_is_given_up() {
+    #[tokio::test]
+    async fn a_mirror_that_drips_is_given_up() {
         // In the end all of it is there, and right: only who waits for so long gets it.
         let address = dripping::serve(|_, _| ("200 OK", String::new(), "text"));
         let mut downloader = Downloader::new(&format!("http://{address}"), &[]).unwrap();
         downloader.patience = Duration::from_millis(100);
         let url = format!("http://{address}/file");
-        let error = downloader.document(&url, 1000).unwrap_err();
+        let error = downloader.document(&url, 1000).await.unwrap_err();
         assert!(error.to_string().contains("took longer than 0.1 s"), "{error}");
         downloader.patience = DOCUMENT_TIME;
         downloader.window = Duration::from_millis(200);
         let folder = tempfile::tempdir().unwrap();
         let wanted = Digest::of(dripping::dripped("text").as_bytes());
         let error =
-            downloader.file(&url, &wanted, 1000, &folder.path().join("file"), &|_, _| {}).unwrap_err();
+            downloader.file(&url, &wanted, 1000, &folder.path().join("file"), &|_, _| {}).await.unwrap_err();
         assert!(matches!(error, ImageError::MirrorTooSlow { .. }), "{error}");
     }
 }

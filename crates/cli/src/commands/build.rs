@@ -2,7 +2,7 @@
 
 mod screen;
 
-use super::print;
+use super::{block_on, print};
 use crate::args::{BuildArgs, BuildBaseArgs, workspace};
 use crate::failure::UNSUCCESSFUL;
 use belljar_image_build::{
@@ -34,7 +34,7 @@ pub(crate) fn build_base(options: BuildBaseArgs) -> Result<u8, SandboxError> {
     let daemon = Daemon::connect()?;
     let mut screen = Screen::new(how.json);
     screen.say("looking up versions");
-    let plan = request.settle()?;
+    let plan = block_on(request.settle())?;
     screen.say(&format!("{} from {}: {}", plan.image, plan.from, plan.shown_versions()));
     let mut heard = Heard::default();
     let ended = plan.build(&daemon, &mut |event| heard.note(&mut screen, event))?;

@@ -1,7 +1,7 @@
 //! `belljar policy`: is a file right, and what does policy say of a name?
 
 use super::config::{effective, requests};
-use super::print;
+use super::{block_on, print};
 use crate::args::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs};
 use crate::failure;
 use belljar_engine::config::{self, Layer};
@@ -51,7 +51,10 @@ fn layer_of(file: &Path) -> Layer {
 
 fn explained(options: PolicyExplainArgs) -> Result<u8, SandboxError> {
     let (policy, _) = effective(options.workspace, options.egress)?;
-    let ask = |name: &HostName| belljar_engine::resolve(&policy, name);
+    let ask = |name: &HostName| {
+        block_on(async { Ok(belljar_engine::resolve(&policy, name).await) })
+            .unwrap_or_else(|error| Err(error.to_string()))
+    };
     let resolve: Option<Resolve<'_>> = if options.no_resolve { None } else { Some(&ask) };
     let explanation = explain(&policy, &options.target.name, options.target.port, resolve);
     match options.json {

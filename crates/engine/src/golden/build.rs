@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Makes one, whole, at a place that nobody looks at yet. Whoever calls holds the lock.
-pub(super) fn build(
+pub(super) async fn build(
     place: &Place,
     options: &BuildOptions,
     told: &dyn Fn(Told<'_>),
@@ -29,8 +29,8 @@ pub(super) fn build(
         options.release.as_deref(),
         options.digest.as_ref(),
     )?;
-    let mirror = Mirror::understand(options)?;
-    let archive = fetch(place, &release, &mirror, told)?;
+    let mirror = Mirror::understand(options).await?;
+    let archive = fetch(place, &release, &mirror, told).await?;
     let unfinished = place.unfinished(new_id()?)?;
     told(Told::Unpacking);
     let base = unfinished.base();
@@ -46,9 +46,9 @@ pub(super) fn build(
     for directory in ["upper", "work"] {
         make(&unfinished.changes().join(directory))?;
     }
-    install(place, &unfinished, options, &mirror, told)?;
+    install(place, &unfinished, options, &mirror, told).await?;
     told(Told::Checking);
-    check(place, &unfinished, options.tier)?;
+    check(place, &unfinished, options.tier).await?;
     let build = unfinished.finish(&release.version, options.tier)?;
     let _ = fs::remove_file(&archive);
     Ok(build)
@@ -64,7 +64,7 @@ struct Mirror {
 }
 
 impl Mirror {
-    fn understand(options: &BuildOptions) -> Result<Mirror, SandboxError> {
+    async fn understand(options: &BuildOptions) -> Result<Mirror, SandboxError> {
         let url = options.mirror.trim_end_matches('/').to_string();
         let unusable = |why: String| {
             ErrorCode::RequestValue
@@ -99,7 +99,7 @@ impl Mirror {
         let addresses = if policy.resolvers.is_empty() {
             Vec::new()
         } else {
-            let found = crate::resolve(&policy, &name).map_err(|error| {
+            let found = crate::resolve(&policy, &name).await.map_err(|error| {
                 ErrorCode::RegistryFailed.error(format!("the name `{name}` leads nowhere: {error}"))
             })?;
             found.into_iter().map(|address| SocketAddr::new(address, port)).collect()
@@ -110,25 +110,24 @@ impl Mirror {
 }
 
 /// The archive, which has the digest that is known of it.
-fn fetch(
+async fn fetch(
     place: &Place,
     release: &Release,
     mirror: &Mirror,
     told: &dyn Fn(Told<'_>),
 ) -> Result<std::path::PathBuf, SandboxError> {
     let directory = format!("{}/{}", mirror.url, release.directory());
-    let listing = mirror.downloader.document(&format!("{directory}/latest-releases.yaml"), LISTING)?;
+    let listing = mirror.downloader.document(&format!("{directory}/latest-releases.yaml"), LISTING).await?;
     if let Some(newer) = release.compare(&String::from_utf8_lossy(&listing))? {
         told(Told::Other(&newer));
     }
     let archive = place.download(&release.file())?;
-    mirror.downloader.file(
-        &format!("{directory}/{}", release.file()),
-        &release.digest,
-        ARCHIVE,
-        &archive,
-        &|have, of| told(Told::Fetched(have, of)),
-    )?;
+    mirror
+        .downloader
+        .file(&format!("{directory}/{}", release.file()), &release.digest, ARCHIVE, &archive, &|have, of| {
+            told(Told::Fetched(have, of))
+        })
+        .await?;
     Ok(archive)
 }
 
@@ -143,7 +142,7 @@ fn repositories(base: &Path, release: &Release, mirror: &Mirror) -> Result<(), S
     fs::write(&file, lines.concat()).map_err(failed(&file))
 }
 
-fn install(
+async fn install(
     place: &Place,
     build: &Build,
     options: &BuildOptions,
@@ -154,7 +153,7 @@ fn install(
     told(Told::Installing(&packages));
     let words = ["apk", "add", "--no-cache", "--no-progress"].into_iter().chain(packages.iter().copied());
     let tree = RootTree { lowers: vec![build.base()], kept: Some(build.changes()), ..RootTree::default() };
-    run(place, tree, Admin::Root, Some(&mirror.policy), words, INSTALLING).map(drop).map_err(|error| {
+    run(place, tree, Admin::Root, Some(&mirror.policy), words, INSTALLING).await.map(drop).map_err(|error| {
         ErrorCode::ImageFailed
             .error(format!("the packages could not be installed: {error}"))
             .hint("does the mirror have them? `belljar golden build --tier base` makes a root without")
@@ -163,10 +162,10 @@ fn install(
 }
 
 /// What is there must also run.
-fn check(place: &Place, build: &Build, tier: Tier) -> Result<(), SandboxError> {
+async fn check(place: &Place, build: &Build, tier: Tier) -> Result<(), SandboxError> {
     for words in tier.checks() {
         let tree = RootTree { lowers: build.lowers(), ..RootTree::default() };
-        run(place, tree, Admin::No, None, words.iter().copied(), CHECKING).map_err(|error| {
+        run(place, tree, Admin::No, None, words.iter().copied(), CHECKING).await.map_err(|error| {
             let message = format!("the new root does not work: `{}`: {error}", words.join(" "));
             ErrorCode::ImageFailed.error(message).caused_by(error)
         })?;
@@ -175,7 +174,7 @@ fn check(place: &Place, build: &Build, tier: Tier) -> Result<(), SandboxError> {
 }
 
 /// Runs a command in a sandbox whose root is this, and gives what it wrote.
-fn run<'w>(
+async fn run<'w>(
     place: &Place,
     tree: RootTree,
     admin: Admin,
@@ -193,15 +192,10 @@ fn run<'w>(
     };
     let command = Command::new(words)
         .map_err(|error| ErrorCode::ImageFailed.error(error.to_string()).caused_by(error))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| ErrorCode::ImageFailed.error(error.to_string()).caused_by(error))?;
-    let sandbox = place.engine().with_root(tree).create_blocking(&spec)?;
-    let result = runtime.block_on(async {
-        let result = sandbox.exec(&command).await;
-        sandbox.dispose().await;
-        result
-    })?;
+    let sandbox = place.engine().with_root(tree).create(spec).await?;
+    let result = sandbox.exec(&command).await;
+    sandbox.dispose().await;
+    let result = result?;
     match result.exit_code {
         Some(0) => Ok(result.stdout),
         code => {

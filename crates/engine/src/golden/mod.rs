@@ -6,6 +6,7 @@ mod place;
 mod release;
 
 use crate::config::{self, EgressFlags, GoldenSettings};
+use crate::wait::wait;
 use belljar_images::Digest;
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{ErrorCode, SandboxError};
@@ -186,12 +187,7 @@ impl Golden {
         }
         // What was cut short goes first: the disk may be full of it.
         self.place.sweep();
-        // On a thread of its own, since whoever asks may be in a runtime already.
-        let work = || build::build(&self.place, options, told);
-        let outcome = std::thread::scope(|scope| scope.spawn(work).join());
-        let build = outcome.unwrap_or_else(|_| {
-            Err(ErrorCode::ImageFailed.error("the build of the golden root was interrupted"))
-        })?;
+        let build = wait(async || build::build(&self.place, options, told).await)?;
         self.place.switch(&build)?;
         self.place.sweep();
         status(&build).ok_or_else(gone)

@@ -38,6 +38,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The images of this user.
 #[derive(Debug, Clone)]
@@ -64,18 +65,18 @@ impl Store {
     }
 
     /// An image, had from its registry if need be.
-    pub fn ensure(
+    pub async fn ensure(
         &self,
         name: &ImageName,
         options: &PullOptions,
-        progress: &dyn Progress,
+        progress: Arc<dyn Progress>,
     ) -> Result<Image, ImageError> {
         match options.policy {
-            PullPolicy::Always => self.pull(name, options, progress),
+            PullPolicy::Always => self.pull(name, options, progress).await,
             PullPolicy::Missing | PullPolicy::Never => match self.find(name)? {
                 Some(image) => Ok(image),
                 None if options.policy == PullPolicy::Never => Err(ImageError::Missing(name.to_string())),
-                None => self.pull(name, options, progress),
+                None => self.pull(name, options, progress).await,
             },
         }
     }

@@ -23,18 +23,20 @@ use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::sync::mpsc;
-use std::thread;
+use std::sync::Arc;
 use std::time::SystemTime;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 
 impl Store {
     /// Gets an image from its registry, or what is missing of it; afterwards the name stands for it.
-    pub fn pull(
+    pub async fn pull(
         &self,
         name: &ImageName,
         options: &PullOptions,
-        progress: &dyn Progress,
+        progress: Arc<dyn Progress>,
     ) -> Result<Image, ImageError> {
         // Nobody else's to answer: whoever has such a name at Docker's registry would be asked for it.
         if name.registry().is_none()
@@ -44,15 +46,13 @@ impl Store {
             return Err(ImageError::Dockers(name.to_string()));
         }
         let reference = Reference::of(name);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(ImageError::store("serve", self.root.clone()))?;
-        // Whoever removes waits for us.
+        // A removal waits until this lock is given back.
         let hold = self.shared()?;
         let mut asked = endpoints(&reference, options).into_iter().peekable();
         loop {
             let endpoint = asked.next().expect("the registry itself is always asked");
-            let client = Client::new(endpoint, &reference, options, progress)?;
-            match self.pull_from(&client, &runtime, &reference, options, progress) {
+            let client = Client::new(endpoint, &reference, options, &*progress)?;
+            match self.pull_from(&client, &reference, options, &progress).await {
                 Ok(record) => {
                     names::write(&self.names(), &reference, &record)?;
                     let image = self.image(name.clone(), record)?;
@@ -68,22 +68,21 @@ impl Store {
         }
     }
 
-    fn pull_from(
+    async fn pull_from(
         &self,
         client: &Client<'_>,
-        runtime: &tokio::runtime::Runtime,
         reference: &Reference,
         options: &PullOptions,
-        progress: &dyn Progress,
+        progress: &Arc<dyn Progress>,
     ) -> Result<Record, ImageError> {
-        let (digest, manifest) = runtime.block_on(find_manifest(client, reference, &options.limits))?;
-        let config = runtime.block_on(configuration(client, &manifest.config))?;
+        let (digest, manifest) = find_manifest(client, reference, &options.limits).await?;
+        let config = configuration(client, &manifest.config).await?;
         let diff_ids = config.diff_ids(manifest.layers.len())?;
         let layers: BTreeMap<&Digest, &Descriptor> = diff_ids.iter().zip(&manifest.layers).collect();
         let missing = layers.iter().filter(|(layer, blob)| !self.has(layer, &blob.digest));
         let jobs: Vec<(&Digest, &Descriptor)> = missing.map(|(layer, blob)| (*layer, *blob)).collect();
         progress.found(layers.len(), jobs.len(), jobs.iter().map(|(_, blob)| blob.size).sum());
-        self.fetch_and_make(client, runtime, &jobs, options, progress)?;
+        self.fetch_and_make(client, &jobs, options, progress).await?;
         self.check_size(diff_ids, &options.limits)?;
         Ok(Record {
             name: reference.to_string(),
@@ -96,73 +95,71 @@ impl Store {
 
     /// Fetches several layers at once, and unpacks them one after the other as they come. Those that were made count, whatever
     /// becomes of the others.
-    fn fetch_and_make(
+    async fn fetch_and_make(
         &self,
         client: &Client<'_>,
-        runtime: &tokio::runtime::Runtime,
         jobs: &[(&Digest, &Descriptor)],
         options: &PullOptions,
-        progress: &dyn Progress,
+        progress: &Arc<dyn Progress>,
     ) -> Result<(), ImageError> {
-        let (fetched, to_make) = mpsc::channel::<Fetched>();
-        let (made, outcome) = thread::scope(|scope| {
-            let maker = scope.spawn(move || {
-                let mut made = Vec::new();
-                let outcome = self.make_all(to_make, &mut made, &options.limits, progress);
-                (made, outcome)
-            });
-            let all = runtime.block_on(async {
-                let mut running = futures_util::stream::iter(jobs)
-                    .map(|(layer, blob)| {
-                        let path = self.blob_place(client, layer, blob);
-                        let is_here = || self.has(layer, &blob.digest);
-                        async move {
-                            let reserve = options.limits.reserve;
-                            let file = fetch_blob(client, blob, layer, &path, reserve, &is_here).await?;
-                            Ok(file.map(|file| Fetched { layer, blob, path, file }))
-                        }
-                    })
-                    .buffer_unordered(AT_ONCE);
-                while let Some(done) = running.next().await {
-                    // Somebody else made it meanwhile.
-                    let Some(done) = done? else { continue };
-                    // Nobody takes it: unpacking failed, and says why.
-                    if fetched.send(done).is_err() {
-                        break;
+        let (fetched, to_make) = mpsc::unbounded_channel::<Fetched>();
+        let fetching = async move {
+            let mut running = futures_util::stream::iter(jobs)
+                .map(|(layer, blob)| {
+                    let path = self.blob_place(client, layer, blob);
+                    let is_here = || self.has(layer, &blob.digest);
+                    async move {
+                        let reserve = options.limits.reserve;
+                        let file = fetch_blob(client, blob, layer, &path, reserve, &is_here).await?;
+                        let (layer, blob) = ((*layer).clone(), (*blob).clone());
+                        Ok(file.map(|file| Fetched { layer, blob, path, file }))
                     }
+                })
+                .buffer_unordered(AT_ONCE);
+            while let Some(done) = running.next().await {
+                // Another process made this layer meanwhile.
+                let Some(done) = done? else { continue };
+                // The channel is closed after unpacking failed, and that error is reported.
+                if fetched.send(done).is_err() {
+                    break;
                 }
-                Ok(())
-            });
-            drop(fetched);
-            let (made, outcome) = maker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (made, outcome.and(all))
-        });
+            }
+            Ok(())
+        };
+        let mut made = Vec::new();
+        let making = self.make_all(to_make, &mut made, &options.limits, progress);
+        let (all, outcome) = tokio::join!(fetching, making);
         let (made, blobs): (Vec<Made>, Vec<PathBuf>) = made.into_iter().unzip();
         layers::finish(&self.layers(), &made)?;
         for path in blobs {
             let _ = fs::remove_file(path);
         }
-        outcome
+        outcome.and(all)
     }
 
-    fn make_all(
+    async fn make_all(
         &self,
-        to_make: mpsc::Receiver<Fetched<'_>>,
+        mut to_make: mpsc::UnboundedReceiver<Fetched>,
         made: &mut Vec<(Made, PathBuf)>,
         limits: &Limits,
-        progress: &dyn Progress,
+        progress: &Arc<dyn Progress>,
     ) -> Result<(), ImageError> {
         let mut left = limits.image_bytes;
-        for Fetched { layer, blob, path, file } in to_make {
-            let counted = Counted { inner: file, layer, read: 0, size: blob.size, progress };
+        while let Some(Fetched { layer, blob, path, file }) = to_make.recv().await {
             let within = Limits { layer_bytes: limits.layer_bytes.min(left), ..limits.clone() };
-            match layers::make(&self.layers(), layer, &blob.digest, counted, blob.size, &within) {
+            let (layers, progress) = (self.layers(), progress.clone());
+            let make = move || {
+                let counted =
+                    Counted { inner: file, layer: &layer, read: 0, size: blob.size, progress: &*progress };
+                layers::make(&layers, &layer, &blob.digest, counted, blob.size, &within)
+            };
+            match spawn_blocking(make).await.unwrap_or_else(|error| resume_unwind(error.into_panic())) {
                 Ok(new) => {
                     left = left.saturating_sub(new.found.taken);
                     made.push((new, path));
                 }
                 Err(error) => {
-                    // What does not come to its layer is of no use to a later try either.
+                    // A blob that does not unpack to its layer is of no use to a later try either.
                     let _ = fs::remove_file(&path);
                     return Err(error);
                 }
@@ -189,9 +186,9 @@ impl Store {
 }
 
 /// A layer, what it is made of, and where that is.
-struct Fetched<'a> {
-    layer: &'a Digest,
-    blob: &'a Descriptor,
+struct Fetched {
+    layer: Digest,
+    blob: Descriptor,
     path: PathBuf,
     /// At its beginning. The path may be somebody else's by now.
     file: File,

@@ -7,6 +7,7 @@ use belljar_images::{Digest, Image, ImageError, PullOptions, Silent, Store};
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
+use std::sync::Arc;
 
 pub(crate) fn store() -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
@@ -15,7 +16,8 @@ pub(crate) fn store() -> (tempfile::TempDir, Store) {
 }
 
 pub(crate) fn pull(store: &Store, name: &str, options: &PullOptions) -> Result<Image, ImageError> {
-    store.ensure(&name.parse().unwrap(), options, &Silent)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(store.ensure(&name.parse().unwrap(), options, Arc::new(Silent)))
 }
 
 pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {

@@ -4,6 +4,7 @@ use belljar_images::{ImageError, Mirror, PullOptions, Silent, Store, Transport};
 use belljar_tests_conformance::LOOPBACK;
 use belljar_tests_hosts::{Authority, HttpServer, Response};
 use std::fs;
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// What a pull from a registry with TLS that answers so comes to, and how often it was asked.
@@ -23,7 +24,9 @@ fn pull(clear: &str, answer: impl Fn() -> Response + Send + Sync + 'static) -> (
         ..PullOptions::default()
     };
     let store = Store::open(&folder.path().join("images")).unwrap();
-    let error = store.pull(&"registry.test/app:1".parse().unwrap(), &options, &Silent).unwrap_err();
+    let name = "registry.test/app:1".parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let error = runtime.block_on(store.pull(&name, &options, Arc::new(Silent))).unwrap_err();
     (error, registry.requests().len())
 }
 

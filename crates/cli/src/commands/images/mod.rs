@@ -3,8 +3,8 @@
 mod list;
 mod progress;
 
-use super::print;
 use super::table::size;
+use super::{block_on, print};
 use crate::args::{ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs};
 use belljar_engine::config::pull_options;
 use belljar_engine::fetch_docker_image;
@@ -12,6 +12,7 @@ use belljar_images::{GcOptions, Image, Limits, PullOptions, PullPolicy, Store};
 use belljar_spec::{ErrorCode, ImageName, SandboxError};
 use progress::Bar;
 use serde_json::json;
+use std::sync::Arc;
 
 pub(crate) fn images(options: ImagesArgs) -> Result<u8, SandboxError> {
     match options.command {
@@ -25,7 +26,7 @@ pub(crate) fn images(options: ImagesArgs) -> Result<u8, SandboxError> {
 
 fn pull(options: &ImagesPullArgs) -> Result<u8, SandboxError> {
     let how = PullOptions { policy: PullPolicy::Always, ..pull_options()? };
-    let image = store()?.ensure(&options.name, &how, &Bar::new())?;
+    let image = ensure(&store()?, &options.name, &how)?;
     had(&image, options.json)
 }
 
@@ -34,9 +35,13 @@ pub(super) fn make_ready(image: &ImageName) -> Result<(), SandboxError> {
     let store = store()?;
     if store.find(image)?.is_none() {
         say_missing(image);
-        store.ensure(image, &pull_options()?, &Bar::new())?;
+        ensure(&store, image, &pull_options()?)?;
     }
     Ok(())
+}
+
+fn ensure(store: &Store, image: &ImageName, how: &PullOptions) -> Result<Image, SandboxError> {
+    block_on(async { Ok(store.ensure(image, how, Arc::new(Bar::new())).await?) })
 }
 
 /// Has the Docker daemon pull an image that it does not have.

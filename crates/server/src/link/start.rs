@@ -153,8 +153,8 @@ fn spawn(program: &Path, place: &Place, plan: &Plan) -> io::Result<Child> {
     })
 }
 
-/// Gives the process its plan, and waits for its end. A run that is not wanted any more ends with its standard input; a sandbox that is
-/// being made looks at nothing, and dies with its shim.
+/// Gives the process its plan, and waits for its end. A run that is not wanted any more ends with its standard input, and
+/// so does a sandbox that is not ready yet; killing its shim does not wait for a step that blocks.
 async fn attend(
     mut child: Child,
     plan: Vec<u8>,

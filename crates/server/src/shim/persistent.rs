@@ -28,10 +28,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
 /// Keeps the sandbox of this place until it is to end.
-pub(super) fn keep(place: &Place, plan: ShimPlan, starter: &Starter) -> Result<(), SandboxError> {
+pub(super) fn keep(place: &Place, plan: ShimPlan, starter: &mut Starter) -> Result<(), SandboxError> {
     let understood = understand(&plan, place)?;
     // Before it is opened: what comes in its place later is another one.
     let folder = plan.sandbox.workspace.folder.as_deref().and_then(FolderId::of);
+    starter.end_with_daemon();
     let runtime = runtime()?;
     let made = Engine::new().create_blocking(&understood.spec)?;
     let mut notes: Vec<String> = understood.notes.iter().map(|note| note.message.clone()).collect();
@@ -110,6 +111,7 @@ async fn keep_sandbox(
     let serving = tokio::spawn(serve::serve(listener, routes(Arc::clone(&kept))));
     let version = env!("CARGO_PKG_VERSION").to_string();
     let contact = Contact { address, token, pid: std::process::id(), version, alive };
+    starter.outlive_daemon();
     contact.write(place).map_err(failed)?;
     starter.say(&Answer::Ready(Box::new(contact)));
     let ending = tokio::select! {

@@ -13,12 +13,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write, stdin, stdout};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
 /// Both ends of the connection to the daemon. It may be gone at any time: what cannot be written then is dropped.
 pub(super) struct Starter {
     input: Option<BufReader<File>>,
     output: File,
+    outlives_daemon: Arc<AtomicBool>,
 }
 
 impl Starter {
@@ -31,7 +33,7 @@ impl Starter {
         let null = File::options().read(true).write(true).open("/dev/null")?;
         dup2_stdin(&null)?;
         dup2_stdout(&null)?;
-        Ok(Starter { input: Some(BufReader::new(input)), output })
+        Ok(Starter { input: Some(BufReader::new(input)), output, outlives_daemon: Arc::default() })
     }
 
     /// The first line.
@@ -67,16 +69,38 @@ impl Starter {
         }
     }
 
-    /// Told when standard input ends: the run is not wanted any more. On a thread of its own, to the end of the process.
+    /// Notified when standard input ends: the run is not wanted any more.
     pub(super) fn hung_up(&mut self) -> Arc<Notify> {
         let told = Arc::new(Notify::new());
         let tell = Arc::clone(&told);
+        self.at_end_of_input(move || tell.notify_one());
+        told
+    }
+
+    /// Ends this process, and with it the sandbox that it is making, if the daemon ends before [`Starter::outlive_daemon`]. Until a
+    /// sandbox can be reached, the daemon that asked for it is the only one that could remove it.
+    pub(super) fn end_with_daemon(&mut self) {
+        let outlives = Arc::clone(&self.outlives_daemon);
+        self.at_end_of_input(move || {
+            if !outlives.load(Ordering::SeqCst) {
+                log("the daemon ended before the sandbox was ready");
+                std::process::exit(1);
+            }
+        });
+    }
+
+    /// From here on this process can be reached, and goes on without the daemon.
+    pub(super) fn outlive_daemon(&self) {
+        self.outlives_daemon.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits on a thread of its own, which ends with the process.
+    fn at_end_of_input(&mut self, act: impl FnOnce() + Send + 'static) {
         let mut input = self.input.take();
         std::thread::spawn(move || {
             let _ = input.as_mut().map(|input| io::copy(input, &mut io::sink()));
-            tell.notify_one();
+            act();
         });
-        told
     }
 }
 

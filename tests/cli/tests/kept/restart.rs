@@ -1,7 +1,9 @@
 //! The daemon is killed: whoever looks at a command does not notice.
 
 use crate::home::Home;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 const COUNT: &str = "for i in $(seq 40); do echo $i; sleep 0.05; done; exit 5";
@@ -58,4 +60,35 @@ fn two_that_need_a_daemon_at_once_get_one() {
         })
         .collect();
     assert!(markers.windows(2).all(|pair| pair[0] == pair[1]), "{markers:?}");
+}
+
+/// The daemon that knew of it is gone, and the name must not be lost.
+#[test]
+fn a_sandbox_that_was_being_made_when_the_daemon_was_killed_can_be_made_anew() {
+    let home = Home::ready();
+    let has_daemon = || assert_eq!(home.run(&["exec", "--", "true"]).code, 0, "a daemon is started");
+    has_daemon();
+    // A registry that never answers: making the sandbox takes until its timeout.
+    let registry = TcpListener::bind("127.0.0.1:0").unwrap();
+    let image = format!("oci:{}/x:1", registry.local_addr().unwrap());
+    let body = |rootfs: &str| format!(r#"{{"key":"half","sandbox":{{"rootfs":"{rootfs}"}}}}"#);
+    let ask = |body: String| {
+        let mut daemon = UnixStream::connect(home.path("run/belljar/daemon.sock")).unwrap();
+        let length = body.len();
+        write!(
+            daemon,
+            "POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        daemon
+    };
+    let asked = ask(body(&image));
+    // The shim is in the middle of it.
+    let (_connection, _) = registry.accept().unwrap();
+    home.kill_daemon();
+    drop(asked);
+    has_daemon();
+    let mut answer = String::new();
+    ask(body("host")).read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201") || answer.starts_with("HTTP/1.1 200"), "{answer}");
 }

@@ -97,6 +97,7 @@ pub fn git_report(git: &ImportReport) -> Value {
             "kept_as": one.kept_as,
             "commit": one.commit.as_str(),
             "reason": one.reason,
+            "makes_submodule": one.makes_submodule,
         })).collect::<Vec<_>>(),
     })
 }

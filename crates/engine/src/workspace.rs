@@ -371,7 +371,7 @@ fn with_private_git(
     }
     let mut notes = Vec::new();
     if mode == ImportMode::Bind {
-        notes = protect::hold_gitlinks_of_branches(&mut view, &wanted, &state);
+        notes = protect::hold_gitlinks_of_branches(&mut view, &wanted, &state)?;
     }
     let placeholders = protect::placeholders(&view);
     let made =

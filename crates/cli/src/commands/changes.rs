@@ -110,7 +110,7 @@ pub(super) fn say_of_git(git: &ImportReport) {
     for note in &git.notes {
         eprintln!("belljar: {note}");
     }
-    for SetAside { reference, kept_as, commit, reason, is_on_host: _ } in &git.set_aside {
+    for SetAside { reference, kept_as, commit, reason, makes_submodule, is_on_host: _ } in &git.set_aside {
         let short = &commit.as_str()[..10];
         match kept_as.as_deref() {
             // What an agent amended or rebased away itself: there, and no news.
@@ -118,6 +118,7 @@ pub(super) fn say_of_git(git: &ImportReport) {
             Some(kept_as) => {
                 let name = reference.to_string();
                 let how = match (name.strip_prefix("refs/tags/"), name.starts_with("stash@")) {
+                    _ if *makes_submodule => format!("`git diff HEAD...{kept_as}` shows it"),
                     (Some(tag), _) => format!("`git tag {tag} {kept_as}` takes it"),
                     (None, true) => format!("`git stash apply {kept_as}` brings it back"),
                     (None, false) => format!("`git merge {kept_as}` takes them"),

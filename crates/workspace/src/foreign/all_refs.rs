@@ -4,8 +4,10 @@ use super::directory::{Directory, Entry};
 use super::refs::{MOST_LOOSE_REFS, MOST_OF_A_REF, MOST_OF_PACKED_REFS};
 use super::{Foreign, ForeignError, object};
 use belljar_git::{ObjectId, RefName};
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 
 /// Branches and tags, by their whole names.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -14,10 +16,34 @@ pub struct AllRefs {
     /// Names with something there that is no ref: a link, a pipe, a symbolic ref, text. They say nothing, not even that
     /// the ref is gone.
     pub unreadable: BTreeSet<String>,
+    /// Those of both that go by a name made of their own.
+    pub renamed: BTreeSet<String>,
+}
+
+impl AllRefs {
+    /// The name that a branch or tag goes by here: its own, or one made of it. None for other refs, and for git's lock files.
+    fn spoken(&mut self, name: &[u8]) -> Option<String> {
+        let kind =
+            ["refs/heads/", "refs/tags/"].into_iter().find(|kind| name.starts_with(kind.as_bytes()))?;
+        if name.ends_with(b".lock") {
+            return None;
+        }
+        if let Ok(name) = RefName::parse(name) {
+            return Some(name.as_str().to_string());
+        }
+        let is_plain = |char: &char| char.is_ascii_alphanumeric();
+        let rest = String::from_utf8_lossy(&name[kind.len()..]);
+        let rest: String = rest.chars().filter(is_plain).take(MAX_SPOKEN_CHARS).collect();
+        let hash = Sha256::digest(name)[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let name = format!("{kind}odd-name-{rest}-{hash}");
+        self.renamed.insert(name.clone());
+        Some(name)
+    }
 }
 
 impl Foreign {
-    /// All branches and tags. Names that git itself would not accept are left out.
+    /// All branches and tags. One whose name is not valid UTF-8, too long, or otherwise none that a policy could speak of, goes by a
+    /// name made of it: its commits are not lost.
     pub fn refs(&self) -> Result<AllRefs, ForeignError> {
         // Its HEAD then names a branch that cannot be, so that older gits do not take it for empty.
         if self.has("reftable") {
@@ -27,9 +53,7 @@ impl Foreign {
         // Loose refs first: git packs them by writing `packed-refs` and removing the files afterwards, so that a ref is in
         // one of both at every moment only in this order.
         self.below_each(&["refs/heads", "refs/tags"], |name, entry| {
-            if RefName::parse(name.as_bytes()).is_err() {
-                return;
-            }
+            let Some(name) = all.spoken(name) else { return };
             match entry.and_then(|text| object(text.trim_end())) {
                 Some(id) => drop(all.refs.insert(name, id)),
                 None => drop(all.unreadable.insert(name)),
@@ -37,18 +61,15 @@ impl Foreign {
         })?;
         let packed = self.read("packed-refs", MOST_OF_PACKED_REFS)?.unwrap_or_default();
         for line in packed.split(|byte| *byte == b'\n') {
-            let Some((hash, name)) = std::str::from_utf8(line).ok().and_then(|line| line.split_once(' '))
+            let Some(space) = line.iter().position(|byte| *byte == b' ') else { continue };
+            let (Ok(hash), Some(name)) =
+                (std::str::from_utf8(&line[..space]), all.spoken(&line[space + 1..]))
             else {
                 continue;
             };
-            let is_wanted = name.starts_with("refs/heads/") || name.starts_with("refs/tags/");
-            let is_loose = || all.refs.contains_key(name) || all.unreadable.contains(name);
-            if is_wanted
-                && !is_loose()
-                && RefName::parse(name.as_bytes()).is_ok()
-                && let Some(id) = object(hash)
-            {
-                all.refs.insert(name.to_string(), id);
+            let is_loose = all.refs.contains_key(&name) || all.unreadable.contains(&name);
+            if !is_loose && let Some(id) = object(hash) {
+                all.refs.insert(name, id);
             }
         }
         Ok(all)
@@ -69,7 +90,8 @@ impl Foreign {
     pub fn logged_branches(&self) -> Result<Vec<String>, ForeignError> {
         let mut names = Vec::new();
         self.below_each(&["logs/refs/heads"], |path, _| {
-            names.extend(path.strip_prefix("logs/").map(str::to_string));
+            let path = std::str::from_utf8(path).ok().and_then(|path| path.strip_prefix("logs/"));
+            names.extend(path.map(str::to_string));
         })?;
         Ok(names)
     }
@@ -78,33 +100,35 @@ impl Foreign {
     fn below_each(
         &self,
         folders: &[&str],
-        mut found: impl FnMut(String, Option<String>),
+        mut found: impl FnMut(&[u8], Option<String>),
     ) -> Result<(), ForeignError> {
-        let mut waiting: Vec<(String, Directory)> = Vec::new();
+        let mut waiting: Vec<(Vec<u8>, Directory)> = Vec::new();
         for folder in folders {
             // A link in the place of the folder: there are no refs that could be read.
             if let Entry::Directory(directory) = self.directory.entry(folder)? {
-                waiting.push((folder.to_string(), directory));
+                waiting.push((folder.as_bytes().to_vec(), directory));
             }
         }
         let mut seen = 0;
         while let Some((path, directory)) = waiting.pop() {
-            let names = directory.names()?;
+            let names = directory.all_names()?;
             seen += names.len();
             if seen > MOST_LOOSE_REFS {
                 return Err(ForeignError::TooMuch { what: "more refs", most: MOST_LOOSE_REFS as u64 });
             }
             for name in names {
-                let whole = format!("{path}/{name}");
+                let whole = [&path, name.as_bytes()].join(&b'/');
                 match directory.entry(&name)? {
-                    Entry::Directory(below) if whole.matches('/').count() < DEEPEST => {
+                    Entry::Directory(below)
+                        if whole.iter().filter(|byte| **byte == b'/').count() < DEEPEST =>
+                    {
                         waiting.push((whole, below));
                     }
-                    Entry::Directory(_) | Entry::Other => found(whole, None),
+                    Entry::Directory(_) | Entry::Other => found(&whole, None),
                     Entry::File(file) => {
                         let mut text = Vec::new();
                         let read = file.take(MOST_OF_A_REF).read_to_end(&mut text);
-                        found(whole, read.ok().and_then(|_| String::from_utf8(text).ok()));
+                        found(&whole, read.ok().and_then(|_| String::from_utf8(text).ok()));
                     }
                 }
             }
@@ -113,6 +137,8 @@ impl Foreign {
     }
 }
 
+/// Of a name that cannot be kept as it is, enough to know it again.
+const MAX_SPOKEN_CHARS: usize = 40;
 /// Each level costs a descriptor while it is looked at, and a name of git's has fewer.
 const DEEPEST: usize = 64;
 /// A hundred thousand moves of one ref.
@@ -121,6 +147,7 @@ const MOST_OF_A_LOG: u64 = 16 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::process::Command;
@@ -138,11 +165,14 @@ mod tests {
             ("refs/heads/symbolic", "ref: refs/heads/a/b\n".to_string()),
             ("refs/heads/a/b.lock", format!("{two}\n")),
             ("refs/heads/text", "x".repeat(10_000)),
+            (&format!("refs/heads/{}", "l".repeat(250)), format!("{one}\n")),
             ("refs/stash", format!("{two}\n")),
             ("secret", format!("{two}\n")),
         ] {
             fs::write(at(name), content).unwrap();
         }
+        let odd = place.path().join(OsStr::from_bytes(b"refs/heads/f\xfcr"));
+        fs::write(odd, format!("{two}\n")).unwrap();
         symlink("../../secret", at("refs/heads/link")).unwrap();
         assert!(Command::new("mkfifo").arg(at("refs/heads/pipe")).status().unwrap().success());
         let packed = format!(
@@ -158,6 +188,17 @@ mod tests {
         let foreign = Foreign::open(place.path()).unwrap();
         let all = foreign.refs().unwrap();
         let refs = all.refs.iter().map(|(name, id)| (name.as_str(), id.as_str())).collect::<Vec<_>>();
+        let long = format!("refs/heads/odd-name-{}-", "l".repeat(40));
+        let is_odd = |name: &str| name.contains("/odd-name-");
+        let odd: Vec<_> = refs.iter().filter(|(name, _)| is_odd(name)).collect();
+        // The third is `refs/heads/../x`.
+        assert_eq!(odd.len(), 3, "{odd:?}");
+        assert!(odd.iter().any(|(name, id)| name.starts_with(&long) && *id == one), "{odd:?}");
+        assert!(
+            odd.iter().any(|(name, id)| name.starts_with("refs/heads/odd-name-fr-") && *id == two),
+            "{odd:?}"
+        );
+        let refs: Vec<_> = refs.into_iter().filter(|(name, _)| !is_odd(name)).collect();
         let expected = [
             ("refs/heads/a/b", one.as_str()),
             ("refs/heads/packed", two.as_str()),

@@ -5,9 +5,11 @@ use belljar_sys::rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2, renameat, statat, unlinkat,
 };
 use belljar_sys::rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// A directory, and what is reached from it without any link.
@@ -54,14 +56,19 @@ impl Directory {
         Ok(self.reach(path, OFlags::RDONLY | OFlags::DIRECTORY)?.map(Directory))
     }
 
-    /// The names in it; `.` and `..` left out, and what is no text.
+    /// The names in it that are valid UTF-8, without `.` and `..`.
     pub(super) fn names(&self) -> Result<Vec<String>, ForeignError> {
+        Ok(self.all_names()?.into_iter().filter_map(|name| name.into_string().ok()).collect())
+    }
+
+    /// The names in it, without `.` and `..`.
+    pub(super) fn all_names(&self) -> Result<Vec<OsString>, ForeignError> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.0).map_err(|error| ForeignError::io(".", error))? {
             let entry = entry.map_err(|error| ForeignError::io(".", error))?;
-            let Ok(name) = entry.file_name().to_str() else { continue };
-            if name != "." && name != ".." {
-                names.push(name.to_string());
+            let name = entry.file_name();
+            if name != c"." && name != c".." {
+                names.push(OsStr::from_bytes(name.to_bytes()).to_owned());
             }
             if names.len() > MOST_NAMES {
                 return Err(ForeignError::TooMuch {
@@ -97,13 +104,14 @@ impl Directory {
     }
 
     /// What is below, opened once: a file with bytes, a directory, or neither.
-    pub(super) fn entry(&self, name: &str) -> Result<Entry, ForeignError> {
+    pub(super) fn entry(&self, name: impl AsRef<OsStr>) -> Result<Entry, ForeignError> {
+        let name = name.as_ref();
         let opened = match self.reach(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
             Ok(Some(opened)) => opened,
             Ok(None) | Err(ForeignError::Spoiled { .. }) => return Ok(Entry::Other),
             Err(error) => return Err(error),
         };
-        let stat = fstat(&opened).map_err(|error| ForeignError::io(name, error))?;
+        let stat = fstat(&opened).map_err(|error| ForeignError::io(&name.to_string_lossy(), error))?;
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Entry::File(File::from(opened)),
             FileType::Directory => Entry::Directory(Directory(opened)),
@@ -249,16 +257,17 @@ impl Directory {
         Some(FileType::from_raw_mode(stat.st_mode))
     }
 
-    fn reach(&self, path: &str, flags: OFlags) -> Result<Option<OwnedFd>, ForeignError> {
-        match openat2(&self.0, path, flags | OFlags::CLOEXEC, Mode::empty(), NO_WAY_OUT) {
+    fn reach(&self, path: impl AsRef<OsStr>, flags: OFlags) -> Result<Option<OwnedFd>, ForeignError> {
+        let (opened, path) = (path.as_ref(), path.as_ref().to_string_lossy());
+        match openat2(&self.0, opened, flags | OFlags::CLOEXEC, Mode::empty(), NO_WAY_OUT) {
             Ok(opened) => Ok(Some(opened)),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(Errno::LOOP | Errno::XDEV) => {
-                Err(ForeignError::spoiled(path, "a link is in the way, or another filesystem"))
+                Err(ForeignError::spoiled(&path, "a link is in the way, or another filesystem"))
             }
             // What opening a socket gives, or a device without a driver.
-            Err(Errno::NXIO | Errno::NODEV) => Err(ForeignError::spoiled(path, "it is not a file")),
-            Err(error) => Err(ForeignError::io(path, error)),
+            Err(Errno::NXIO | Errno::NODEV) => Err(ForeignError::spoiled(&path, "it is not a file")),
+            Err(error) => Err(ForeignError::io(&path, error)),
         }
     }
 }

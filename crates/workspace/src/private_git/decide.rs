@@ -38,8 +38,16 @@ pub(super) enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reason {
     pub(super) text: String,
+    /// The commits make a path a submodule that was none on the host.
+    pub(super) makes_submodule: bool,
     /// It may follow the next time, with nothing changed inside.
     pub(super) passes: bool,
+}
+
+impl Reason {
+    pub(super) fn new(text: String) -> Reason {
+        Reason { text, makes_submodule: false, passes: false }
+    }
 }
 
 impl Judge<'_> {
@@ -50,14 +58,26 @@ impl Judge<'_> {
         new: &ObjectId,
         after: &BTreeMap<String, ObjectId>,
     ) -> Result<Verdict, QuarantineError> {
+        Ok(self.unless_submodule(self.branch_itself(name, new, after)?, self.gitlink_obstacle(new)))
+    }
+
+    fn branch_itself(
+        &self,
+        name: &str,
+        new: &ObjectId,
+        after: &BTreeMap<String, ObjectId>,
+    ) -> Result<Verdict, QuarantineError> {
         let old = self.host.refs.get(name);
         let is_current = self.host.is_current(name);
         if let Some(reason) = self.nothing_follows(is_current) {
             return Ok(Verdict::Aside(reason));
         }
-        let aside = |text: String| Ok(Verdict::Aside(Reason { text, passes: false }));
+        let aside = |text: String| Ok(Verdict::Aside(Reason::new(text)));
         if self.host.busy.contains(name) {
             return aside("another worktree of the host uses the branch".to_string());
+        }
+        if let Some(text) = self.renamed(name) {
+            return aside(text);
         }
         let Ok(whole) = RefName::parse(name.as_bytes()) else {
             return aside("its name is not one that git accepts".to_string());
@@ -91,17 +111,26 @@ impl Judge<'_> {
         if !self.importer.policy.workflows && !self.quarantine.keeps_workflows(new, &self.host.judged)? {
             return aside(belljar_git::PushRefusal::Workflows.to_string());
         }
-        match self.gitlink_obstacle(new) {
-            Some(text) => aside(text),
-            None => Ok(Verdict::Follow),
-        }
+        Ok(Verdict::Follow)
     }
 
     /// A tag that is new inside, or elsewhere.
     pub(super) fn tag(&self, name: &str, new: &ObjectId, after: &BTreeMap<String, ObjectId>) -> Verdict {
-        let aside = |text: String| Verdict::Aside(Reason { text, passes: false });
+        let obstacle = match self.commits.contains_key(new) {
+            true => self.gitlink_obstacle(new),
+            // A tag with a message: its commit is one of these.
+            false => self.obstacle_in(new, self.commits.keys()),
+        };
+        self.unless_submodule(self.tag_itself(name, new, after), obstacle)
+    }
+
+    fn tag_itself(&self, name: &str, new: &ObjectId, after: &BTreeMap<String, ObjectId>) -> Verdict {
+        let aside = |text: String| Verdict::Aside(Reason::new(text));
         if let Some(reason) = self.nothing_follows(false) {
             return Verdict::Aside(reason);
+        }
+        if let Some(text) = self.renamed(name) {
+            return aside(text);
         }
         let Ok(whole) = RefName::parse(name.as_bytes()) else {
             return aside("its name is not one that git accepts".to_string());
@@ -116,12 +145,23 @@ impl Judge<'_> {
         if let Some(hidden) = self.hidden_by_tag(name) {
             return aside(format!("a tag of this name would hide {hidden}"));
         }
-        if let Some(text) = no_room(name, after) {
-            return aside(text);
-        }
-        match self.gitlink_obstacle(new) {
+        match no_room(name, after) {
             Some(text) => aside(text),
             None => Verdict::Follow,
+        }
+    }
+
+    /// A verdict, and the submodule that the commits make: always told, since a person who takes them over would have it run.
+    fn unless_submodule(&self, verdict: Verdict, obstacle: Option<String>) -> Verdict {
+        match (verdict, obstacle) {
+            (verdict, None) => verdict,
+            (Verdict::Follow, Some(text)) => {
+                Verdict::Aside(Reason { makes_submodule: true, ..Reason::new(text) })
+            }
+            (Verdict::Aside(Reason { text, passes, .. }), Some(submodule)) => {
+                let text = format!("{text}; and {submodule}");
+                Verdict::Aside(Reason { text, passes, makes_submodule: true })
+            }
         }
     }
 
@@ -130,7 +170,7 @@ impl Judge<'_> {
         if let Some(reason) = self.nothing_follows(true) {
             return Err(reason);
         }
-        let aside = |text: &str| Reason { text: text.to_string(), passes: false };
+        let aside = |text: &str| Reason::new(text.to_string());
         let commit = match head {
             Head::Detached(commit) => commit.clone(),
             Head::Branch(branch) => {
@@ -150,7 +190,7 @@ impl Judge<'_> {
             }
         };
         match self.gitlink_obstacle(&commit) {
-            Some(text) => Err(aside(&text)),
+            Some(text) => Err(Reason { makes_submodule: true, ..Reason::new(text) }),
             None => Ok(commit),
         }
     }
@@ -178,8 +218,13 @@ impl Judge<'_> {
         found
     }
 
+    fn renamed(&self, name: &str) -> Option<String> {
+        let text = "its name inside is not valid UTF-8, too long, or none that git accepts";
+        self.inside.renamed.contains(name).then(|| text.to_string())
+    }
+
     fn nothing_follows(&self, is_checked_out: bool) -> Option<Reason> {
-        let reason = |text: String, passes| Some(Reason { text, passes });
+        let reason = |text: String, passes| Some(Reason { passes, ..Reason::new(text) });
         match self.importer.mode {
             ImportMode::Overlay => {
                 return reason("the sandbox's files are not applied yet".to_string(), false);
@@ -228,8 +273,16 @@ impl Judge<'_> {
     }
 
     fn gitlink_obstacle(&self, tip: &ObjectId) -> Option<String> {
+        self.obstacle_in(tip, self.new_in(tip))
+    }
+
+    fn obstacle_in<'o>(
+        &self,
+        tip: &'o ObjectId,
+        commits: impl IntoIterator<Item = &'o ObjectId>,
+    ) -> Option<String> {
         let Importer { repository, host, .. } = self.importer;
-        self.gitlinks.obstacle(tip, self.new_in(tip), repository.git(), host)
+        self.gitlinks.obstacle(tip, commits, repository.git(), host)
     }
 
     /// What git on the host would no longer find by this name, or find ambiguous (gitrevisions(7)).

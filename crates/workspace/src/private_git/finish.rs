@@ -3,6 +3,7 @@
 
 use super::beside::Beside;
 use super::follow::{Follow, Obstacle};
+use super::gitlinks::Gitlinks;
 use super::host_state::HostState;
 use super::import::{ONE_BY_ONE_TIMEOUT, too_slow, unreadable};
 use super::inside::Inside;
@@ -39,6 +40,7 @@ impl Importer<'_> {
                 commit: wanted[MAX_KEPT].clone(),
                 is_on_host: false,
                 reason: format!("there are more than {MAX_KEPT}"),
+                makes_submodule: false,
             });
             wanted.truncate(MAX_KEPT);
         }
@@ -54,9 +56,14 @@ impl Importer<'_> {
                         if let Err(QuarantineError::Refused(refusal)) = kept {
                             let name = if stash.contains(&one) { "a stash" } else { "a commit" };
                             let (reference, reason) = (name.into(), refusal.to_string());
-                            let lost =
-                                SetAside { reference, kept_as: None, commit: one, is_on_host: false, reason };
-                            report.set_aside.push(lost);
+                            report.set_aside.push(SetAside {
+                                reference,
+                                kept_as: None,
+                                commit: one,
+                                is_on_host: false,
+                                reason,
+                                makes_submodule: false,
+                            });
                         }
                     }
                 }
@@ -133,8 +140,11 @@ impl Importer<'_> {
         report.notes.extend(self.take_lfs(&quarantine, Some(&taken))?);
         let commits = quarantine.new_commits(Some(&taken), tips, &known)?;
         let parents: HashSet<&ObjectId> = commits.values().flatten().collect();
+        let lines = commits.keys().map(|commit| format!("{commit}\n")).collect::<String>();
+        let gitlinks = Gitlinks::read(&quarantine.raw_changes(&lines)?);
         let mut beside = Beside::new(self.id, self.repository.format(), &host.refs);
         for tip in tips {
+            let submodule = gitlinks.obstacle(tip, commits.keys(), self.repository.git(), self.host);
             let (reference, kept_as, reason) = match stash.iter().position(|entry| entry == tip) {
                 Some(number) => {
                     let name = format!("refs/stash/{number}");
@@ -153,7 +163,9 @@ impl Importer<'_> {
                 kept_as: Some(kept_as),
                 is_on_host: true,
                 commit: tip.clone(),
-                reason: reason.to_string(),
+                makes_submodule: submodule.is_some(),
+                reason: submodule
+                    .map_or(reason.to_string(), |submodule| format!("{reason}; and {submodule}")),
             });
         }
         let files = quarantine.index_files(&self.host.own);

@@ -92,6 +92,7 @@ impl Importer<'_> {
                 commit,
                 is_on_host: false,
                 reason: format!("more than {MAX_MOVED_REFS} moved at once"),
+                makes_submodule: false,
             });
         }
         for Moved { name, new } in rest {
@@ -137,6 +138,7 @@ impl Importer<'_> {
                         commit,
                         is_on_host: false,
                         reason,
+                        makes_submodule: false,
                     });
                 }
                 (outcome, _) => report.join(outcome?),

@@ -13,6 +13,8 @@ pub(super) struct Inside {
     pub(super) head: Option<Head>,
     pub(super) refs: BTreeMap<String, ObjectId>,
     unreadable: BTreeSet<String>,
+    /// Refs whose own name cannot be kept.
+    pub(super) renamed: BTreeSet<String>,
     /// What git inside is in the middle of.
     pub(super) unfinished: Option<&'static str>,
 }
@@ -48,7 +50,7 @@ impl Inside {
         };
         let all = from.refs()?;
         let unfinished = UNFINISHED.iter().find(|(file, _)| from.has(file)).map(|(_, name)| *name);
-        Ok(Inside { head, refs: all.refs, unreadable: all.unreadable, unfinished })
+        Ok(Inside { head, refs: all.refs, unreadable: all.unreadable, renamed: all.renamed, unfinished })
     }
 
     /// The refs that moved; without those that were set aside where they are now.

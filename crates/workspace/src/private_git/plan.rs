@@ -131,7 +131,7 @@ impl Making<'_> {
         if !reason.passes {
             self.plan.synced.set_aside.insert(name.to_string(), new.clone());
         }
-        self.report(name, Some(kept_as), new, reason.text);
+        self.report(name, Some(kept_as), new, reason);
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl Making<'_> {
         let is_free = !judge.host.is_current(name) && !judge.host.busy.contains(name);
         self.forget(name);
         if judge.importer.mode == ImportMode::Overlay || !is_own || !is_free {
-            self.report(name, None, old, "it was deleted inside; the host keeps it".to_string());
+            self.report(name, None, old, Reason::new("it was deleted inside; the host keeps it".to_string()));
             return Ok(());
         }
         let others = self.after.iter().filter(|(other, _)| *other != name).map(|(_, id)| id.clone());
@@ -160,7 +160,7 @@ impl Making<'_> {
         if !only_here.is_empty() {
             let kept_as = self.beside.keep(name, old, |kept| judge.contains(old, kept))?;
             let reason = "its branch was deleted inside, and no other has these commits".to_string();
-            self.report(name, Some(kept_as), old, reason);
+            self.report(name, Some(kept_as), old, Reason::new(reason));
         }
         self.after.remove(name);
         self.plan.landings.push(Landing {
@@ -217,7 +217,7 @@ impl Making<'_> {
                     true => None,
                     false => Some(self.beside.keep("HEAD", &commit, |kept| judge.contains(&commit, kept))?),
                 };
-                self.report("HEAD", kept_as, &commit, reason.text);
+                self.report("HEAD", kept_as, &commit, reason);
             }
         }
         Ok(())
@@ -228,11 +228,12 @@ impl Making<'_> {
         self.plan.synced.set_aside.remove("HEAD");
     }
 
-    fn report(&mut self, name: &str, kept_as: Option<String>, commit: &ObjectId, reason: String) {
+    fn report(&mut self, name: &str, kept_as: Option<String>, commit: &ObjectId, reason: Reason) {
+        let Reason { text: reason, makes_submodule, .. } = reason;
         let commit = commit.clone();
         // Without another name it is a branch that the host keeps.
         let is_on_host = kept_as.is_none();
-        let one = SetAside { reference: name.into(), kept_as, commit, is_on_host, reason };
+        let one = SetAside { reference: name.into(), kept_as, commit, is_on_host, reason, makes_submodule };
         self.plan.report.set_aside.push(one);
     }
 }

@@ -89,6 +89,8 @@ pub struct SetAside {
     pub is_on_host: bool,
     /// Why the branch did not follow, for a person.
     pub reason: String,
+    /// They make a path a submodule that was none on the host: git there would run what the config in that folder says.
+    pub makes_submodule: bool,
 }
 
 /// Object names as text: the crate of git's formats knows nothing of serde.

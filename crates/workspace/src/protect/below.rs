@@ -3,7 +3,7 @@
 //! must not take as long as a walk.
 //!
 //! An agent may have made one, or changed what no mount holds: whatever is wrong with one, it is held as far
-//! as it can be, and the folder can be worked on.
+//! as it can be, and the folder can be worked on; but for one whose path is not UTF-8, which nothing could hold.
 
 use super::hooks::{self, How, Reached};
 use super::linked::first_line;
@@ -24,7 +24,12 @@ use std::path::{Path, PathBuf};
 
 /// Holds what has to be held in the repositories below a folder, so far as they are found. Those that were found earlier, which
 /// `memory` has, come first: an agent cannot push them out of the search by making others.
-pub(super) fn hold(view: &mut View, host: &HostFiles, memory: Option<&Memory>, nested: Nested) {
+pub(super) fn hold(
+    view: &mut View,
+    host: &HostFiles,
+    memory: Option<&Memory>,
+    nested: Nested,
+) -> Result<(), SandboxError> {
     let is_repository = view.git.is_some() || view.folder.join(".git").exists();
     let mut shields = Shields::with(&view.folder, std::mem::take(&mut view.shields));
     let mut found = memory.map(|memory| memory.recall(&view.folder)).unwrap_or_default();
@@ -33,6 +38,11 @@ pub(super) fn hold(view: &mut View, host: &HostFiles, memory: Option<&Memory>, n
     found.extend(searched.into_iter().filter(|top| !known.contains(top)));
     if let Some(memory) = memory.filter(|_| found.len() > known.len()) {
         memory.remember(&view.folder, &found);
+    }
+    let has_text = |top: &&PathBuf| top.strip_prefix(&view.folder).is_ok_and(|path| path.to_str().is_some());
+    let is_one = |top: &PathBuf| top.join(".git").is_file() || git_dir::is_one(&top.join(".git"));
+    if let Some(top) = found.iter().find(|top| !has_text(top) && is_one(top)) {
+        return Err(git_dir::no_text(top));
     }
     for (number, top) in found.iter().enumerate() {
         hold_git_directory(&mut shields, top, nested == Nested::Shared && number < MOST_APART);
@@ -55,6 +65,7 @@ pub(super) fn hold(view: &mut View, host: &HostFiles, memory: Option<&Memory>, n
         }
     }
     view.shields = shields.finish();
+    Ok(())
 }
 
 /// What a sandbox may do in repositories further down.

@@ -155,7 +155,7 @@ fn names(shields: &Shields, directory: &str) -> Result<Vec<String>, SandboxError
 
 /// It cannot be said to a guest, and nothing could hold it.
 pub(super) fn no_text(path: &Path) -> SandboxError {
-    let message = format!("`{}` has to be protected, and its name is no UTF-8", path.display());
+    let message = format!("`{}` has to be protected, and its name is not valid UTF-8", path.display());
     ErrorCode::PathRefused.error(message).hint("give it another name, or remove it")
 }
 

@@ -4,13 +4,13 @@
 //! The index is read as a file. What HEAD and other branches name takes a call of git; it is written down by commit below the state
 //! directory, so that a start needs none unless a branch is new or moved.
 
-use super::index;
 use super::shields::{Missing, Shields};
+use super::{git_dir, index};
 use crate::inert::{Git, GitError};
 use crate::private_git::{BranchTips, HostGit, SetupError, Wanted, branch_tips};
 use crate::raw_diff::{Change, GITLINK, Part, parts};
-use crate::settings::path_of;
 use belljar_git::ObjectId;
+use belljar_spec::SandboxError;
 use belljar_spec::workspace::View;
 use belljar_state::{Survives, create_private, write_atomic};
 use serde::{Deserialize, Serialize};
@@ -21,14 +21,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Holds the paths that the index of a repository names.
-pub(super) fn hold_those_of_index(view: &mut View, host: &HostGit) {
-    let names = index::index(&host.own).repositories;
-    let names = names.into_iter().filter_map(|name| path_of(&name).to_str().map(str::to_string));
-    hold(view, host, names);
+pub(super) fn hold_those_of_index(view: &mut View, host: &HostGit) -> Result<(), SandboxError> {
+    hold(view, host, index::index(&host.own).repositories.iter().map(|name| text(name))).map(drop)
 }
 
 /// Holds the paths that other local branches of these repositories name. Gives notes on what was not looked at or not held.
-pub fn hold_gitlinks_of_branches(view: &mut View, wanted: &[Wanted], state: &Path) -> Vec<String> {
+pub fn hold_gitlinks_of_branches(
+    view: &mut View,
+    wanted: &[Wanted],
+    state: &Path,
+) -> Result<Vec<String>, SandboxError> {
     let mut notes = Vec::new();
     for Wanted { host, dot_git, .. } in wanted {
         let Named { mut paths, not_looked_at } = match of_branches(host, state) {
@@ -40,7 +42,7 @@ pub fn hold_gitlinks_of_branches(view: &mut View, wanted: &[Wanted], state: &Pat
         };
         let beyond = paths.len().saturating_sub(MAX_PATHS);
         paths = paths.into_iter().take(MAX_PATHS).collect();
-        let mut not_held = hold(view, host, paths.into_iter());
+        let mut not_held = hold(view, host, paths.into_iter())?;
         not_held.truncate(MAX_TOLD);
         if not_looked_at > 0 {
             notes.push(format!(
@@ -56,17 +58,29 @@ pub fn hold_gitlinks_of_branches(view: &mut View, wanted: &[Wanted], state: &Pat
             format!("`{path}` is a submodule on another branch of `{dot_git}`, and a file or link here: it is not protected")
         }));
     }
-    notes
+    Ok(notes)
+}
+
+/// A path as text. What is not valid UTF-8 becomes a path that [`hold`] refuses.
+fn text(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
 }
 
 /// Holds paths of a repository's work tree; gives those that cannot be held. A link, or a file in the place of a folder, cannot: what
 /// is made there is told of at the end.
-fn hold(view: &mut View, host: &HostGit, names: impl Iterator<Item = String>) -> Vec<String> {
-    let Ok(top) = host.top.strip_prefix(&view.folder).map(Path::to_path_buf) else { return Vec::new() };
+fn hold(
+    view: &mut View,
+    host: &HostGit,
+    names: impl Iterator<Item = String>,
+) -> Result<Vec<String>, SandboxError> {
+    let Ok(top) = host.top.strip_prefix(&view.folder).map(Path::to_path_buf) else { return Ok(Vec::new()) };
     let mut shields = Shields::with(&view.folder, std::mem::take(&mut view.shields));
     let mut not_held = Vec::new();
     for name in names {
         let path = top.join(&name);
+        if name.contains(char::REPLACEMENT_CHARACTER) {
+            return Err(git_dir::no_text(&path));
+        }
         let place = view.folder.join(&path);
         let is_empty = |place: &Path| fs::read_dir(place).is_ok_and(|mut inside| inside.next().is_none());
         // Without a `.git` of ours in it where it can be: git of the host takes an empty one for a damaged submodule.
@@ -79,7 +93,7 @@ fn hold(view: &mut View, host: &HostGit, names: impl Iterator<Item = String>) ->
         }
     }
     view.shields = shields.finish();
-    not_held
+    Ok(not_held)
 }
 
 /// What the branches of a repository name.
@@ -157,7 +171,7 @@ fn of_commit(git: &Git, host: &HostGit, commit: &ObjectId) -> Result<BTreeSet<St
     let list = call.args(["ls-tree", "-r", "-z", "--full-tree", commit.as_str()]).output()?;
     let links = list.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
     let paths = links.filter_map(|entry| entry.splitn(2, |byte| *byte == b'\t').nth(1));
-    Ok(paths.filter_map(|path| String::from_utf8(path.to_vec()).ok()).collect())
+    Ok(paths.map(text).collect())
 }
 
 /// The gitlinks of some commits, each as it differs from another one, whose gitlinks are known.
@@ -182,10 +196,9 @@ fn differing(
             }
             Part::Change(Change { new, path, .. }) => {
                 let paths = found.entry(commit.clone()).or_default();
-                match (std::str::from_utf8(path), new.0) {
-                    (Ok(path), GITLINK) => drop(paths.insert(path.to_string())),
-                    (Ok(path), _) => drop(paths.remove(path)),
-                    (Err(_), _) => {}
+                match new.0 {
+                    GITLINK => drop(paths.insert(text(path))),
+                    _ => drop(paths.remove(&text(path))),
                 }
             }
         }
@@ -223,7 +236,7 @@ impl Known {
     }
 }
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Branches that one start looks at; those that earlier ones looked at are known.
 const MAX_NEW_TIPS: usize = 64;
 /// Each path is a mount or two.

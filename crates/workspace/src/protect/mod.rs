@@ -68,7 +68,7 @@ pub fn view_of_itself(
 ) -> Result<View, SandboxError> {
     let host = HostFiles::real();
     let mut view = view_with(folder, policy, &host)?;
-    index::while_read(&own(&view), || below::hold(&mut view, &host, memory, nested));
+    index::while_read(&own(&view), || below::hold(&mut view, &host, memory, nested))?;
     Ok(view)
 }
 

@@ -37,7 +37,7 @@ pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<
         wanted.extend(objects.map(|objects| Wanted { host, objects, dot_git, module: Some(module) }));
     }
     for one in &wanted {
-        gitlink_paths::hold_those_of_index(&mut view, &one.host);
+        gitlink_paths::hold_those_of_index(&mut view, &one.host)?;
     }
     Ok((view, wanted))
 }

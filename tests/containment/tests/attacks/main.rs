@@ -25,6 +25,7 @@ mod living;
 mod llm_route;
 mod made_repositories;
 mod network;
+mod odd_names;
 mod overlay_git;
 mod path_races;
 mod private_git;

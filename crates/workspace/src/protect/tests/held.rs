@@ -260,7 +260,7 @@ fn repositories_further_down_are_held_so_far_as_they_are_found() {
     let inits = |paths: &[String]| paths.iter().for_each(|path| place.git(&["init", "-q", path]));
     let itself = |folder: &str| {
         let mut view = place.view(folder).unwrap();
-        below::hold(&mut view, &place.host(), None, Nested::Shared);
+        below::hold(&mut view, &place.host(), None, Nested::Shared).unwrap();
         view
     };
     inits(&["w/a", "w/b/c", "w/b/d/e", "w/b/d/f/too-deep", "w/node_modules/x"].map(String::from));

@@ -133,7 +133,7 @@ fn gitlinks_of_other_branches_are_held_and_known_at_the_next_start() {
     let state = place.path("state");
     let hold = || {
         let (mut view, wanted) = without_git(place.view("w").unwrap(), &[]).unwrap();
-        let notes = hold_gitlinks_of_branches(&mut view, &wanted, &state);
+        let notes = hold_gitlinks_of_branches(&mut view, &wanted, &state).unwrap();
         (view.shields, notes)
     };
     let (shields, notes) = hold();

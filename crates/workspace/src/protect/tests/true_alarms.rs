@@ -131,7 +131,7 @@ fn links_and_pipes_are_found_in_every_git_directory() {
     place.git(&add);
     place.repository("w/vendor/x");
     let mut view = place.view("w").unwrap();
-    below::hold(&mut view, &place.host(), None, Nested::Shared);
+    below::hold(&mut view, &place.host(), None, Nested::Shared).unwrap();
     let before = Baseline::take(&view);
     assert_eq!(before.compare().left, []);
     for path in [
@@ -168,7 +168,7 @@ fn what_was_held_once_is_not_pushed_out_of_the_search() {
     let memory = Memory::at(&place.path("state"));
     let held = || {
         let mut view = place.view("w").unwrap();
-        below::hold(&mut view, &place.host(), Some(&memory), Nested::Shared);
+        below::hold(&mut view, &place.host(), Some(&memory), Nested::Shared).unwrap();
         super::what(&view.shields, "libs/deep/x/.git/hooks")
     };
     assert_eq!(held(), Some(Shielded::Existing));

@@ -37,5 +37,5 @@ pub use guest::{Guest, guest_gone};
 pub use layout::{
     DaemonImage, GitInside, RootTree, WORKSPACE, context_git_config, home_files, root_directory, shell,
 };
-pub use plan::{FirstRequest, Plan, Seen, Wall, WayOut, new_id};
+pub use plan::{FirstRequest, Plan, Seen, Wall, WayOut};
 pub use sweeps::sweeps;

@@ -10,7 +10,6 @@ use belljar_spec::{
 };
 use belljar_sys::ids;
 use belljar_sys::rustix::process::{Resource, getrlimit};
-use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use belljar_wire::message::{Intake, Landlock, Privileges, Seal, Syscalls};
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -274,7 +273,7 @@ fn no_wall_for_context() -> SandboxError {
 pub(crate) fn trial() -> Result<Plan, SandboxError> {
     let machine = Machine { memory: ByteSize::mebibytes(256), cpus: 1 };
     let limits = Limits::understand(&LimitsRequest::default(), machine);
-    Ok(Plan::new(new_id()?, SandboxSpec::default(), limits, Wall::Own))
+    Ok(Plan::new(belljar_state::new_id()?, SandboxSpec::default(), limits, Wall::Own))
 }
 
 /// The same without a wall, among temporary files.
@@ -282,15 +281,6 @@ pub(crate) fn trial_without_wall() -> Result<Plan, SandboxError> {
     let Plan { id, limits, .. } = trial()?;
     let view = View::plain(std::env::temp_dir());
     Ok(Plan::new(id, SandboxSpec::default(), limits, Wall::Absent).with_workspace(view))
-}
-
-/// A new sandbox's id.
-pub fn new_id() -> Result<SandboxId, SandboxError> {
-    let mut bytes = [0; 8];
-    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| {
-        ErrorCode::Internal.error(format!("the kernel gives no random bytes: {errno}")).caused_by(errno)
-    })?;
-    Ok(SandboxId::from_random(bytes))
 }
 
 /// Who holds which limit.

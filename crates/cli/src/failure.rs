@@ -3,7 +3,7 @@
 use crate::hint::for_command_line;
 use belljar_api::ApiError;
 use belljar_client::ClientError;
-use belljar_engine::config::Note;
+use belljar_config::Note;
 use belljar_overlay::quote::visible;
 use belljar_spec::SandboxError;
 pub(crate) use belljar_spec::exit_code::{FAILED, REFUSED, TIMED_OUT};

@@ -15,8 +15,9 @@ use crate::roots::{self, PreparedRoot};
 use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
-use crate::{Sandbox, kept, llm, machine, pushes, relay};
+use crate::{Sandbox, kept, llm, pushes, relay};
 use belljar_backend::{Backend, RootTree, Wall, backend, sweeps};
+use belljar_config::machine;
 use belljar_gateway::{Gateway, Terms};
 use belljar_spec::workspace::View;
 use belljar_spec::{

@@ -92,6 +92,11 @@ pub fn explain(
     explanation
 }
 
+/// Every address of a name, as a connection by this policy would find it now.
+pub async fn resolve(policy: &EgressPolicy, name: &HostName) -> Result<Vec<IpAddr>, String> {
+    belljar_gateway::resolve(policy, name).await
+}
+
 fn by_rules(policy: &EgressPolicy, name: &HostName, port: Option<u16>) -> Outcome {
     let grants = match port {
         Some(port) => PortRange::only(port).map_or_else(|_| Vec::new(), |ports| grants(policy, name, ports)),

@@ -17,7 +17,6 @@
 //! Knows nothing of HTTP and prints nothing. One [`Sandbox`] has one owner; operations on it may run at the same
 //! time, each over a stream of its own.
 
-pub mod config;
 mod connect;
 mod credentials;
 mod drive;
@@ -29,11 +28,11 @@ mod files;
 mod git_session;
 mod golden;
 mod held;
+mod host;
 mod kept;
 mod layers;
 mod liveness;
 mod llm;
-mod machine;
 mod neighbours;
 mod once;
 mod pause;
@@ -42,7 +41,6 @@ mod pushes;
 mod record;
 mod relay;
 mod report;
-pub mod request;
 mod roots;
 mod sandbox;
 mod spend;
@@ -57,26 +55,21 @@ mod workspace;
 pub use drive::{Cap, Drive, Grace, OutputStream, Sink, Source, Wanted};
 pub use engine::{Description, Engine, Stage, WallReport, Watcher, describe};
 pub use exec::{Events, ExecResult, FixedInput, Input, Inputs, Output, Running};
-pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
+pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain, resolve};
 pub use files::{EntryKind, FileEntry, FileStat, Listing};
-pub use golden::{BuildOptions, GOLDEN_RELEASE, Golden, GoldenStatus, MIRROR, Tier, Told};
+pub use golden::{BuildOptions, GOLDEN_RELEASE, Golden, GoldenStatus, MIRROR, Told};
+pub use host::{
+    LimitsHeld, container_around_us, fetch_docker_image, host_shell, landlock_is_filtered, limits_held,
+    sweep_cgroups,
+};
 pub use kept::id_of as kept_work;
-pub use machine::machine;
+pub use layers::{apply_layer, commits_of_layer, discard_layer};
 pub use once::{Run, RunError};
 pub use publish::{Publication, Published, publish};
 pub use report::{RefusedReport, git_report};
 pub use sandbox::Sandbox;
-pub use spend::spend;
+pub use spend::{Comparison, Matched, Recorded, spend};
 pub use transfer::{FileReader, FileWriter};
 pub use watch::{ChangeKind, FileChange, Watch};
 pub use way_out::WayOut;
 pub use workspace::Changes;
-
-pub use belljar_backend::{
-    container_around_us, fetch_image as fetch_docker_image, held_by_cgroup, landlock_is_filtered, new_id,
-    shell, sweep as sweep_cgroups,
-};
-pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, Recorded};
-pub use belljar_gateway::llm::{Outcome as LlmOutcome, Outcomes as LlmOutcomes, Totals as LlmTotals};
-pub use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Refused, resolve};
-pub use layers::{apply_layer, commits_of_layer, discard_layer};

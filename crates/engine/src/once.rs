@@ -3,11 +3,12 @@
 
 use crate::engine::unwanted;
 use crate::held::GuestProcess;
-use crate::{Changes, Engine, ExecResult, LlmTotals, RefusedReport, Sandbox};
-use belljar_backend::new_id;
+use crate::{Changes, Engine, ExecResult, RefusedReport, Sandbox};
+use belljar_spec::llm::LlmTotals;
 use belljar_spec::{
     BackendName, Command, ErrorCode, ErrorKind, LimitHit, SandboxError, SandboxId, SandboxSpec,
 };
+use belljar_state::new_id;
 use std::fmt;
 use std::future::{Future, pending};
 use std::time::{Duration, Instant};

@@ -5,11 +5,11 @@
 
 use crate::credentials::forwarded;
 use belljar_audit::{AuditError, Event, Log};
-use belljar_backend::new_id;
 use belljar_gateway::Recorder;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::workspace::GitAccess;
 use belljar_spec::{Admin, BackendName, ErrorCode, Nesting, SandboxError, SandboxId, SandboxSpec};
+use belljar_state::new_id;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 

@@ -1,8 +1,8 @@
 //! What became of a sandbox, in the words that programs read: one shape, whoever asks.
 
 use crate::Changes;
-use belljar_gateway::Refused;
 use belljar_overlay::quote;
+use belljar_spec::egress::Refused;
 use belljar_workspace::private_git::ImportReport;
 use belljar_workspace::protect::Findings;
 use serde::Serialize;

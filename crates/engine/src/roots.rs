@@ -2,9 +2,10 @@
 //! the backend's business.
 
 use crate::golden::{self, BuildOptions, Golden};
+use crate::kept;
 use crate::wait::wait;
-use crate::{config, kept};
 use belljar_backend::{RootTree, Wall, image_root, root_directory};
+use belljar_config as config;
 use belljar_images::{Lease, Silent, Store};
 use belljar_spec::{Assurance, BackendName, ErrorCode, ImageName, Root, SandboxError, SandboxSpec};
 use belljar_state::Lock;

@@ -1,16 +1,18 @@
 //! A running sandbox: the contract that every backend keeps.
 
+use crate::WayOut;
 use crate::faults::disposed;
 use crate::held::Held;
 use crate::neighbours::Neighbours;
 use crate::relay::Serving;
 use crate::stream::{self, FromGuest, ToGuest};
 use crate::workspace::{Changes, Finished, Workspace};
-use crate::{LlmOutcomes, LlmTotals, WayOut};
 use belljar_backend::{Guest, Plan};
 use belljar_gateway::llm::Route;
-use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Recorder, Refused, Served};
+use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Recorder, Served};
 use belljar_spec::egress::Reason;
+use belljar_spec::egress::Refused;
+use belljar_spec::llm::{LlmOutcomes, LlmTotals};
 use belljar_spec::{Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId};
 use belljar_workspace::touched::Compared;
 use std::ffi::{OsStr, OsString};

@@ -1,13 +1,76 @@
 //! What a sandbox called, held against what LiteLLM billed.
 
-use crate::config::Loaded;
 use belljar_audit::{CostSource, Event, Logged, Reader, Stamp, find, verify};
-use belljar_gateway::llm::spend::{Books, Comparison, Recorded, SpendError};
+use belljar_config::Loaded;
+use belljar_gateway::llm::spend::{Books, Entry, SpendError};
+use belljar_spec::llm::Usd;
 use belljar_spec::request::LlmRequest;
 use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use belljar_vault::SecretStore;
+use serde::Serialize;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
+
+/// A call as the record knows it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Recorded {
+    pub call: u64,
+    pub ids: Vec<String>,
+    pub model: Option<String>,
+    pub tokens: u64,
+    pub estimated: bool,
+    pub cost_usd: Option<Usd>,
+}
+
+/// What both say.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Comparison {
+    pub matched: Vec<Matched>,
+    /// In the record and not in the books.
+    pub only_here: Vec<Recorded>,
+    /// In the books and not in the record.
+    pub only_there: Vec<Entry>,
+}
+
+/// A call that both know.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Matched {
+    pub here: Recorded,
+    pub there: Entry,
+}
+
+impl Comparison {
+    /// Takes both apart. Each entry belongs to one call at most.
+    pub fn of(recorded: Vec<Recorded>, mut entries: Vec<Entry>) -> Comparison {
+        let mut comparison = Comparison::default();
+        for here in recorded {
+            let same = |there: &Entry| there.ids.iter().any(|id| here.ids.contains(id));
+            match entries.iter().position(same) {
+                Some(at) => comparison.matched.push(Matched { there: entries.swap_remove(at), here }),
+                None => comparison.only_here.push(here),
+            }
+        }
+        comparison.only_there = entries;
+        comparison
+    }
+
+    /// What the matched calls cost here and there, of those whose cost both know.
+    pub fn costs(&self) -> (Usd, Usd) {
+        let known = self.matched.iter().filter(|matched| !matched.here.estimated);
+        known
+            .filter_map(|matched| Some((matched.here.cost_usd?, matched.there.cost_usd)))
+            .fold((Usd::default(), Usd::default()), |(here, there), (one, other)| {
+                (here.plus(one), there.plus(other))
+            })
+    }
+
+    /// Whether both say the same. Each cost was rounded up to a millionth on its own.
+    pub fn agrees(&self) -> bool {
+        let (here, there) = self.costs();
+        let apart = here.as_micros().abs_diff(there.as_micros());
+        self.only_here.is_empty() && self.only_there.is_empty() && apart <= self.matched.len() as u64
+    }
+}
 
 /// Compares the record of a sandbox in this directory with the books of the LiteLLM that the configuration names.
 pub async fn spend(
@@ -118,3 +181,34 @@ fn unread(error: SpendError) -> SandboxError {
 }
 
 const DAY: u64 = 86_400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(call: u64, id: &str, cost: u64) -> Recorded {
+        let ids = vec![id.to_string()];
+        let cost_usd = Some(Usd::micros(cost));
+        Recorded { call, ids, model: None, tokens: 1, estimated: false, cost_usd }
+    }
+
+    #[test]
+    fn what_only_one_side_knows_is_found() {
+        let billed = |id: &str, cost| Entry {
+            ids: vec![id.into()],
+            model: None,
+            tokens: 1,
+            cost_usd: Usd::micros(cost),
+        };
+        let entry = |cost| billed("a", cost);
+        let books = vec![entry(1000), billed("x", 500_000)];
+        let both = Comparison::of(vec![recorded(1, "a", 1000), recorded(2, "b", 7)], books);
+        assert_eq!((both.matched.len(), both.only_here[0].call), (1, 2));
+        assert_eq!(both.only_there[0].ids, ["x"]);
+        assert!(!both.agrees());
+        assert!(Comparison::of(vec![recorded(1, "a", 1000)], vec![entry(999)]).agrees());
+        assert!(!Comparison::of(vec![recorded(1, "a", 1000)], vec![entry(900)]).agrees());
+        // One entry pays for one call.
+        assert!(!Comparison::of(vec![recorded(1, "a", 1), recorded(2, "a", 1)], vec![entry(1)]).agrees());
+    }
+}

@@ -6,7 +6,6 @@ use crate::kept;
 use crate::neighbours;
 use crate::publish::token;
 use crate::relay::Repository;
-use belljar_backend::new_id;
 use belljar_gateway::Recorder;
 use belljar_overlay::{Commits, Held, Layer, LayerId, Layers, Outcome, Summary};
 use belljar_spec::git::{BranchName, PushLimits};
@@ -16,6 +15,7 @@ use belljar_spec::workspace::{
 use belljar_spec::{
     Admin, Assurance, BackendChoice, Compare, ErrorCode, SandboxError, SandboxId, SandboxSpec,
 };
+use belljar_state::new_id;
 use belljar_vault::SecretStore;
 use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};

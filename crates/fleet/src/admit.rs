@@ -4,7 +4,7 @@
 use belljar_spec::request::{
     GrantRules, HostPath, LimitsRequest, SandboxRequest, WorkspaceRequest, not_granted,
 };
-use belljar_spec::{BackendName, ErrorCode, Limits, Root, SandboxError};
+use belljar_spec::{BackendName, ErrorCode, Root, SandboxError};
 use std::path::{Path, PathBuf};
 
 /// What the caller wrote, if it may; with folders as the real paths that were judged.
@@ -95,7 +95,7 @@ pub(crate) fn not_held(limits: &LimitsRequest) -> Vec<&'static str> {
     if limits.memory.is_none() && limits.cpus.is_none() {
         return Vec::new();
     }
-    let held = belljar_engine::held_by_cgroup(&Limits::understand(limits, belljar_engine::machine()));
+    let held = belljar_engine::limits_held(limits);
     let unheld =
         [("memory", limits.memory.is_some() && !held.memory), ("cpus", limits.cpus.is_some() && !held.cpus)];
     unheld.into_iter().filter(|(_, unheld)| *unheld).map(|(name, _)| name).collect()

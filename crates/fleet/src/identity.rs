@@ -2,8 +2,8 @@
 //! request alone; whether the caller may have that key is asked elsewhere.
 
 use belljar_api::{CreateSandbox, Scope};
-use belljar_engine::new_id;
 use belljar_spec::{ErrorCode, SandboxError};
+use belljar_state::new_id;
 use serde::{Deserialize, Serialize};
 
 /// Which sandbox is meant.

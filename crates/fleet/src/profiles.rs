@@ -4,8 +4,8 @@
 
 use crate::admit;
 use belljar_api::ProfileInfo;
+use belljar_config::{self as config, nearest};
 use belljar_engine::WallReport;
-use belljar_engine::config::{self, nearest};
 use belljar_spec::egress::Mode;
 use belljar_spec::request::{EgressRequest, LimitsRequest, SandboxRequest, Wider};
 use belljar_spec::{Assurance, BackendChoice, BackendName, ErrorCode, SandboxError};

@@ -2,8 +2,7 @@
 //! Called by the daemon before anything is made, and by the process that holds the sandbox.
 
 use crate::Place;
-use belljar_engine::config::{self, EgressFlags, Note, SandboxSettings};
-use belljar_engine::request as engine;
+use belljar_config::{self as config, EgressFlags, Note, SandboxSettings};
 use belljar_spec::request::wrong_value;
 use belljar_spec::secret::SecretRef;
 use belljar_spec::{
@@ -82,16 +81,16 @@ pub fn understand(request: &SandboxRequest, surroundings: &Surroundings) -> Resu
     }
     ports.sort_unstable();
     ports.dedup();
-    let surroundings = engine::Surroundings {
+    let surroundings = belljar_config::Surroundings {
         id: *id,
         kept: Some(Kept { name: name.clone(), key: key.clone() }),
         home: persistent.then(|| place.home()),
         workspace: place.workspace(),
         volumes: volumes.clone(),
         more_volumes,
-        ..engine::Surroundings::default()
+        ..belljar_config::Surroundings::default()
     };
-    let (spec, notes) = engine::resolve(request.clone(), surroundings)?;
+    let (spec, notes) = belljar_config::resolve(request.clone(), surroundings)?;
     Ok(Understood { spec, ports, notes })
 }
 

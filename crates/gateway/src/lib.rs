@@ -57,5 +57,4 @@ pub use intake::{DNS_ADDRESS, IPV4, IPV6, Intake, LOOPBACK, PORT, left_out, port
 pub use pushes::Pushes;
 pub use record::Recorder;
 pub use resolve::resolve;
-pub use tally::Refused;
 pub use trust::check_authorities;

@@ -6,9 +6,9 @@
 
 use crate::decide::Permit;
 use crate::relay::Counts;
-use crate::tally::{Many, Refused, Summary, Tally, is_power_of_ten, key};
+use crate::tally::{Many, Summary, Tally, is_power_of_ten, key};
 use belljar_audit::{Ending, Event, Log};
-use belljar_spec::egress::{Destination, HostName, Printable, Reason, Refusal};
+use belljar_spec::egress::{Destination, HostName, Printable, Reason, Refusal, Refused};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

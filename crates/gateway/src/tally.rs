@@ -1,7 +1,7 @@
 //! How often what happened, in bounded room, whatever a program inside does: for the lines of a log, and for the summary of a run.
 
 use crate::decide::floor;
-use belljar_spec::egress::{Destination, Reason, Refusal};
+use belljar_spec::egress::{Destination, Reason, Refusal, Refused};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
@@ -100,13 +100,6 @@ impl Tally {
     pub(crate) fn has_room(&self) -> bool {
         self.lines < LINES
     }
-}
-
-/// Something that was refused, so many times.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    pub refusal: Refusal,
-    pub times: u64,
 }
 
 /// What was refused, in the order in which it came.

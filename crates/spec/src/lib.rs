@@ -13,6 +13,7 @@ mod error_code;
 pub mod exit_code;
 pub mod git;
 mod glob;
+mod golden;
 mod id;
 mod kept;
 mod limits;
@@ -39,6 +40,7 @@ pub use egress::{
 pub use ended::Ended;
 pub use error::{ErrorKind, SandboxError};
 pub use error_code::{ErrorCode, UnknownErrorCode};
+pub use golden::GoldenTier;
 pub use id::SandboxId;
 pub use kept::{Admin, Kept, Volume, VolumeName, VolumeNameError, VolumePath, VolumePathError};
 pub use limits::{Limit, LimitHit, Limits, Machine, Origin};

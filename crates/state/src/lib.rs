@@ -9,12 +9,14 @@
 
 pub mod damage;
 mod directory;
+mod id;
 mod lock;
 mod remove;
 mod sweep;
 mod write;
 
 pub use directory::{NoStateDirectory, create_private, state_directory};
+pub use id::new_id;
 pub use lock::{Lock, is_written_to, lock_open_file};
 pub use remove::{remove_whole, set_aside, sweep_removed};
 pub use sweep::{Sweep, Sweeps};

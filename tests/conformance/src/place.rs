@@ -1,6 +1,7 @@
 //! A sandbox with a workspace of its own, both gone when it is dropped.
 
-use belljar_engine::{Engine, ExecResult, FetchError, Sandbox};
+use belljar_engine::{Engine, ExecResult, Sandbox};
+use belljar_gateway::FetchError;
 use belljar_spec::{BackendChoice, BackendName, Command, Reason, SandboxError, SandboxSpec};
 use std::error::Error;
 use std::ops::Deref;

@@ -5,7 +5,7 @@ use super::{Phase, answers};
 use crate::input;
 use crate::opened::Named;
 use crate::run::Agent;
-use belljar_engine::config::TomlText;
+use belljar_config::TomlText;
 use belljar_overlay::quote;
 use belljar_spec::SandboxError;
 use belljar_spec::egress::Mode;

@@ -1,6 +1,6 @@
 use super::file::understand;
 use super::*;
-use belljar_engine::config::TomlText;
+use belljar_config::TomlText;
 use belljar_spec::SandboxError;
 use belljar_spec::egress::Mode;
 use belljar_sys::rustix;

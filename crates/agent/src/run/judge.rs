@@ -7,8 +7,8 @@
 
 use crate::claims::{Claims, Ending};
 use crate::stop::StopReason;
-use belljar_engine::{LlmOutcome, LlmOutcomes};
 use belljar_spec::egress::Reason;
+use belljar_spec::llm::{LlmOutcome, LlmOutcomes};
 use belljar_spec::{Ended, LimitHit};
 
 /// What is known of an agent's end.

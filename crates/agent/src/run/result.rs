@@ -4,7 +4,8 @@
 use crate::claims::Claims;
 use crate::entry::{Step, Summary};
 use crate::stop::StopReason;
-use belljar_engine::{Changes, LlmOutcomes, LlmTotals, RefusedReport};
+use belljar_engine::{Changes, RefusedReport};
+use belljar_spec::llm::{LlmOutcomes, LlmTotals};
 use belljar_spec::{ErrorKind, LimitHit};
 use belljar_workspace::touched::Compared;
 use serde::Serialize;

@@ -45,7 +45,7 @@ pub struct Held {
 
 /// The limits that a cgroup would hold here: tried with one that is taken away at once.
 pub fn held_by_cgroup(limits: &Limits) -> Held {
-    let tried = crate::new_id().and_then(|id| Cgroup::create(id, limits));
+    let tried = belljar_state::new_id().and_then(|id| Cgroup::create(id, limits));
     tried.ok().flatten().map(|cgroup| cgroup.held()).unwrap_or_default()
 }
 

@@ -122,7 +122,7 @@ fn with_container<T>(
     containers: &Path,
     work: impl FnOnce(&str) -> Result<T, SandboxError>,
 ) -> Result<T, SandboxError> {
-    let id = crate::new_id()?;
+    let id = belljar_state::new_id()?;
     // As for every container: whoever sweeps sees that somebody is at it.
     let place = Place::make(containers, id)?;
     let name = super::place::container_name(&id.to_string());

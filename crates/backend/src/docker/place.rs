@@ -250,7 +250,7 @@ fn owner(containers: &Path) -> io::Result<String> {
     if let Ok(owner) = fs::read_to_string(&file) {
         return Ok(owner.trim().to_string());
     }
-    let word = crate::new_id().map_err(|error| io::Error::other(error.message))?.to_string();
+    let word = belljar_state::new_id().map_err(|error| io::Error::other(error.message))?.to_string();
     let unfinished = containers.join(format!("{OWNER}.{word}"));
     fs::write(&unfinished, &word)?;
     // Whoever was first has named it.

@@ -1,6 +1,6 @@
 //! The words about the golden root.
 
-use belljar_engine::Tier;
+use belljar_spec::GoldenTier;
 use clap::{Args as ClapArgs, Subcommand};
 
 #[derive(Debug, Subcommand)]
@@ -23,7 +23,7 @@ pub(crate) struct GoldenBuildArgs {
     /// How much is in it: base (Alpine as it comes), small (bash, Python, git, curl), full (Node.js and more too)
     /// [default: full]
     #[arg(long, value_name = "TIER")]
-    pub(crate) tier: Option<Tier>,
+    pub(crate) tier: Option<GoldenTier>,
     /// Another release than the one that belljar comes with: `3.24.1`
     #[arg(long, value_name = "VERSION")]
     pub(crate) release: Option<String>,

@@ -1,6 +1,6 @@
 //! The words about what may be reached, and about the files that say so.
 
-use belljar_engine::config::Layer;
+use belljar_config::Layer;
 use belljar_spec::egress::{GroupName, HostName, HostNameError, Mode, PortRange};
 use belljar_spec::request::{AllowRule, EgressRequest};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};

@@ -3,7 +3,7 @@
 use super::print;
 use crate::args::{ConfigCommand, ConfigShowArgs, EgressArgs, workspace};
 use crate::failure::say_notes;
-use belljar_engine::config::{self, EgressFlags, LlmLoaded, Loaded, Origin};
+use belljar_config::{self as config, EgressFlags, LlmLoaded, Loaded, Origin};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
 use belljar_spec::secret::{Credential, Inject};

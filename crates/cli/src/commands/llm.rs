@@ -3,8 +3,8 @@
 use super::model::counted;
 use super::{block_on, print};
 use crate::args::{LlmCommand, LlmSpendArgs};
+use belljar_config::{self as config, EgressFlags};
 use belljar_engine::Comparison;
-use belljar_engine::config::{self, EgressFlags};
 use belljar_spec::{Printable, SandboxError, SandboxId};
 use belljar_vault::HostSecrets;
 use serde_json::json;

@@ -1,6 +1,7 @@
 //! One line at the end of a run: what it used of its model.
 
-use belljar_engine::{LlmTotals, Sandbox};
+use belljar_engine::Sandbox;
+use belljar_spec::llm::LlmTotals;
 
 /// Says it, if anything was asked.
 pub(super) fn say(sandbox: &Sandbox) {

@@ -4,7 +4,7 @@ use super::config::{effective, requests};
 use super::{block_on, print};
 use crate::args::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs};
 use crate::failure;
-use belljar_engine::config::{self, Layer};
+use belljar_config::{self as config, Layer};
 use belljar_engine::{Addresses, Explanation, Outcome, Resolve, explain};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::HostName;

@@ -2,7 +2,8 @@
 
 use super::print;
 use crate::args::PublishArgs;
-use belljar_engine::{Publication, config, publish as push};
+use belljar_config as config;
+use belljar_engine::{Publication, publish as push};
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_vault::HostSecrets;
 use belljar_workspace::clone::PullRequest;

@@ -47,8 +47,8 @@ const SHOWN: usize = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use belljar_engine::Refused;
     use belljar_spec::SandboxId;
+    use belljar_spec::egress::Refused;
     use belljar_spec::egress::{HostName, Reason, Refusal};
 
     fn refused(name: &str, port: Option<u16>) -> RefusedReport {

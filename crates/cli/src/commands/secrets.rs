@@ -5,7 +5,7 @@ mod value;
 
 use super::print;
 use crate::args::{SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
-use belljar_engine::config::{self, EgressFlags};
+use belljar_config::{self as config, EgressFlags};
 use belljar_spec::secret::{Credential, SecretName, SecretRef, SecretSource};
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_vault::{Kept, Listed, Vault};

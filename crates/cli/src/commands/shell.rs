@@ -38,9 +38,9 @@ fn alone(place: PlaceArgs) -> Result<u8, SandboxError> {
     roots::make_ready(&spec)?;
     let size = terminal_size();
     let words: &[&str] = match (&spec.root, size) {
-        (Root::Host, Some(_)) => &[belljar_engine::shell(), "-i"],
+        (Root::Host, Some(_)) => &[belljar_engine::host_shell(), "-i"],
         // Commands from a pipe need no prompt.
-        (Root::Host, None) => &[belljar_engine::shell()],
+        (Root::Host, None) => &[belljar_engine::host_shell()],
         // Which shell such a root has, its environment says.
         (_, Some(_)) => &["/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\" -i"],
         (_, None) => &["/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\""],

@@ -3,7 +3,7 @@
 use super::config::openings;
 use super::print;
 use crate::args::{TrustArgs, workspace};
-use belljar_engine::config::{self, Proposal, SandboxSettings, Settings, Standing};
+use belljar_config::{self as config, Proposal, SandboxSettings, Settings, Standing};
 use belljar_spec::egress::{Rule, group};
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::stdio::stdin;

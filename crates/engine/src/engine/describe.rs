@@ -3,13 +3,15 @@
 use super::plan::Planned;
 use super::{Engine, no_wall, strong_enough};
 use crate::credentials::Prepared;
+use crate::kept;
 use crate::record::loosened;
 use crate::workspace::Workspace;
-use crate::{kept, machine};
-use belljar_backend::{Drawing, LimitsHeld, backend, new_id};
+use belljar_backend::{Drawing, LimitsHeld, backend};
+use belljar_config::machine;
 use belljar_spec::egress::{EgressPolicy, Rule};
 use belljar_spec::workspace::{Shield, Shielded, View};
 use belljar_spec::{BackendChoice, BackendName, Limits, SandboxError, SandboxId, SandboxSpec};
+use belljar_state::new_id;
 use belljar_wire::message::{Seal, Step};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};

@@ -3,8 +3,9 @@
 use super::Engine;
 use crate::roots::{self, PreparedRoot};
 use crate::workspace::Workspace;
-use crate::{config, credentials, llm, relay, way_out};
+use crate::{credentials, llm, relay, way_out};
 use belljar_backend::{GitInside, Plan, WORKSPACE, Wall, context_git_config};
+use belljar_config as config;
 use belljar_gateway::Authority;
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{

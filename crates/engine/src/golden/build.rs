@@ -3,14 +3,16 @@
 
 use super::place::{Build, Place};
 use super::release::Release;
-use super::{BuildOptions, Tier, Told};
-use belljar_backend::{RootTree, new_id};
+use super::{BuildOptions, Told};
+use belljar_backend::RootTree;
 use belljar_images::{Downloader, Limits, unpack};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::egress::HostName;
 use belljar_spec::{
-    Admin, BackendChoice, BackendName, Command, ErrorCode, LimitsRequest, Root, SandboxError, SandboxSpec,
+    Admin, BackendChoice, BackendName, Command, ErrorCode, GoldenTier, LimitsRequest, Root, SandboxError,
+    SandboxSpec,
 };
+use belljar_state::new_id;
 use belljar_sys::rustix::system::uname;
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -162,8 +164,8 @@ async fn install(
 }
 
 /// What is there must also run.
-async fn check(place: &Place, build: &Build, tier: Tier) -> Result<(), SandboxError> {
-    for words in tier.checks() {
+async fn check(place: &Place, build: &Build, tier: GoldenTier) -> Result<(), SandboxError> {
+    for words in checks(tier) {
         let tree = RootTree { lowers: build.lowers(), ..RootTree::default() };
         run(place, tree, Admin::No, None, words.iter().copied(), CHECKING).await.map_err(|error| {
             let message = format!("the new root does not work: `{}`: {error}", words.join(" "));
@@ -171,6 +173,18 @@ async fn check(place: &Place, build: &Build, tier: Tier) -> Result<(), SandboxEr
         })?;
     }
     Ok(())
+}
+
+/// Commands that must run in it.
+fn checks(tier: GoldenTier) -> Vec<Vec<&'static str>> {
+    let mut checks = vec![vec!["/bin/sh", "-c", "test -e /etc/alpine-release"]];
+    if tier >= GoldenTier::Small {
+        checks.extend([vec!["bash", "--version"], vec!["python3", "--version"], vec!["git", "--version"]]);
+    }
+    if tier >= GoldenTier::Full {
+        checks.push(vec!["node", "--version"]);
+    }
+    checks
 }
 
 /// Runs a command in a sandbox whose root is this, and gives what it wrote.

@@ -5,16 +5,15 @@ mod build;
 mod place;
 mod release;
 
-use crate::config::{self, EgressFlags, GoldenSettings};
 use crate::wait::wait;
+use belljar_config::{self as config, EgressFlags, GoldenSettings};
 use belljar_images::Digest;
 use belljar_spec::egress::EgressPolicy;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, GoldenTier, SandboxError};
 use belljar_state::Lock;
 use place::{Build, Place};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 /// The release that is taken where none is named.
 pub use release::VERSION as GOLDEN_RELEASE;
@@ -33,7 +32,7 @@ pub struct BuildOptions {
     pub release: Option<String>,
     /// The digest of its archive, learned elsewhere than from the mirror.
     pub digest: Option<Digest>,
-    pub tier: Tier,
+    pub tier: GoldenTier,
     /// Who is asked for names, and which private ranges may be dialled. What it allows is not asked: the mirror, and nothing else.
     pub network: EgressPolicy,
 }
@@ -44,7 +43,7 @@ impl Default for BuildOptions {
             mirror: MIRROR.into(),
             release: None,
             digest: None,
-            tier: Tier::default(),
+            tier: GoldenTier::default(),
             network: EgressPolicy::strict(),
         }
     }
@@ -64,65 +63,6 @@ impl BuildOptions {
             tier: tier.unwrap_or(usual.tier),
             network: policy.unwrap_or(usual.network),
         })
-    }
-}
-
-/// How much is in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Tier {
-    /// Alpine as it comes.
-    Base,
-    /// A shell, Python, git and what fetches and unpacks.
-    Small,
-    /// Node.js and the usual tools too.
-    #[default]
-    Full,
-}
-
-impl Tier {
-    /// As people write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Tier::Base => "base",
-            Tier::Small => "small",
-            Tier::Full => "full",
-        }
-    }
-
-    /// What it takes beside Alpine as it comes.
-    pub fn packages(self) -> Vec<&'static str> {
-        match self {
-            Tier::Base => ALWAYS.to_vec(),
-            Tier::Small => [&ALWAYS[..], &SMALL].concat(),
-            Tier::Full => [&ALWAYS[..], &SMALL, &FULL].concat(),
-        }
-    }
-
-    /// Commands that must run in it.
-    fn checks(self) -> Vec<Vec<&'static str>> {
-        let mut checks = vec![vec!["/bin/sh", "-c", "test -e /etc/alpine-release"]];
-        if self >= Tier::Small {
-            checks.extend([
-                vec!["bash", "--version"],
-                vec!["python3", "--version"],
-                vec!["git", "--version"],
-            ]);
-        }
-        if self >= Tier::Full {
-            checks.push(vec!["node", "--version"]);
-        }
-        checks
-    }
-}
-
-impl FromStr for Tier {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Tier, String> {
-        let all = [Tier::Base, Tier::Small, Tier::Full];
-        let found = all.into_iter().find(|tier| tier.as_str() == text);
-        found.ok_or_else(|| format!("there is no tier `{text}`: use one of base, small, full"))
     }
 }
 
@@ -146,7 +86,7 @@ pub enum Told<'t> {
 pub struct GoldenStatus {
     pub build: String,
     pub release: String,
-    pub tier: Tier,
+    pub tier: GoldenTier,
 }
 
 /// One that somebody uses: as long as it is held, it stays.
@@ -241,8 +181,4 @@ fn status(build: &Build) -> Option<GoldenStatus> {
 const MIRROR_VARIABLE: &str = "BELLJAR_GOLDEN_MIRROR";
 /// Alpine's own.
 pub const MIRROR: &str = "https://dl-cdn.alpinelinux.org/alpine";
-/// What programs need to trust servers.
-const ALWAYS: [&str; 1] = ["ca-certificates"];
-const SMALL: [&str; 8] = ["bash", "python3", "py3-pip", "git", "curl", "wget", "tar", "unzip"];
-const FULL: [&str; 8] = ["jq", "findutils", "grep", "sed", "gawk", "coreutils", "nodejs", "npm"];
 const TRIES: u32 = 8;

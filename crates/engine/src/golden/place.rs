@@ -8,9 +8,8 @@
 //! golden/builds/.new-<name>/  one that is being made
 //! ```
 
-use super::Tier;
 use crate::Engine;
-use belljar_spec::{ErrorCode, SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, GoldenTier, SandboxError, SandboxId};
 use belljar_state::{Lock, Survives, create_private, write_atomic};
 use belljar_sys::rustix::fs::syncfs;
 use serde::{Deserialize, Serialize};
@@ -39,7 +38,7 @@ pub(super) struct Build {
 #[serde(deny_unknown_fields)]
 pub(super) struct About {
     pub(super) release: String,
-    pub(super) tier: Tier,
+    pub(super) tier: GoldenTier,
 }
 
 impl Place {
@@ -231,7 +230,7 @@ impl Build {
     }
 
     /// Gives it its name: it is whole.
-    pub(super) fn finish(self, release: &str, tier: Tier) -> Result<Build, SandboxError> {
+    pub(super) fn finish(self, release: &str, tier: GoldenTier) -> Result<Build, SandboxError> {
         let work = self.changes().join("work");
         belljar_sys::remove_tree::remove(&work).map_err(failed(&work))?;
         let about = self.directory.join("build.json");
@@ -274,7 +273,7 @@ mod tests {
         let place = Place::new(folder.path()).unwrap();
         let builds = [1, 2].map(|number| {
             let name = SandboxId::from_random([number; 8]);
-            place.unfinished(name).unwrap().finish("3.24.1", Tier::Base).unwrap()
+            place.unfinished(name).unwrap().finish("3.24.1", GoldenTier::Base).unwrap()
         });
         let keeper = folder.path().join("fleet/sandboxes/one/root");
         fs::create_dir_all(&keeper).unwrap();

@@ -11,8 +11,8 @@ use crate::refusal;
 use crate::shim::{Shim, ShimPlan, Stop};
 use crate::sweep::{make_place, told};
 use belljar_api::{SandboxInfo, SweptSandbox};
-use belljar_engine::new_id;
 use belljar_spec::SandboxError;
+use belljar_state::new_id;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 

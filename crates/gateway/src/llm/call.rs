@@ -3,14 +3,13 @@
 
 use super::kept::Kept;
 use super::ledger::{Ledger, Spent, Takes};
-use super::outcome::Outcome;
 use super::paths::{Asked, Purpose};
 use super::usage::{Reader, Shape, Usage};
 use super::{headers, route};
 use crate::record::Recorder;
 use belljar_audit::{CallEnding, CostSource, Event};
 use belljar_spec::egress::{Printable, Reason};
-use belljar_spec::llm::{Price, Usd};
+use belljar_spec::llm::{LlmOutcome, Price, Usd};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use std::sync::Arc;
@@ -163,21 +162,21 @@ impl Call {
         });
     }
 
-    fn outcome(&self, usage: &Usage, end: End) -> Outcome {
+    fn outcome(&self, usage: &Usage, end: End) -> LlmOutcome {
         let status = self.seen.as_ref().map(|seen| seen.status);
         match (end, status) {
-            (_, Some(status)) if !status.is_success() => Outcome::Status { status: status.as_u16() },
+            (_, Some(status)) if !status.is_success() => LlmOutcome::Status { status: status.as_u16() },
             // Many clients hang up once they have heard the last word, and before the end of the body.
-            (_, Some(_)) if usage.ended => Outcome::Answered,
-            (End::Finished, Some(_)) if usage.complete => Outcome::Answered,
+            (_, Some(_)) if usage.ended => LlmOutcome::Answered,
+            (End::Finished, Some(_)) if usage.complete => LlmOutcome::Answered,
             (End::Finished, status) => {
-                Outcome::Garbage { status: status.map_or(0, |status| status.as_u16()) }
+                LlmOutcome::Garbage { status: status.map_or(0, |status| status.as_u16()) }
             }
-            (End::HungUp, _) => Outcome::HungUp,
-            (End::BrokenOff, _) => Outcome::BrokenOff,
-            (End::Unreachable, _) => Outcome::Unreachable,
-            (End::TooSlow, _) => Outcome::TooSlow,
-            (End::ByteLimit, _) => Outcome::refused(Reason::ByteLimit),
+            (End::HungUp, _) => LlmOutcome::HungUp,
+            (End::BrokenOff, _) => LlmOutcome::BrokenOff,
+            (End::Unreachable, _) => LlmOutcome::Unreachable,
+            (End::TooSlow, _) => LlmOutcome::TooSlow,
+            (End::ByteLimit, _) => LlmOutcome::refused(Reason::ByteLimit),
         }
     }
 

@@ -1,11 +1,9 @@
 //! What a run has used of its model, and whether there is more for it. One number is taken before a call leaves, so
 //! that calls at the same time cannot be more than were allowed; tokens and money are known when answers come.
 
-use super::outcome::{Outcome, Outcomes};
 use super::paths::{Api, Asked, Purpose};
 use belljar_spec::egress::Reason;
-use belljar_spec::llm::{Budget, Usd};
-use serde::Serialize;
+use belljar_spec::llm::{Budget, LlmOutcome, LlmOutcomes, LlmTotals, Usd};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,55 +15,10 @@ pub(super) struct Ledger {
     used: Mutex<Used>,
 }
 
-/// What was used so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Totals {
-    /// Calls that left, those on their way included.
-    pub calls: u64,
-    /// Answers of the model that came to their end.
-    pub turns: u64,
-    /// What was neither read from a cache nor written to one.
-    pub input_tokens: u64,
-    pub output_tokens: u64,
-    pub cache_read: u64,
-    pub cache_write: u64,
-    /// In millionths of a dollar, of the calls whose cost is known.
-    pub cost_usd: Usd,
-    /// Calls that cost something that nobody told us.
-    pub calls_without_cost: u64,
-    /// Calls whose tokens are estimated.
-    pub calls_estimated: u64,
-    /// Requests that were refused.
-    pub refused: u64,
-    /// How long calls took, all together.
-    pub millis: u64,
-}
-
-impl Totals {
-    /// All of them.
-    pub fn tokens(&self) -> u64 {
-        [self.input_tokens, self.output_tokens, self.cache_read, self.cache_write]
-            .into_iter()
-            .fold(0, u64::saturating_add)
-    }
-
-    fn add(&mut self, spent: Spent) {
-        self.input_tokens = self.input_tokens.saturating_add(spent.input);
-        self.output_tokens = self.output_tokens.saturating_add(spent.output);
-        self.cache_read = self.cache_read.saturating_add(spent.cache_read);
-        self.cache_write = self.cache_write.saturating_add(spent.cache_write);
-        self.calls_estimated += u64::from(spent.estimated);
-        match spent.cost {
-            Some(cost) => self.cost_usd = self.cost_usd.plus(cost),
-            None => self.calls_without_cost += 1,
-        }
-    }
-}
-
 #[derive(Debug, Default)]
 struct Used {
-    totals: Totals,
-    outcomes: Outcomes,
+    totals: LlmTotals,
+    outcomes: LlmOutcomes,
     /// Turns on their way.
     under_way: u64,
     /// Turns that the program did not hear to their end. The model said them, or would have.
@@ -127,7 +80,7 @@ impl Ledger {
     /// Takes the next number, or says what is spent.
     pub(super) fn take(&self, takes: Takes) -> Result<u64, String> {
         let mut used = self.lock();
-        let Totals { calls, turns, cost_usd, calls_without_cost, .. } = used.totals;
+        let LlmTotals { calls, turns, cost_usd, calls_without_cost, .. } = used.totals;
         if let Some(limit) = self.budget.calls.filter(|limit| calls >= *limit) {
             return Err(format!("{calls} of {limit} calls are used"));
         }
@@ -198,22 +151,22 @@ impl Ledger {
     }
 
     /// A call is over; without `spent` it never left, and is none.
-    pub(super) fn over(&self, takes: Takes, spent: Option<Spent>, outcome: Outcome, took: Duration) {
+    pub(super) fn over(&self, takes: Takes, spent: Option<Spent>, outcome: LlmOutcome, took: Duration) {
         if takes == Takes::Nothing {
             return;
         }
         let mut used = self.lock();
         match spent {
             Some(spent) => {
-                used.totals.add(spent);
+                add(&mut used.totals, spent);
                 used.arrived(takes);
             }
             None => used.give_back(takes),
         }
         // One that failed is no turn, and the next one may have its place.
         match outcome {
-            Outcome::Answered => used.totals.turns += u64::from(takes == Takes::Turn),
-            Outcome::HungUp => used.unheard += u64::from(takes == Takes::Turn),
+            LlmOutcome::Answered => used.totals.turns += u64::from(takes == Takes::Turn),
+            LlmOutcome::HungUp => used.unheard += u64::from(takes == Takes::Turn),
             _ => {}
         }
         used.totals.millis = used.totals.millis.saturating_add(took.as_millis() as u64);
@@ -232,14 +185,14 @@ impl Ledger {
 
     /// It was one for the model, and it was refused before it left.
     pub(super) fn turned_away(&self, reason: Reason) {
-        self.lock().outcomes.note(Outcome::refused(reason));
+        self.lock().outcomes.note(LlmOutcome::refused(reason));
     }
 
-    pub(super) fn totals(&self) -> Totals {
+    pub(super) fn totals(&self) -> LlmTotals {
         self.lock().totals
     }
 
-    pub(super) fn outcomes(&self) -> Outcomes {
+    pub(super) fn outcomes(&self) -> LlmOutcomes {
         self.lock().outcomes
     }
 
@@ -253,6 +206,18 @@ const MOST_ANSWERS: usize = 1000;
 /// Each has two lines in the record, and a program that asks for nothing but lists must not fill the host's disk.
 const MOST_REQUESTS: u64 = 200_000;
 
+fn add(totals: &mut LlmTotals, spent: Spent) {
+    totals.input_tokens = totals.input_tokens.saturating_add(spent.input);
+    totals.output_tokens = totals.output_tokens.saturating_add(spent.output);
+    totals.cache_read = totals.cache_read.saturating_add(spent.cache_read);
+    totals.cache_write = totals.cache_write.saturating_add(spent.cache_write);
+    totals.calls_estimated += u64::from(spent.estimated);
+    match spent.cost {
+        Some(cost) => totals.cost_usd = totals.cost_usd.plus(cost),
+        None => totals.calls_without_cost += 1,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,12 +230,12 @@ mod tests {
         Spent { input, cost: cost.map(Usd::micros), ..Spent::default() }
     }
 
-    fn over(ledger: &Ledger, outcome: Outcome) {
+    fn over(ledger: &Ledger, outcome: LlmOutcome) {
         ledger.over(Takes::Turn, Some(tokens(1, None)), outcome, Duration::from_millis(7));
     }
 
     fn add(ledger: &Ledger, spent: Spent) {
-        ledger.over(Takes::Call, Some(spent), Outcome::Answered, Duration::ZERO);
+        ledger.over(Takes::Call, Some(spent), LlmOutcome::Answered, Duration::ZERO);
     }
 
     #[test]
@@ -290,10 +255,10 @@ mod tests {
         assert_eq!((ledger.take(Takes::Turn), ledger.take(Takes::Turn)), (Ok(1), Ok(2)));
         let said = ledger.take(Takes::Turn).unwrap_err();
         assert_eq!(said, "0 of 2 turns are used, 2 more are on their way");
-        over(&ledger, Outcome::Status { status: 500 });
+        over(&ledger, LlmOutcome::Status { status: 500 });
         assert_eq!(ledger.take(Takes::Turn), Ok(3));
-        over(&ledger, Outcome::Answered);
-        over(&ledger, Outcome::Answered);
+        over(&ledger, LlmOutcome::Answered);
+        over(&ledger, LlmOutcome::Answered);
         assert_eq!(ledger.take(Takes::Turn), Err("2 of 2 turns are used".into()));
         let totals = ledger.totals();
         assert_eq!((totals.calls, totals.turns, totals.millis), (3, 2, 21));
@@ -303,9 +268,9 @@ mod tests {
     fn hanging_up_early_takes_a_turn() {
         let ledger = ledger("turns=2");
         ledger.take(Takes::Turn).unwrap();
-        over(&ledger, Outcome::HungUp);
+        over(&ledger, LlmOutcome::HungUp);
         ledger.take(Takes::Turn).unwrap();
-        over(&ledger, Outcome::Answered);
+        over(&ledger, LlmOutcome::Answered);
         let said = ledger.take(Takes::Turn).unwrap_err();
         assert_eq!(said, "2 of 2 turns are used, 1 of them hung up on");
         assert_eq!(ledger.totals().turns, 1, "only one was heard");
@@ -323,13 +288,13 @@ mod tests {
     fn what_never_left_is_neither_a_call_nor_a_turn() {
         let ledger = ledger("calls=9,turns=1");
         ledger.take(Takes::Turn).unwrap();
-        ledger.over(Takes::Turn, None, Outcome::Unreachable, Duration::ZERO);
+        ledger.over(Takes::Turn, None, LlmOutcome::Unreachable, Duration::ZERO);
         ledger.take(Takes::Turn).unwrap();
         ledger.give_back(Takes::Turn);
         assert_eq!((ledger.totals().calls, ledger.totals().turns), (0, 0));
         // Embeddings are calls, and nobody's turn.
         ledger.take(Takes::Call).unwrap();
-        ledger.over(Takes::Call, Some(tokens(1, None)), Outcome::Answered, Duration::ZERO);
+        ledger.over(Takes::Call, Some(tokens(1, None)), LlmOutcome::Answered, Duration::ZERO);
         assert_eq!((ledger.totals().calls, ledger.totals().turns), (1, 0));
         assert!(ledger.take(Takes::Turn).is_ok());
         assert_eq!(ledger.outcomes().unreachable, 1);

@@ -18,13 +18,10 @@ mod fields;
 mod headers;
 mod kept;
 mod ledger;
-mod outcome;
 mod paths;
 mod refusal;
 mod route;
 pub mod spend;
 pub mod usage;
 
-pub use ledger::Totals;
-pub use outcome::{Outcome, Outcomes};
 pub use route::{Route, RouteError};

@@ -5,8 +5,7 @@ use super::body::Question;
 use super::call::{Call, End, Most};
 use super::headers::{self, BillingHeaders};
 use super::kept::Kept;
-use super::ledger::{Ledger, Takes, Totals};
-use super::outcome::Outcomes;
+use super::ledger::{Ledger, Takes};
 use super::paths::{self, Api, Asked, Purpose};
 use super::refusal::{Body, Refused, acceptable, elsewhere};
 use crate::credentials::{Known, Redact};
@@ -17,7 +16,7 @@ use crate::serving::{Alive, Serving};
 use belljar_audit::Event;
 use belljar_spec::SandboxId;
 use belljar_spec::egress::{Printable, Reason};
-use belljar_spec::llm::{LlmRoute, UpstreamKind};
+use belljar_spec::llm::{LlmOutcomes, LlmRoute, LlmTotals, UpstreamKind};
 use belljar_vault::SecretStore;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -94,12 +93,12 @@ impl Route {
     }
 
     /// What was used so far.
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> LlmTotals {
         self.ledger.totals()
     }
 
     /// What became of calls so far.
-    pub fn outcomes(&self) -> Outcomes {
+    pub fn outcomes(&self) -> LlmOutcomes {
         self.ledger.outcomes()
     }
 

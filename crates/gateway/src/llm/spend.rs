@@ -38,67 +38,6 @@ pub struct Entry {
     pub cost_usd: Usd,
 }
 
-/// A call as the record knows it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Recorded {
-    pub call: u64,
-    pub ids: Vec<String>,
-    pub model: Option<String>,
-    pub tokens: u64,
-    pub estimated: bool,
-    pub cost_usd: Option<Usd>,
-}
-
-/// What both say.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Comparison {
-    pub matched: Vec<Matched>,
-    /// In the record and not in the books.
-    pub only_here: Vec<Recorded>,
-    /// In the books and not in the record.
-    pub only_there: Vec<Entry>,
-}
-
-/// A call that both know.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Matched {
-    pub here: Recorded,
-    pub there: Entry,
-}
-
-impl Comparison {
-    /// Takes both apart. Each entry belongs to one call at most.
-    pub fn of(recorded: Vec<Recorded>, mut entries: Vec<Entry>) -> Comparison {
-        let mut comparison = Comparison::default();
-        for here in recorded {
-            let same = |there: &Entry| there.ids.iter().any(|id| here.ids.contains(id));
-            match entries.iter().position(same) {
-                Some(at) => comparison.matched.push(Matched { there: entries.swap_remove(at), here }),
-                None => comparison.only_here.push(here),
-            }
-        }
-        comparison.only_there = entries;
-        comparison
-    }
-
-    /// What the matched calls cost here and there, of those whose cost both know.
-    pub fn costs(&self) -> (Usd, Usd) {
-        let known = self.matched.iter().filter(|matched| !matched.here.estimated);
-        known
-            .filter_map(|matched| Some((matched.here.cost_usd?, matched.there.cost_usd)))
-            .fold((Usd::default(), Usd::default()), |(here, there), (one, other)| {
-                (here.plus(one), there.plus(other))
-            })
-    }
-
-    /// Whether both say the same. Each cost was rounded up to a millionth on its own.
-    pub fn agrees(&self) -> bool {
-        let (here, there) = self.costs();
-        let apart = here.as_micros().abs_diff(there.as_micros());
-        self.only_here.is_empty() && self.only_there.is_empty() && apart <= self.matched.len() as u64
-    }
-}
-
 /// Why the books could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SpendError {
@@ -195,12 +134,6 @@ const MOST: usize = 256 << 20;
 mod tests {
     use super::*;
 
-    fn recorded(call: u64, id: &str, cost: u64) -> Recorded {
-        let ids = vec![id.to_string()];
-        let cost_usd = Some(Usd::micros(cost));
-        Recorded { call, ids, model: None, tokens: 1, estimated: false, cost_usd }
-    }
-
     #[test]
     fn only_the_rows_of_the_run_count() {
         let row = |id: &str, user: &str, metadata: &str, spend: &str| {
@@ -223,24 +156,5 @@ mod tests {
             assert_eq!(found[1].cost_usd, Usd::micros(2000));
         }
         assert!(entries(b"{\"error\":1}", "acc", "r1").is_err());
-    }
-
-    #[test]
-    fn what_only_one_side_knows_is_found() {
-        let books = entries(
-            br#"[{"request_id":"a","metadata":{"run_id":"r"},"spend":0.001},{"request_id":"x","metadata":{"run_id":"r"},"spend":0.5}]"#,
-            "acc",
-            "r",
-        );
-        let both = Comparison::of(vec![recorded(1, "a", 1000), recorded(2, "b", 7)], books.unwrap());
-        assert_eq!((both.matched.len(), both.only_here[0].call), (1, 2));
-        assert_eq!(both.only_there[0].ids, ["x"]);
-        assert!(!both.agrees());
-        let entry =
-            |cost| Entry { ids: vec!["a".into()], model: None, tokens: 1, cost_usd: Usd::micros(cost) };
-        assert!(Comparison::of(vec![recorded(1, "a", 1000)], vec![entry(999)]).agrees());
-        assert!(!Comparison::of(vec![recorded(1, "a", 1000)], vec![entry(900)]).agrees());
-        // One entry pays for one call.
-        assert!(!Comparison::of(vec![recorded(1, "a", 1), recorded(2, "a", 1)], vec![entry(1)]).agrees());
     }
 }

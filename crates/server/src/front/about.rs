@@ -42,7 +42,7 @@ async fn health() -> Json<Health> {
 #[utoipa::path(get, path = "/v1/capabilities", tag = "daemon",
     responses((status = 200, description = "Walls, modes and sizes", body = Capabilities)))]
 async fn capabilities(State(front): State<Arc<Front>>) -> Json<Capabilities> {
-    let machine = belljar_engine::machine();
+    let machine = belljar_config::machine();
     let walls = front.walls.reports().await;
     let wall = |report: &belljar_engine::WallReport| Wall {
         backend: report.backend.as_str().into(),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// A directory for a run that is to be. It is made when the run is.
 pub(super) fn new_place(fleet: &Path) -> Result<Place, SandboxError> {
-    Ok(Place::new(folder(fleet).join(belljar_engine::new_id()?.to_string())))
+    Ok(Place::new(folder(fleet).join(belljar_state::new_id()?.to_string())))
 }
 
 /// Removes what runs left that died with a daemon. Those that go on are not touched.

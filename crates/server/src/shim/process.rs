@@ -11,7 +11,7 @@ use super::protocol::{Answer, Plan};
 use super::starter::{self, Starter};
 use super::{agent_run, one_shot, persistent};
 use belljar_api::ApiError;
-use belljar_engine::request::Surroundings;
+use belljar_config::Surroundings;
 use belljar_fleet::Place;
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::Lock;

@@ -28,6 +28,6 @@ pub use port::{PortRange, PortRangeError};
 pub use printable::Printable;
 pub use protocol::{Protocol, ProtocolSet, UnknownProtocol};
 pub use reason::Reason;
-pub use refusal::{Destination, Refusal, RefusedRequest, UNKNOWN_AUTHORITY};
+pub use refusal::{Destination, Refusal, Refused, RefusedRequest, UNKNOWN_AUTHORITY};
 pub use request::{PathGlob, RequestFilter, RequestFilterError, RequestMethod};
 pub use rule::{Opening, Rule, RuleError, RuleLabel, RuleSource};

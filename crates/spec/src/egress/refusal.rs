@@ -50,6 +50,13 @@ pub enum Destination {
     Address(IpAddr),
 }
 
+/// Something that was refused, so many times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    pub refusal: Refusal,
+    pub times: u64,
+}
+
 impl Refusal {
     /// With what is always known.
     pub fn new(destination: impl Into<Destination>, port: Option<u16>, reason: Reason) -> Refusal {

@@ -4,11 +4,15 @@
 mod budget;
 mod model;
 mod money;
+mod outcome;
+mod totals;
 mod upstream;
 
 pub use budget::{Budget, BudgetError};
 pub use model::{ModelGlob, ModelGlobError};
 pub use money::{Price, PriceError, Usd, UsdError};
+pub use outcome::{LlmOutcome, LlmOutcomes};
+pub use totals::LlmTotals;
 pub use upstream::{Upstream, UpstreamError, UpstreamKind, UpstreamKindError};
 
 use crate::secret::SecretRef;

@@ -1,7 +1,8 @@
 //! Requests with a placeholder arrive with the real value, at the one place where that belongs, and nothing of it comes
 //! back.
 
-use belljar_engine::{Engine, FetchRequest};
+use belljar_engine::Engine;
+use belljar_gateway::FetchRequest;
 use belljar_spec::secret::{Carrier, Credential};
 use belljar_spec::{ErrorCode, Reason};
 use belljar_tests_conformance::*;

@@ -41,7 +41,7 @@ async fn what_is_described_is_what_is_made(backend: BackendName) {
             spec.nesting = Nesting::Allowed;
         }
     }
-    spec.id = Some(belljar_engine::new_id().unwrap());
+    spec.id = Some(belljar_state::new_id().unwrap());
     let description = engine.describe(&spec).unwrap();
     let told = &description.json;
     assert_eq!(told["backend"], backend.to_string());

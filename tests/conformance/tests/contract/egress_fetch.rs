@@ -1,6 +1,6 @@
 //! `fetch`: the host gets something for the sandbox, by the same policy and with the same record.
 
-use belljar_engine::{FetchRequest, FetchResponse};
+use belljar_gateway::{FetchRequest, FetchResponse};
 use belljar_spec::egress::{EgressPolicy, Mode, Reason};
 use belljar_spec::{BackendName, ErrorCode, ErrorKind, SandboxError};
 use belljar_tests_conformance::*;

@@ -1,6 +1,6 @@
 //! How much a sandbox may reach: connections at once, and bytes. What is too much is refused and said.
 
-use belljar_engine::FetchRequest;
+use belljar_gateway::FetchRequest;
 use belljar_spec::BackendName;
 use belljar_spec::egress::{EgressPolicy, Reason};
 use belljar_tests_conformance::*;

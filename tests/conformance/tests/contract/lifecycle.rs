@@ -363,7 +363,7 @@ async fn what_a_sandbox_says_of_itself_is_true(backend: BackendName) {
 async fn a_sandbox_has_the_name_that_it_was_given_and_nobody_gets_it_again(backend: BackendName) {
     let records = tempfile::tempdir().unwrap();
     let engine = Engine::new().with_records(records.path());
-    let id = belljar_engine::new_id().unwrap();
+    let id = belljar_state::new_id().unwrap();
     let made = || Place::made_by(&engine, backend, |spec| spec.id = Some(id));
     let place = made().await.unwrap();
     assert_eq!(place.id(), id);

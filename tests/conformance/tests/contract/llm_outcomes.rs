@@ -1,10 +1,10 @@
 //! What became of calls to a model, told by the gateway: from this, and not from what an agent says of itself, follows why
 //! a run ended.
 
-use belljar_engine::{LlmOutcome, LlmOutcomes};
 use belljar_spec::BackendName;
 use belljar_spec::egress::Reason;
 use belljar_spec::llm::UpstreamKind;
+use belljar_spec::llm::{LlmOutcome, LlmOutcomes};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Response, Server};
 use std::io::{Read, Write};

@@ -5,8 +5,8 @@
 //! lines that really fetches packages from there, through the sandbox's way out, and unpacks them: no Alpine can be had without
 //! the internet, so what the real apk makes of a sandbox is not tried here.
 
-use belljar_engine::{BuildOptions, Engine, Golden, Tier, Told};
-use belljar_spec::{Admin, BackendName, ErrorCode, Kept, Root, SandboxError, SandboxSpec};
+use belljar_engine::{BuildOptions, Engine, Golden, Told};
+use belljar_spec::{Admin, BackendName, ErrorCode, GoldenTier, Kept, Root, SandboxError, SandboxSpec};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{HttpServer, Response};
 use std::fs;
@@ -243,7 +243,7 @@ impl Mirror {
             mirror: format!("http://mirror.test:{}/alpine", self.server.port()),
             release: Some("3.24.9".into()),
             digest: Some(format!("sha256:{}", self.digest).parse().unwrap()),
-            tier: Tier::Small,
+            tier: GoldenTier::Small,
             network: world.policy([]),
         }
     }
@@ -284,13 +284,13 @@ async fn a_golden_root_is_built_from_its_mirror_alone(backend: BackendName) {
     let (first, second) = (first.unwrap(), second.unwrap());
     let built = first.0.unwrap();
     assert_eq!(second.0.unwrap(), built);
-    assert_eq!((built.release.as_str(), built.tier), ("3.24.9", Tier::Small));
+    assert_eq!((built.release.as_str(), built.tier), ("3.24.9", GoldenTier::Small));
     let archives =
         mirror.server.requests().iter().filter(|request| request.target.ends_with(ARCHIVE)).count();
     assert_eq!(archives, 1, "{:?}", (first.1, second.1));
     let packages =
         mirror.server.requests().iter().filter(|request| request.target.contains("/main/")).count();
-    assert_eq!(packages, Tier::Small.packages().len(), "they came through the sandbox");
+    assert_eq!(packages, GoldenTier::Small.packages().len(), "they came through the sandbox");
 
     let engine = Engine::new().with_state(state.path()).with_records(state.path().join("audit"));
     let place = Place::made_by(&engine, backend, |spec| spec.root = Root::Golden).await.unwrap();
@@ -300,7 +300,7 @@ async fn a_golden_root_is_built_from_its_mirror_alone(backend: BackendName) {
     );
 
     // A new one takes its place; who lives keeps the old one.
-    let smaller = BuildOptions { tier: Tier::Base, ..options };
+    let smaller = BuildOptions { tier: GoldenTier::Base, ..options };
     let anew = build(smaller, true).await.unwrap().0.unwrap();
     assert_ne!(anew.build, built.build);
     assert_eq!(place.answer("git --version").await, "git 1.0");

@@ -6,7 +6,7 @@ mod progress;
 use super::table::size;
 use super::{block_on, print};
 use crate::args::{ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs};
-use belljar_engine::config::pull_options;
+use belljar_config::pull_options;
 use belljar_engine::fetch_docker_image;
 use belljar_images::{GcOptions, Image, Limits, PullOptions, PullPolicy, Store};
 use belljar_spec::{ErrorCode, ImageName, SandboxError};

@@ -12,7 +12,7 @@ use crate::args::AdminArgs;
 use crate::commands::{block_on, changes};
 use crate::failure::of_client;
 use belljar_api::{CreateSandbox, SandboxRequest, WorkspaceRequest};
-use belljar_engine::config::{self, EgressFlags};
+use belljar_config::{self as config, EgressFlags};
 use belljar_fleet::{Made, Place, made, name_of};
 use belljar_spec::SandboxError;
 use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Nested, Policy};

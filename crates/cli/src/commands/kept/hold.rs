@@ -7,7 +7,7 @@ use super::target::{Target, no_sandbox_of};
 use crate::failure::of_client;
 use belljar_api::{CreateSandbox, Created, SandboxInfo, State};
 use belljar_client::{Client, Sandbox, SandboxFilter};
-use belljar_engine::config::{self, EgressFlags};
+use belljar_config::{self as config, EgressFlags};
 use belljar_spec::request::{EnvValue, HostPath};
 use belljar_spec::{ErrorCode, SandboxError, SandboxRequest, VolumeNameError, VolumePathError};
 use std::fmt::Display;

@@ -5,7 +5,7 @@ use super::repository::Repository;
 use super::shell_rc;
 use super::templates::REPOSITORY;
 use crate::args::{InitArgs, workspace};
-use belljar_engine::config::{self, Standing};
+use belljar_config::{self as config, Standing};
 use belljar_image_build::{DOCKERFILE, TEMPLATE};
 use belljar_spec::{ErrorCode, SandboxError};
 use serde_json::json;

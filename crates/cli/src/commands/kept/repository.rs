@@ -1,7 +1,7 @@
 //! A folder of this machine as its sandboxes know it: a key for each branch, and volumes that all of them share.
 
 use super::volume::{self, Volume};
-use belljar_engine::config::{self, EgressFlags};
+use belljar_config::{self as config, EgressFlags};
 use belljar_engine::describe;
 use belljar_fleet::Key;
 use belljar_fleet::request::of_folder;

@@ -1,0 +1,57 @@
+//! From files and flags to settings, and from a request and settings to a spec ([`resolve`]).
+//!
+//! ```text
+//! places ─> read ─> file (as written) ─> layer (understood) ─┐
+//!                     repository: only after trust ──────────┼─> merge ─> policy + notes
+//!                                                    flags ──┘
+//! ```
+//!
+//! Three layers: the operator's file, the user's, and the repository's, which counts only after the user trusted that
+//! very content. No layer can undo what one above it took away. Each file is read once; what is judged, hashed and
+//! used are the same bytes. Where there are no files, three opens fail and that is all. Called by the command line and
+//! by programs that want a person's settings; making a sandbox reads no configuration by itself.
+
+mod authorities;
+mod credential_table;
+mod credentials;
+mod fault;
+mod file;
+mod flags;
+mod git_table;
+mod github_table;
+mod golden_table;
+mod images_table;
+mod layer;
+mod llm;
+mod load;
+mod machine;
+mod merge;
+mod place;
+mod profile_table;
+mod read;
+mod request;
+mod rule_table;
+mod sandbox_table;
+mod schema;
+mod toml_text;
+mod trust;
+
+pub use authorities::AuthorityFile;
+pub use credentials::CredentialFlags;
+pub use fault::nearest;
+pub use flags::EgressFlags;
+pub use git_table::GitSettings;
+pub use golden_table::{GoldenSettings, golden};
+pub use images_table::{ImageSettings, pull_options, pull_options_from};
+pub use layer::{Layer, Settings};
+pub use llm::{LlmLayers, LlmLoaded, LlmSettings};
+pub use load::{Loaded, Note, check, load, load_from};
+pub use machine::machine;
+pub use merge::Origins;
+pub use place::{At, Origin, Place, Places};
+pub use profile_table::{Profile, profiles, profiles_from};
+pub use request::{Surroundings, resolve, resolve_with};
+pub use sandbox_table::SandboxSettings;
+pub use schema::schema;
+pub use toml_text::TomlText;
+pub use trust::{Proposal, Standing, propose, propose_from, revoke, revoke_from};

@@ -1,0 +1,17 @@
+//! `[llm]`: the route to a model, from files and flags. Of the operator and the user only: a repository can neither choose
+//! where a key is shown nor who pays.
+//!
+//! | setting | who wins |
+//! | --- | --- |
+//! | `url` with `kind`, `key`, `admin_key`, `authority` | flag, else user, else operator; a key is never shown to another server than the one it was named for |
+//! | `models` | everybody's hold |
+//! | `budget` | flag, else user, else operator; never above the operator's |
+//! | `price`, billing | the operator's first |
+//! | `port` | user, else operator, else 8080 |
+
+mod merge;
+mod table;
+
+pub use merge::{LlmLayers, LlmLoaded};
+pub use table::LlmSettings;
+pub(crate) use table::LlmTable;

@@ -1,0 +1,191 @@
+//! Files and flags in, one policy out.
+
+use crate::fault::{argument, shown};
+use crate::flags::EgressFlags;
+use crate::layer::{Layer, Settings};
+use crate::llm::LlmLayers;
+use crate::merge::{Layers, Origins};
+use crate::place::{At, Places};
+use crate::read::{self, FILE, FOLDER};
+use crate::sandbox_table::SandboxSettings;
+use crate::trust::{self, Standing};
+use belljar_spec::egress::EgressPolicy;
+use belljar_spec::git::{PushRules, RefPattern};
+use belljar_spec::secret::{Credential, Forwarded, GitHubGrant};
+use belljar_spec::workspace::ProtectedPath;
+use belljar_spec::{ErrorCode, SandboxError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What files and flags came to.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// None when neither a flag nor a file said anything: the default is strict, with nothing allowed.
+    pub policy: Option<EgressPolicy>,
+    /// What a person should be told.
+    pub notes: Vec<Note>,
+    /// Where the policy's parts come from.
+    pub origins: Origins,
+    /// The files that counted.
+    pub files: Vec<(Layer, Arc<str>)>,
+    /// The secrets that the sandbox may use without holding them.
+    pub credentials: Vec<Credential>,
+    /// What its token for GitHub may do.
+    pub github: Option<GitHubGrant>,
+    /// The secrets that it holds.
+    pub forwarded: Vec<Forwarded>,
+    pub(crate) layers: Layers,
+    pub(crate) flags: EgressFlags,
+    /// What they say of the route to a model.
+    pub llm: LlmLayers,
+}
+
+impl Loaded {
+    /// What a run may push; `asked` is what was said for it.
+    pub fn pushes(&self, asked: &[RefPattern]) -> PushRules {
+        self.layers.pushes(asked)
+    }
+
+    /// Directories that repositories may borrow objects from.
+    pub fn alternates(&self) -> Vec<PathBuf> {
+        self.layers.alternates()
+    }
+
+    /// What a trusted repository says of its sandboxes; nothing, if there is none.
+    pub fn sandbox(&self) -> SandboxSettings {
+        self.layers.repository.as_ref().map(|repository| repository.sandbox.clone()).unwrap_or_default()
+    }
+
+    /// Directories of what agents are told, in the order in which they are: the operator's, the user's, and the repository's own, if
+    /// its file is trusted. They add up.
+    pub fn agent_context(&self, workspace: Option<&Path>) -> Vec<PathBuf> {
+        let mut all: Vec<PathBuf> =
+            self.layers.iter().filter_map(|layer| layer.agent_context.clone()).map(|at| at.value).collect();
+        if let (Some(workspace), Some(_)) = (workspace, &self.layers.repository) {
+            let is_own = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
+            let folder = workspace.join(FOLDER);
+            let context = folder.join(AGENT_CONTEXT);
+            all.extend((is_own(&folder) && is_own(&context)).then_some(context));
+        }
+        all
+    }
+
+    /// What of a workspace nobody inside may change, beside what never may; everybody's word counts.
+    pub fn protected(&self) -> Vec<At<ProtectedPath>> {
+        self.layers.iter().flat_map(|layer| layer.protect.iter().cloned()).collect()
+    }
+
+    /// Settings that may be changed inside, though they are protected by default. A repository says none.
+    pub fn unprotected(&self) -> Vec<At<ProtectedPath>> {
+        self.layers.iter().flat_map(|layer| layer.unprotect.iter().cloned()).collect()
+    }
+}
+
+/// Something that is no error, and that a person should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Stable, for programs: `repository_untrusted`.
+    pub code: &'static str,
+    /// What is so; lowercase, no full stop.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// What this machine's files and `flags` say for a workspace.
+pub fn load(workspace: Option<&Path>, flags: EgressFlags) -> Result<Loaded, SandboxError> {
+    load_from(&Places::real(), workspace, flags)
+}
+
+/// The same, with files from elsewhere.
+pub fn load_from(
+    places: &Places,
+    workspace: Option<&Path>,
+    flags: EgressFlags,
+) -> Result<Loaded, SandboxError> {
+    let mut loaded = Loaded::default();
+    let mut layers = above(places, &mut loaded.files)?;
+    let llm = |layer: &Option<Settings>| layer.as_ref().and_then(|layer| layer.llm.clone());
+    loaded.llm = LlmLayers { operator: llm(&layers.operator), user: llm(&layers.user) };
+    if let Some(workspace) = workspace {
+        layers.repository = repository(places, workspace, &mut loaded)?;
+    }
+    if !flags.is_empty() || !layers.iter().all(Settings::is_silent) {
+        let (policy, origins) = layers.merge(&flags, &mut loaded.notes)?;
+        loaded.policy = Some(policy);
+        loaded.origins = origins;
+    }
+    (loaded.layers, loaded.flags) = (layers, flags);
+    Ok(loaded)
+}
+
+/// Whether a file makes sense as one of a layer. Others are not looked at.
+pub fn check(file: &Path, layer: Layer) -> Result<Settings, SandboxError> {
+    Settings::understand(&read::named(layer, file)?)
+}
+
+/// The layers above the repository.
+pub(crate) fn above(places: &Places, files: &mut Vec<(Layer, Arc<str>)>) -> Result<Layers, SandboxError> {
+    let mut understand = |text: Option<read::Text>| -> Result<Option<Settings>, SandboxError> {
+        let Some(text) = text else { return Ok(None) };
+        files.push((text.layer, text.name.clone()));
+        Settings::understand(&text).map(Some)
+    };
+    Ok(Layers {
+        operator: understand(read::operator(places)?)?,
+        user: understand(read::user(places)?)?,
+        repository: None,
+    })
+}
+
+/// What the repository says, if the user trusted exactly that. Whatever else lies there is no error: anybody can put
+/// it there, and nobody's run should end because of it.
+fn repository(
+    places: &Places,
+    workspace: &Path,
+    loaded: &mut Loaded,
+) -> Result<Option<Settings>, SandboxError> {
+    let bytes = match read::repository(workspace) {
+        Ok(None) => return Ok(None),
+        Ok(Some(bytes)) => bytes,
+        Err(why) => {
+            loaded.notes.push(Note {
+                code: "repository_unreadable",
+                message: format!("`{FOLDER}/{FILE}` of the workspace was not applied: {why}"),
+                hint: Some("put a text file in its place, or take it away".into()),
+            });
+            return Ok(None);
+        }
+    };
+    let standing = trust::standing(places, workspace, &bytes);
+    let (code, message) = match standing {
+        Standing::Trusted => {
+            let path = workspace.join(FOLDER).join(FILE);
+            let text = read::repository_text(&path, bytes).map_err(|why| {
+                ErrorCode::ConfigInvalid.error(format!("`{}` cannot be used: {why}", shown(&path)))
+            })?;
+            loaded.files.push((Layer::Repository, text.name.clone()));
+            return Settings::understand(&text).map(Some);
+        }
+        Standing::Unknown => (
+            "repository_untrusted",
+            format!("`{FOLDER}/{FILE}` of the workspace was not applied: nobody trusted it"),
+        ),
+        Standing::Changed => (
+            "repository_changed",
+            format!(
+                "`{FOLDER}/{FILE}` of the workspace was not applied: it has changed since it was trusted"
+            ),
+        ),
+    };
+    let command = format!("belljar trust {}", argument(workspace));
+    loaded.notes.push(Note {
+        code,
+        message,
+        hint: Some(format!("`{command}` shows what it would allow, and asks")),
+    });
+    Ok(None)
+}
+
+/// Below the repository's [`FOLDER`].
+const AGENT_CONTEXT: &str = "agent-context";

@@ -1,0 +1,309 @@
+//! Layers and flags, made into one policy. What one layer takes away, none below it gives back.
+//!
+//! | setting | who wins |
+//! | --- | --- |
+//! | `deny` | everybody's holds |
+//! | `allow`, `groups` | add up, within the operator's `only` |
+//! | `mode` | flag, else repository (never wider than without it), else user, else operator, else strict; within `widest` |
+//! | `connections`, `bytes` | the smallest; a repository cannot raise the default |
+//! | `resolvers` | the operator's, else the user's |
+//! | `authorities` | add up |
+//! | `inspect` | whoever says true |
+
+use crate::flags::EgressFlags;
+use crate::layer::{Layer, Settings};
+use crate::load::Note;
+use crate::place::{At, Origin, Place};
+use belljar_spec::egress::{
+    EgressLimits, EgressPolicy, GroupName, HostPattern, Mode, Rule, RuleLabel, RuleSource, group,
+};
+use belljar_spec::{ByteSize, ErrorCode, SandboxError};
+use ipnet::IpNet;
+use std::fmt;
+use std::net::SocketAddr;
+
+/// Where the parts of a policy come from; its rules say so themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Origins {
+    pub mode: Origin,
+    pub connections: Origin,
+    pub bytes: Origin,
+    pub resolvers: Origin,
+    /// Who asked for each group.
+    pub groups: Vec<(GroupName, Origin)>,
+    pub private: Vec<(IpNet, Origin)>,
+    pub authorities: Vec<(String, Origin)>,
+    /// Who wants TLS to every name looked into.
+    pub inspect: Origin,
+    /// Why a rule is there, in its writer's words.
+    pub reasons: Vec<(RuleLabel, String)>,
+}
+
+/// What the files that count say, each at most once.
+#[derive(Debug, Default)]
+pub(crate) struct Layers {
+    pub(crate) operator: Option<Settings>,
+    pub(crate) user: Option<Settings>,
+    pub(crate) repository: Option<Settings>,
+}
+
+impl Layers {
+    /// Highest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Settings> {
+        [&self.operator, &self.user, &self.repository].into_iter().flatten()
+    }
+
+    /// One policy, or who asked for more than they may have.
+    pub(crate) fn merge(
+        &self,
+        flags: &EgressFlags,
+        notes: &mut Vec<Note>,
+    ) -> Result<(EgressPolicy, Origins), SandboxError> {
+        let mut origins = Origins::default();
+        let mut policy = EgressPolicy::strict();
+        (policy.mode, origins.mode) = self.mode(flags)?;
+        policy.allow = self.allow(flags, &mut origins)?;
+        let denied = self.iter().flat_map(|layer| &layer.deny).chain(&flags.deny);
+        policy.deny = denied.cloned().collect();
+        for range in self.operator.iter().flat_map(|operator| &operator.private) {
+            policy.private.push(range.value);
+            origins.private.push((range.value, Origin::Line(range.place.clone())));
+        }
+        if let Some(resolvers) = self.resolvers(notes) {
+            policy.resolvers = resolvers.value.clone();
+            origins.resolvers = Origin::Line(resolvers.place.clone());
+        }
+        // They add up: who is trusted by the operator is, whatever a user says.
+        for file in self.iter().flat_map(|layer| &layer.authorities) {
+            policy.authorities.extend_from_slice(&file.value.pem);
+            policy.authorities.push(b'\n');
+            let path = file.value.path.display().to_string();
+            origins.authorities.push((path, Origin::Line(file.place.clone())));
+        }
+        if let Some(place) = self.iter().find_map(|layer| layer.inspect.clone()) {
+            (policy.inspect, origins.inspect) = (true, Origin::Line(place));
+        } else if flags.inspect {
+            (policy.inspect, origins.inspect) = (true, Origin::Flag);
+        }
+        let (connections, origin) = self.connections();
+        (policy.limits.connections, origins.connections) = (connections, origin);
+        if let Some(bytes) = self.bytes() {
+            policy.limits.bytes = Some(bytes.value);
+            origins.bytes = Origin::Line(bytes.place.clone());
+        }
+        origins.reasons = self.iter().flat_map(|layer| layer.reasons.iter().cloned()).collect();
+        if policy.mode == Mode::None && !(flags.allow.is_empty() && flags.groups.is_empty()) {
+            notes.push(Note {
+                code: "mode_is_none",
+                message: format!("nothing can be reached: the mode is none ({})", origins.mode),
+                hint: Some("add `--egress strict` for what `--allow` and `--group` say to count".into()),
+            });
+        }
+        Ok((policy, origins))
+    }
+
+    fn mode(&self, flags: &EgressFlags) -> Result<(Mode, Origin), SandboxError> {
+        let (operator, user) = (self.operator.as_ref(), self.user.as_ref());
+        let ceiling = operator.and_then(Ceiling::of_operator);
+        let users_ceiling = user.and_then(Ceiling::of_user);
+        let said = |layer: Option<&Settings>| layer.and_then(|layer| layer.mode.clone());
+        // Whoever says a mode must be allowed to; a mode that nobody said is made to fit.
+        if let Some(mode) = said(operator) {
+            within(&mode, ceiling.as_ref())?;
+        }
+        if let Some(mode) = said(user) {
+            within(&mode, ceiling.as_ref())?;
+            within(&mode, users_ceiling.as_ref())?;
+        }
+        let (mut mode, mut origin) = match said(user).or_else(|| said(operator)) {
+            Some(said) => (said.value, Origin::Line(said.place)),
+            None => (Mode::default(), Origin::Default),
+        };
+        for ceiling in [&ceiling, &users_ceiling].into_iter().flatten() {
+            if ceiling.mode < mode {
+                (mode, origin) = (ceiling.mode, Origin::Line(ceiling.place.clone()));
+            }
+        }
+        if let Some(wanted) = flags.mode {
+            return match ceiling {
+                Some(ceiling) if wanted > ceiling.mode => Err(ErrorCode::NotGranted
+                    .error(format!("`--egress {wanted}`: {ceiling}"))
+                    .hint(format!("use `egress.mode: {}`, or ask the operator", ceiling.mode))),
+                _ => Ok((wanted, Origin::Flag)),
+            };
+        }
+        match said(self.repository.as_ref()) {
+            Some(wanted) if wanted.value > mode => {
+                let what = format!(
+                    "a repository cannot widen the mode: it says {}, without it the mode is {mode} ({origin})",
+                    wanted.value
+                );
+                Err(ErrorCode::NotGranted.error(format!("{}: {what}", &wanted.place)).hint(format!(
+                    "take the line out; whoever wants it says `--egress {}` for a run",
+                    wanted.value
+                )))
+            }
+            Some(wanted) => Ok((wanted.value, Origin::Line(wanted.place))),
+            None => Ok((mode, origin)),
+        }
+    }
+
+    fn allow(&self, flags: &EgressFlags, origins: &mut Origins) -> Result<Vec<Rule>, SandboxError> {
+        let only = self.operator.as_ref().and_then(|operator| operator.only.as_ref());
+        let mut rules = flags.allow.clone();
+        let asked = flags.groups.iter().map(|name| (*name, Origin::Flag));
+        let below = |layer: &Settings| only.filter(|_| layer.layer != Layer::Operator);
+        for rule in &flags.allow {
+            covered(only, rule, &Origin::Flag, || match rule.label.source() {
+                RuleSource::Credential(name) => format!("credential `{name}` goes to `{rule}`, which"),
+                _ => format!("`--allow {rule}`"),
+            })?;
+        }
+        for (name, origin) in asked {
+            add_group(name, origin, only, &mut rules, origins)?;
+        }
+        for layer in self.iter() {
+            for rule in &layer.allow {
+                covered(below(layer), rule, &origin_of(rule), || format!("`{rule}`"))?;
+                rules.push(rule.clone());
+            }
+            for named in &layer.groups {
+                let origin = Origin::Line(named.place.clone());
+                add_group(named.value, origin, below(layer), &mut rules, origins)?;
+            }
+        }
+        Ok(rules)
+    }
+
+    fn resolvers(&self, notes: &mut Vec<Note>) -> Option<&At<Vec<SocketAddr>>> {
+        let operator = self.operator.as_ref().and_then(|layer| layer.resolvers.as_ref());
+        let user = self.user.as_ref().and_then(|layer| layer.resolvers.as_ref());
+        if let (Some(operator), Some(user)) = (operator, user) {
+            notes.push(Note {
+                code: "resolvers_not_used",
+                message: format!(
+                    "`resolvers` at {} is not used: the operator has set them at {}",
+                    user.place, operator.place
+                ),
+                hint: Some("take the line out".into()),
+            });
+        }
+        operator.or(user)
+    }
+
+    fn connections(&self) -> (u32, Origin) {
+        let said = |layer: &Settings| layer.connections.clone();
+        let above = [&self.operator, &self.user].into_iter().flatten().filter_map(said);
+        let (number, origin) = match above.min_by_key(|number| number.value) {
+            Some(number) => (number.value, Origin::Line(number.place)),
+            None => (EgressLimits::default().connections, Origin::Default),
+        };
+        match self.repository.as_ref().and_then(said) {
+            Some(less) if less.value < number => (less.value, Origin::Line(less.place)),
+            _ => (number, origin),
+        }
+    }
+
+    fn bytes(&self) -> Option<At<ByteSize>> {
+        self.iter().filter_map(|layer| layer.bytes.clone()).min_by_key(|bytes| bytes.value)
+    }
+}
+
+fn origin_of(rule: &Rule) -> Origin {
+    match rule.label.source() {
+        RuleSource::File { path, line } => Origin::Line(Place { file: path.clone(), line: *line }),
+        RuleSource::Flag
+        | RuleSource::Group(_)
+        | RuleSource::Program
+        | RuleSource::Mode
+        | RuleSource::Credential(_) => Origin::Flag,
+    }
+}
+
+/// The widest that a mode may be, and who says so.
+struct Ceiling {
+    mode: Mode,
+    place: Place,
+    layer: Layer,
+    key: &'static str,
+}
+
+impl Ceiling {
+    fn of_user(user: &Settings) -> Option<Ceiling> {
+        let widest = user.widest.as_ref()?;
+        Some(Ceiling { mode: widest.value, place: widest.place.clone(), layer: user.layer, key: "widest" })
+    }
+
+    /// Open mode reaches every name, so `only` closes it too.
+    fn of_operator(operator: &Settings) -> Option<Ceiling> {
+        let widest = Ceiling::of_user(operator);
+        let only = operator.only.as_ref().map(|only| Ceiling {
+            mode: Mode::Strict,
+            place: only.place.clone(),
+            layer: operator.layer,
+            key: "only",
+        });
+        widest.into_iter().chain(only).min_by_key(|ceiling| ceiling.mode)
+    }
+}
+
+impl fmt::Display for Ceiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ceiling { mode, place, layer, key } = self;
+        write!(f, "the widest mode is {mode}, by `{key}` of {layer} ({place})")
+    }
+}
+
+fn within(mode: &At<Mode>, ceiling: Option<&Ceiling>) -> Result<(), SandboxError> {
+    match ceiling {
+        Some(ceiling) if mode.value > ceiling.mode => {
+            let what = format!("the mode cannot be {}: {ceiling}", mode.value);
+            Err(ErrorCode::NotGranted
+                .error(format!("{}: {what}", &mode.place))
+                .hint(format!("write `mode = \"{}\"`, or take the line out", ceiling.mode)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn add_group(
+    name: GroupName,
+    origin: Origin,
+    only: Option<&At<Vec<HostPattern>>>,
+    rules: &mut Vec<Rule>,
+    origins: &mut Origins,
+) -> Result<(), SandboxError> {
+    let group = group(name.as_str()).expect("a name of a group is the name of one that there is");
+    for rule in group.rules() {
+        covered(only, rule, &origin, || format!("group `{name}` allows `{rule}`, which"))?;
+    }
+    if !origins.groups.iter().any(|(known, _)| *known == name) {
+        rules.extend(group.rules().cloned());
+        origins.groups.push((name, origin));
+    }
+    Ok(())
+}
+
+/// Every name that a rule means has to be one that `only` names.
+fn covered(
+    only: Option<&At<Vec<HostPattern>>>,
+    rule: &Rule,
+    origin: &Origin,
+    what: impl FnOnce() -> String,
+) -> Result<(), SandboxError> {
+    let Some(only) = only else { return Ok(()) };
+    let covers = |wide: &HostPattern| match (wide, &rule.host) {
+        (HostPattern::Subtree(apex), narrow) => narrow.name().is_within(apex),
+        (HostPattern::Exact(name), HostPattern::Exact(other)) => name == other,
+        (HostPattern::Exact(_), HostPattern::Subtree(_)) => false,
+    };
+    if only.value.iter().any(covers) {
+        return Ok(());
+    }
+    let what = format!("{} is outside of the operator's `only` ({})", what(), only.place);
+    let error = match origin {
+        Origin::Line(place) => ErrorCode::NotGranted.error(format!("{place}: {what}")),
+        Origin::Flag | Origin::Default => ErrorCode::NotGranted.error(what),
+    };
+    Err(error.hint(format!("take it out, or ask the operator to add `{}` to `only`", rule.host)))
+}

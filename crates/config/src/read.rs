@@ -1,0 +1,176 @@
+//! Reading a file of settings once. What is hashed, understood and used are the same bytes.
+
+use crate::fault::{argument, shown};
+use crate::layer::Layer;
+use crate::place::{Place, Places};
+use crate::toml_text::TomlText;
+use belljar_spec::{ErrorCode, SandboxError};
+use belljar_sys::rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, open, openat, stat};
+use belljar_sys::rustix::io::Errno;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file that was read.
+#[derive(Debug)]
+pub(crate) struct Text {
+    pub(crate) layer: Layer,
+    /// The file, fit to be shown.
+    pub(crate) name: Arc<str>,
+    pub(crate) content: String,
+}
+
+impl Text {
+    /// The line that a byte stands in.
+    pub(crate) fn place(&self, byte: usize) -> Place {
+        TomlText { name: &self.name, content: &self.content }.place(byte)
+    }
+}
+
+/// Why a file was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unread {
+    #[error("it is a link")]
+    Link,
+    #[error("it is not a regular file")]
+    NotAFile,
+    #[error("it is larger than {} KiB", MAX / 1024)]
+    TooLarge,
+    #[error("it is not UTF-8 text")]
+    NotText,
+    #[error("it cannot be read: {0}")]
+    Failed(Errno),
+}
+
+/// The operator's file, if there is one. Counts only if nobody but the operator can have written it.
+pub(crate) fn operator(places: &Places) -> Result<Option<Text>, SandboxError> {
+    let path = &places.operator;
+    let Some((file, found)) = found(path)? else { return Ok(None) };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let around = stat(folder).map_err(|errno| unreadable(path, Unread::Failed(errno)))?;
+    for (what, found) in [(path.as_path(), found), (folder, around)] {
+        if found.st_uid != places.operator_id || found.st_mode & WRITABLE_BY_OTHERS != 0 {
+            let message = format!(
+                "the operator's configuration `{}` does not count: others than root can change `{}`",
+                shown(path),
+                shown(what)
+            );
+            let what = argument(what);
+            return Err(ErrorCode::ConfigInvalid
+                .error(message)
+                .hint(format!("as root: chown root:root {what} && chmod go-w {what}")));
+        }
+    }
+    text(Layer::Operator, path, file).map(Some)
+}
+
+/// The user's file, if there is one.
+pub(crate) fn user(places: &Places) -> Result<Option<Text>, SandboxError> {
+    let Some(path) = &places.user else { return Ok(None) };
+    let Some((file, found)) = found(path)? else { return Ok(None) };
+    if found.st_mode & WRITABLE_BY_ALL != 0 {
+        let message = format!("your configuration `{}` does not count: everybody can change it", shown(path));
+        return Err(ErrorCode::ConfigInvalid.error(message).hint(format!("chmod go-w {}", argument(path))));
+    }
+    text(Layer::User, path, file).map(Some)
+}
+
+/// The repository's file, if there is one. Whoever made the repository made it: no link is followed, so that it
+/// cannot show what lies elsewhere, and nothing is waited for.
+pub(crate) fn repository(workspace: &Path) -> Result<Option<Vec<u8>>, Unread> {
+    let folder = match openat(
+        CWD,
+        workspace.join(FOLDER),
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    ) {
+        Ok(folder) => folder,
+        Err(Errno::NOENT) => return Ok(None),
+        // A file, or a link: is it meant for us?
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            return match stat(workspace.join(FOLDER).join(FILE)) {
+                Ok(_) => Err(Unread::Link),
+                Err(_) => Ok(None),
+            };
+        }
+        Err(errno) => return Err(Unread::Failed(errno)),
+    };
+    match openat(&folder, FILE, READING | OFlags::NOFOLLOW, Mode::empty()) {
+        Ok(file) => bytes(file).map(Some),
+        Err(Errno::NOENT) => Ok(None),
+        Err(Errno::LOOP) => Err(Unread::Link),
+        // A socket.
+        Err(Errno::NXIO) => Err(Unread::NotAFile),
+        Err(errno) => Err(Unread::Failed(errno)),
+    }
+}
+
+/// Any file, as one of a layer: to check it before it is put in its place.
+pub(crate) fn named(layer: Layer, path: &Path) -> Result<Text, SandboxError> {
+    match found(path)? {
+        Some((file, _)) => text(layer, path, file),
+        None => Err(unreadable(path, Unread::Failed(Errno::NOENT))),
+    }
+}
+
+/// Text of the repository's file.
+pub(crate) fn repository_text(path: &Path, bytes: Vec<u8>) -> Result<Text, Unread> {
+    let content = String::from_utf8(bytes).map_err(|_| Unread::NotText)?;
+    Ok(Text { layer: Layer::Repository, name: shown(path).into(), content })
+}
+
+/// What a file holds, if it is an ordinary one of a sane size.
+pub(crate) fn bytes(file: OwnedFd) -> Result<Vec<u8>, Unread> {
+    let found = fstat(&file).map_err(Unread::Failed)?;
+    if !FileType::from_raw_mode(found.st_mode).is_file() {
+        return Err(Unread::NotAFile);
+    }
+    let mut bytes = Vec::new();
+    // One more than may be: it can have grown since it was opened.
+    let read = File::from(file).take(MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Unread::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    if bytes.len() as u64 > MAX { Err(Unread::TooLarge) } else { Ok(bytes) }
+}
+
+fn found(path: &Path) -> Result<Option<(OwnedFd, Stat)>, SandboxError> {
+    match open(path, READING, Mode::empty()) {
+        Ok(file) => {
+            let found = fstat(file.as_fd()).map_err(|errno| unreadable(path, Unread::Failed(errno)))?;
+            Ok(Some((file, found)))
+        }
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(Errno::NXIO) => Err(unreadable(path, Unread::NotAFile)),
+        Err(errno) => Err(unreadable(path, Unread::Failed(errno))),
+    }
+}
+
+fn text(layer: Layer, path: &Path, file: OwnedFd) -> Result<Text, SandboxError> {
+    let bytes = bytes(file).map_err(|why| unreadable(path, why))?;
+    let content = String::from_utf8(bytes).map_err(|_| unreadable(path, Unread::NotText))?;
+    Ok(Text { layer, name: shown(path).into(), content })
+}
+
+/// A file that is there and cannot be used is not passed over: it may forbid something.
+fn unreadable(path: &Path, why: Unread) -> SandboxError {
+    let hint = match why {
+        Unread::Failed(Errno::ACCESS) => format!("make it readable: chmod a+r {}", argument(path)),
+        Unread::Failed(Errno::NOENT) => "name a file that exists".to_string(),
+        Unread::Link | Unread::NotAFile | Unread::TooLarge | Unread::NotText | Unread::Failed(_) => {
+            "put a text file in its place, or take it away".to_string()
+        }
+    };
+    ErrorCode::ConfigInvalid
+        .error(format!("the configuration `{}` cannot be used: {why}", shown(path)))
+        .hint(hint)
+}
+
+/// Without waiting: a pipe that nobody writes to would hold us up for ever.
+const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+/// Far more than anybody writes by hand.
+const MAX: u64 = 64 * 1024;
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+const WRITABLE_BY_ALL: u32 = 0o002;
+pub(crate) const FOLDER: &str = ".belljar";
+pub(crate) const FILE: &str = "config.toml";

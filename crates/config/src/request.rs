@@ -1,0 +1,194 @@
+//! From a request to a spec: what files have to say of the sandbox is added here, so that the same request comes to the same sandbox whether
+//! it was made by flags, by a program or by a record.
+
+use crate::{CredentialFlags, EgressFlags, LlmLayers, Note, load, machine};
+use belljar_spec::egress::RuleSource;
+use belljar_spec::request::{EnvValue, HostPath, LlmRequest, WorkspaceRequest};
+use belljar_spec::secret::SecretName;
+use belljar_spec::workspace::{CloneSpec, GitAccess, WorkspaceMode};
+use belljar_spec::{
+    Admin, Compare, Cpus, EnvName, Kept, Nesting, Permission, SandboxError, SandboxId, SandboxRequest,
+    SandboxSpec, SharedPath, Volume, WorkspacePath,
+};
+use belljar_vault::HostSecrets;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What belongs to a sandbox and is not part of its request: where belljar keeps its files, and what only a person at this machine can ask
+/// for.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// The name of its life; without one a new one is made.
+    pub id: Option<SandboxId>,
+    pub kept: Option<Kept>,
+    /// Its home, if that outlives it.
+    pub home: Option<PathBuf>,
+    /// The workspace of a sandbox that works on no folder of the host.
+    pub workspace: PathBuf,
+    /// The directory of all volumes.
+    pub volumes: PathBuf,
+    /// Volumes beside those of the request.
+    pub more_volumes: Vec<Volume>,
+    /// The folder whose configuration counts, if it is not the one that is worked on.
+    pub configured_by: Option<PathBuf>,
+    /// Who wrote the rules of the request.
+    pub rule_source: RuleSource,
+    /// The change set that an overlay continues with.
+    pub layer: Option<String>,
+    /// Secrets that the sandbox really holds.
+    pub forward: Vec<SecretName>,
+    /// Whether it holds the key of the GitHub App.
+    pub danger_forward_app_key: bool,
+}
+
+/// The sandbox that a request means, and what a person should know. Nothing is made.
+pub fn resolve(
+    request: SandboxRequest,
+    surroundings: Surroundings,
+) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
+    resolve_with(request, surroundings, |llm, _| Ok(llm))
+}
+
+/// The same. `route` has the last word on the route to a model, when files have been read.
+pub fn resolve_with(
+    request: SandboxRequest,
+    surroundings: Surroundings,
+    route: impl FnOnce(LlmRequest, &LlmLayers) -> Result<LlmRequest, SandboxError>,
+) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
+    request.check()?;
+    // Taken apart, so that no option is left without effect.
+    let SandboxRequest {
+        backend,
+        at_least,
+        rootfs,
+        workspace,
+        egress,
+        llm,
+        secrets,
+        web_search,
+        github,
+        env: variables,
+        mut limits,
+        // The fleet's, which forwards them.
+        ports: _,
+        nested,
+        volumes,
+        admin,
+        root: as_root,
+    } = request;
+    let mode = mode(&workspace, &surroundings);
+    let WorkspaceRequest {
+        folder,
+        // These four are the mode.
+        overlay: _,
+        branch: _,
+        clone: _,
+        depth: _,
+        same_path,
+        ro,
+        rw,
+        protect,
+        push,
+        share_git,
+        agent_context: more_context,
+    } = workspace;
+    let paths = |paths: Vec<HostPath>| paths.into_iter().map(HostPath::into_path_buf);
+    let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
+    let folder = folder.map(HostPath::into_path_buf);
+    let configured_by = surroundings.configured_by.as_ref().or(folder.as_ref()).map(PathBuf::as_path);
+
+    let mut loaded = load(configured_by, EgressFlags::of(&egress, &surroundings.rule_source))?;
+    let protected = loaded.protected().into_iter().map(|path| path.value).chain(protect).collect();
+    let unprotected = loaded.unprotected().into_iter().map(|path| path.value).collect();
+    let mut agent_context = loaded.agent_context(configured_by);
+    agent_context.extend(paths(more_context));
+    let pushes = loaded.pushes(&push);
+    let admin = match (admin, as_root) {
+        (false, _) => Admin::No,
+        (true, false) => Admin::User,
+        (true, true) => Admin::Root,
+    };
+    // What was said for this sandbox comes later, and wins.
+    let written = loaded.sandbox();
+    let root = rootfs.or(written.rootfs).unwrap_or_default();
+    // An administrator's sandbox changes what others may not, and starts nothing by a variable that was meant for those.
+    let written = written.env.into_iter().filter(|_| admin == Admin::No);
+    let mut env: Vec<(EnvName, OsString)> = written.map(|(name, value)| (name, value.into())).collect();
+    let mut credentials = CredentialFlags {
+        secrets,
+        web_search,
+        variables: Vec::new(),
+        forward: surroundings.forward,
+        github,
+        danger_forward_app_key: surroundings.danger_forward_app_key,
+    };
+    for (name, value) in variables {
+        match value {
+            EnvValue::Text(value) => env.push((name, value)),
+            EnvValue::Secret(key) => credentials.variables.push((name, key)),
+        }
+    }
+    if credentials != CredentialFlags::default() {
+        loaded = loaded.with_credentials(&credentials, &HostSecrets::open())?;
+    }
+    let llm = route(llm.unwrap_or_default(), &loaded.llm)?;
+    let llm = loaded.llm.route(&llm)?;
+    // More than there are is all of them.
+    limits.cpus = limits.cpus.map(|cpus| cpus.min(Cpus::whole(machine().cpus)));
+    let own = volumes
+        .into_iter()
+        .map(|(name, target)| Volume { source: surroundings.volumes.join(name.as_str()), target });
+    let mut volumes: Vec<Volume> = own.collect();
+    volumes.sort_by(|a, b| a.target.cmp(&b.target));
+    volumes.extend(surroundings.more_volumes);
+    let spec = SandboxSpec {
+        id: surroundings.id,
+        backend: backend.unwrap_or_default(),
+        at_least,
+        root,
+        workspace: folder,
+        mode,
+        git: if share_git { GitAccess::Share } else { GitAccess::Private },
+        compare: Compare::No,
+        protected,
+        unprotected,
+        agent_context,
+        alternates: loaded.alternates(),
+        pushes,
+        workspace_path: match same_path {
+            true => WorkspacePath::SameAsHost,
+            false => WorkspacePath::Standard,
+        },
+        shared: paths(ro)
+            .map(share(Permission::Read))
+            .chain(paths(rw).map(share(Permission::Write)))
+            .collect(),
+        env,
+        limits,
+        nesting: if nested == Some(true) { Nesting::Allowed } else { Nesting::Denied },
+        egress: loaded.policy,
+        credentials: loaded.credentials,
+        github: loaded.github,
+        forwarded: loaded.forwarded,
+        llm: llm.map(|llm| llm.route),
+        kept: surroundings.kept,
+        volumes,
+        home: surroundings.home,
+        admin,
+    };
+    Ok((spec, loaded.notes))
+}
+
+/// How files get in and changes out. That a request does not say two of them was checked.
+fn mode(request: &WorkspaceRequest, surroundings: &Surroundings) -> WorkspaceMode {
+    let WorkspaceRequest { clone, branch, depth, .. } = request;
+    match (clone, branch) {
+        (Some(url), branch) => {
+            WorkspaceMode::Clone(CloneSpec { url: url.clone(), branch: branch.clone(), depth: *depth })
+        }
+        (None, Some(branch)) => WorkspaceMode::Shelf { branch: Some(branch.clone()) },
+        (None, None) if request.overlay => WorkspaceMode::Overlay { layer: surroundings.layer.clone() },
+        (None, None) if request.folder.is_some() => WorkspaceMode::Bind,
+        (None, None) => WorkspaceMode::Own(surroundings.workspace.clone()),
+    }
+}

@@ -1,0 +1,103 @@
+//! `[sandbox]` of a repository that is trusted: what its sandboxes need, beside what they may reach. Ports are opened only as they are
+//! written here or in a request; a volume is the folder's own, whatever other folders call theirs.
+
+use crate::fault::at;
+use crate::file::SandboxTable;
+use crate::place::At;
+use crate::read::Text;
+use belljar_spec::{EnvName, Root, SandboxError, VolumeName, VolumePath};
+use std::fmt;
+use toml::Spanned;
+
+/// What a repository says of its sandboxes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SandboxSettings {
+    /// Ports inside that can be reached from outside.
+    pub ports: Vec<u16>,
+    /// What outlives them, and where it is seen.
+    pub volumes: Vec<(VolumeName, VolumePath)>,
+    pub env: Vec<(EnvName, String)>,
+    /// What `/` is made of, where nobody says it.
+    pub rootfs: Option<Root>,
+    /// The profile that is taken where none is named.
+    pub profile: Option<At<String>>,
+}
+
+impl SandboxSettings {
+    /// Does it say nothing?
+    pub fn is_empty(&self) -> bool {
+        *self == SandboxSettings::default()
+    }
+
+    pub(crate) fn understand(text: &Text, table: &SandboxTable) -> Result<SandboxSettings, SandboxError> {
+        let mut settings = SandboxSettings::default();
+        for written in &table.ports {
+            let port = value(text, written, |port| port_of(*port))?;
+            if !settings.ports.contains(&port) {
+                settings.ports.push(port);
+            }
+        }
+        for (name, written) in &table.volumes {
+            let name: VolumeName = value(text, written, |_| volume_name(name))?;
+            let target: VolumePath = value(text, written, |path| path.parse())?;
+            if settings.volumes.iter().any(|(_, known)| *known == target) {
+                let what = format!("two volumes cannot both be at `{target}`");
+                return Err(at(&text.place(written.span().start), what));
+            }
+            settings.volumes.push((name, target));
+        }
+        for (name, written) in &table.env {
+            let name: EnvName = value(text, written, |_| name.parse())?;
+            let text = value(text, written, |text| plain_value(text))?;
+            settings.env.push((name, text));
+        }
+        settings.rootfs =
+            table.rootfs.as_ref().map(|written| value(text, written, |word| root_of(word))).transpose()?;
+        settings.profile = table
+            .profile
+            .as_ref()
+            .map(|written| At { value: written.get_ref().clone(), place: text.place(written.span().start) });
+        Ok(settings)
+    }
+}
+
+fn port_of(port: i64) -> Result<u16, String> {
+    let port = u16::try_from(port).ok().filter(|port| *port > 0).ok_or(port);
+    port.map_err(|port| format!("`{port}` is not a port: write 1 to 65535"))
+}
+
+/// Which of the host's directories are shown is for its user to say.
+fn root_of(word: &str) -> Result<Root, String> {
+    match word.parse() {
+        Ok(Root::Directory(_)) => Err("a repository cannot name a directory of yours".into()),
+        Ok(root) => Ok(root),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Shorter than others: what tells folders apart is added to it.
+fn volume_name(name: &str) -> Result<VolumeName, String> {
+    if name.len() > LONGEST {
+        return Err(format!("the name of a volume has {LONGEST} letters at most here"));
+    }
+    name.parse().map_err(|error: belljar_spec::VolumeNameError| error.to_string())
+}
+
+/// Which secrets a sandbox may use is for its user to say.
+fn plain_value(text: &str) -> Result<String, &'static str> {
+    match text {
+        text if text.starts_with("secret:") => Err("a repository cannot name a secret of yours"),
+        text if text.contains('\0') => Err("a variable cannot hold a zero byte"),
+        text => Ok(text.to_string()),
+    }
+}
+
+fn value<W, T, E: fmt::Display>(
+    text: &Text,
+    written: &Spanned<W>,
+    parse: impl FnOnce(&W) -> Result<T, E>,
+) -> Result<T, SandboxError> {
+    parse(written.get_ref()).map_err(|error| at(&text.place(written.span().start), error))
+}
+
+const LONGEST: usize = 48;

@@ -1,0 +1,62 @@
+//! Text in TOML, and what is wrong with it: the line, the word, and what was meant. For belljar's own settings, and for
+//! other files that people write for belljar.
+
+use crate::fault::{at, nearest, plain};
+use crate::place::Place;
+use belljar_spec::SandboxError;
+use serde::de::DeserializeOwned;
+use std::fmt::Display;
+
+/// A file's text.
+#[derive(Debug, Clone, Copy)]
+pub struct TomlText<'t> {
+    /// The file, fit to be shown.
+    pub name: &'t str,
+    pub content: &'t str,
+}
+
+impl TomlText<'_> {
+    /// What it says, or the line that makes no sense. `correction` knows from the parser's words what to write instead.
+    pub fn parse<T: DeserializeOwned>(
+        &self,
+        correction: impl Fn(&str) -> &'static str,
+    ) -> Result<T, SandboxError> {
+        toml::from_str(self.content).map_err(|error| {
+            let place = self.place(error.span().map_or(0, |span| span.start));
+            match unknown_key(error.message()) {
+                Some((key, known)) => {
+                    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                    let fault = at(&place, format!("there is no key `{}`", plain(&key)));
+                    fault.hint(match nearest(&key, &known) {
+                        Some(meant) => format!("did you mean `{meant}`?"),
+                        None => format!("known here: {}", known.join(", ")),
+                    })
+                }
+                None => {
+                    at(&place, plain(error.message()).replace("\\n", ", ")).hint(correction(error.message()))
+                }
+            }
+        })
+    }
+
+    /// What is wrong at a byte.
+    pub fn fault(&self, byte: usize, what: impl Display) -> SandboxError {
+        at(&self.place(byte), what)
+    }
+
+    /// The line that a byte stands in.
+    pub fn place(&self, byte: usize) -> Place {
+        let before = &self.content.as_bytes()[..byte.min(self.content.len())];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        Place { file: self.name.into(), line }
+    }
+}
+
+/// Serde says ``unknown field `x`, expected one of `a`, `b` ``; a test holds it to that. The key may have backticks of
+/// its own, the known ones have none.
+pub(crate) fn unknown_key(message: &str) -> Option<(String, Vec<String>)> {
+    let rest = message.strip_prefix("unknown field `")?;
+    let (key, expected) = rest.rsplit_once("`, expected ")?;
+    let known = expected.split('`').skip(1).step_by(2).map(str::to_string).collect();
+    Some((key.to_string(), known))
+}

@@ -1,0 +1,194 @@
+//! Which repositories' files the user trusts: for each, the hash of exactly what was trusted.
+//!
+//! A record is one small file, `<state>/trust/<SHA-256 of the file's path>`, with one line as sha256sum(1) writes it. It
+//! is found by name; nothing is listed. A record that others could have written, or that lies in the workspace itself,
+//! where a sandbox writes, counts for nothing.
+
+use crate::fault::{argument, shown};
+use crate::flags::EgressFlags;
+use crate::layer::Settings;
+use crate::load::above;
+use crate::place::Places;
+use crate::read::{self, FILE, FOLDER};
+use belljar_spec::{ErrorCode, SandboxError};
+use belljar_state::{Survives, create_private, write_atomic};
+use belljar_sys::rustix::fs::{Mode, OFlags, fstat, open};
+use belljar_sys::rustix::process::geteuid;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What the user has said of a repository's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Exactly this content is trusted.
+    Trusted,
+    /// Another content was trusted.
+    Changed,
+    /// Nothing.
+    Unknown,
+}
+
+/// A repository's file, read once: what is shown is what [`Proposal::keep`] keeps.
+#[derive(Debug)]
+pub struct Proposal {
+    /// The file, without links on the way.
+    pub file: PathBuf,
+    /// The hash of its content, in hexadecimal.
+    pub sha256: String,
+    /// What was said of it before.
+    pub standing: Standing,
+    /// What it says.
+    pub settings: Settings,
+    record: Record,
+}
+
+/// Reads a repository's file, to be shown and then kept. It has to make sense, also beside the files above it.
+pub fn propose(workspace: &Path) -> Result<Proposal, SandboxError> {
+    propose_from(&Places::real(), workspace)
+}
+
+/// The same, with files from elsewhere.
+pub fn propose_from(places: &Places, workspace: &Path) -> Result<Proposal, SandboxError> {
+    let workspace = canonical(workspace)?;
+    let file = workspace.join(FOLDER).join(FILE);
+    let unusable = |why: &dyn std::fmt::Display| {
+        ErrorCode::ConfigInvalid
+            .error(format!("`{}` cannot be trusted: {why}", shown(&file)))
+            .hint("put a text file in its place, or take it away")
+    };
+    let bytes = match read::repository(&workspace) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => {
+            let message = format!("there is nothing to trust: `{}` does not exist", shown(&file));
+            return Err(ErrorCode::ConfigInvalid
+                .error(message)
+                .hint("name the folder of the repository, as in `belljar trust DIR`"));
+        }
+        Err(why) => return Err(unusable(&why)),
+    };
+    let record = Record::of(places, &workspace, &bytes)?;
+    let standing = standing(places, &workspace, &bytes);
+    let sha256 = hex(&Sha256::digest(&bytes));
+    let text = read::repository_text(&file, bytes).map_err(|why| unusable(&why))?;
+    let settings = Settings::understand(&text)?;
+    let mut layers = above(places, &mut Vec::new())?;
+    layers.repository = Some(settings.clone());
+    layers.merge(&EgressFlags::default(), &mut Vec::new())?;
+    Ok(Proposal { file, sha256, standing, settings, record })
+}
+
+impl Proposal {
+    /// The file, fit to be shown.
+    pub fn name(&self) -> String {
+        shown(&self.file)
+    }
+
+    /// Keeps that this content is trusted.
+    pub fn keep(&self) -> Result<(), SandboxError> {
+        self.record.write().map_err(|error| {
+            let message = format!("cannot keep that `{}` is trusted: {error}", shown(&self.file));
+            let folder = self.record.file.parent().unwrap_or(Path::new("/"));
+            ErrorCode::StateFailed
+                .error(message)
+                .hint(format!("see to it that you can write in {}", argument(folder)))
+                .caused_by(error)
+        })
+    }
+}
+
+/// Forgets that a repository's file is trusted. Says whether it was.
+pub fn revoke(workspace: &Path) -> Result<bool, SandboxError> {
+    revoke_from(&Places::real(), workspace)
+}
+
+/// The same, with files from elsewhere.
+pub fn revoke_from(places: &Places, workspace: &Path) -> Result<bool, SandboxError> {
+    let record = Record::of(places, &canonical(workspace)?, b"")?;
+    match fs::remove_file(&record.file) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(ErrorCode::StateFailed
+            .error(format!("cannot remove `{}`: {error}", shown(&record.file)))
+            .hint("remove the file by hand")),
+    }
+}
+
+/// What was said of this content.
+pub(crate) fn standing(places: &Places, workspace: &Path, bytes: &[u8]) -> Standing {
+    let record = canonical(workspace).and_then(|workspace| Record::of(places, &workspace, bytes));
+    match record.ok().and_then(|record| Some(record.read()? == record.line)) {
+        Some(true) => Standing::Trusted,
+        Some(false) => Standing::Changed,
+        None => Standing::Unknown,
+    }
+}
+
+/// That a content is trusted, as it is kept.
+#[derive(Debug)]
+struct Record {
+    file: PathBuf,
+    line: Vec<u8>,
+}
+
+impl Record {
+    /// For a workspace without links on its way.
+    fn of(places: &Places, workspace: &Path, bytes: &[u8]) -> Result<Record, SandboxError> {
+        let state = places.state.as_deref().ok_or_else(|| {
+            ErrorCode::ConfigInvalid
+                .error("there is no place to keep what is trusted: HOME is not set")
+                .hint("set HOME, or XDG_STATE_HOME")
+        })?;
+        // The part of it that exists, since it may still have to be made.
+        let existing = state.ancestors().find_map(|folder| folder.canonicalize().ok());
+        if existing.is_some_and(|folder| folder.starts_with(workspace)) {
+            let message = format!(
+                "what is trusted is kept in `{}`, inside the workspace, where a sandbox can write",
+                shown(state)
+            );
+            return Err(ErrorCode::PathRefused
+                .error(message)
+                .hint("set XDG_STATE_HOME to a folder outside, or choose another workspace"));
+        }
+        let path = workspace.join(FOLDER).join(FILE);
+        let mut line = hex(&Sha256::digest(bytes)).into_bytes();
+        line.extend_from_slice(b"  ");
+        line.extend_from_slice(path.as_os_str().as_bytes());
+        line.push(b'\n');
+        let name = hex(&Sha256::digest(path.as_os_str().as_bytes()));
+        Ok(Record { file: state.join("trust").join(name), line })
+    }
+
+    /// What was kept, if nobody else can have written it.
+    fn read(&self) -> Option<Vec<u8>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = open(&self.file, flags, Mode::empty()).ok()?;
+        let found = fstat(&file).ok()?;
+        let mine = found.st_uid == geteuid().as_raw() && found.st_mode & WRITABLE_BY_OTHERS == 0;
+        mine.then(|| read::bytes(file).ok())?
+    }
+
+    /// All of it or nothing: a reader never sees a half.
+    fn write(&self) -> io::Result<()> {
+        let folder = self.file.parent().ok_or(ErrorKind::InvalidInput)?;
+        create_private(folder)?;
+        write_atomic(&self.file, &self.line, Survives::PowerCut)
+    }
+}
+
+fn canonical(workspace: &Path) -> Result<PathBuf, SandboxError> {
+    workspace.canonicalize().map_err(|error| {
+        ErrorCode::WorkspaceMissing
+            .error(format!("cannot enter `{}`: {error}", shown(workspace)))
+            .hint("name a folder that exists")
+            .caused_by(error)
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+const WRITABLE_BY_OTHERS: u32 = 0o022;

@@ -1,0 +1,37 @@
+//! What a run used of its model.
+
+use super::Usd;
+use serde::Serialize;
+
+/// What was used so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct LlmTotals {
+    /// Calls that left, those on their way included.
+    pub calls: u64,
+    /// Answers of the model that came to their end.
+    pub turns: u64,
+    /// What was neither read from a cache nor written to one.
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+    /// In millionths of a dollar, of the calls whose cost is known.
+    pub cost_usd: Usd,
+    /// Calls that cost something that nobody told us.
+    pub calls_without_cost: u64,
+    /// Calls whose tokens are estimated.
+    pub calls_estimated: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// How long calls took, all together.
+    pub millis: u64,
+}
+
+impl LlmTotals {
+    /// All of them.
+    pub fn tokens(&self) -> u64 {
+        [self.input_tokens, self.output_tokens, self.cache_read, self.cache_write]
+            .into_iter()
+            .fold(0, u64::saturating_add)
+    }
+}

@@ -6,6 +6,8 @@
 
 mod agent;
 mod capability;
+#[cfg(feature = "client")]
+pub mod client;
 mod command;
 mod error;
 mod file;

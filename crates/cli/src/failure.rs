@@ -2,7 +2,7 @@
 
 use crate::hint::for_command_line;
 use belljar_api::ApiError;
-use belljar_client::ClientError;
+use belljar_api::client::ClientError;
 use belljar_config::Note;
 use belljar_overlay::quote::visible;
 use belljar_spec::SandboxError;

@@ -5,7 +5,7 @@ use crate::args::SweepArgs;
 use crate::commands::table::table;
 use crate::commands::{block_on, print};
 use crate::failure::of_client;
-use belljar_client::{Client, ClientError};
+use belljar_api::client::{Client, ClientError};
 use belljar_fleet::sweep_alone;
 use belljar_spec::SandboxError;
 

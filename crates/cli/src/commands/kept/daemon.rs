@@ -1,6 +1,6 @@
 //! The daemon, asked or started.
 
-use belljar_client::Client;
+use belljar_api::client::Client;
 use belljar_spec::REGIONAL_VARIABLES;
 use belljar_state::{create_private, state_directory};
 use std::collections::BTreeMap;

@@ -93,7 +93,7 @@ async fn collected(held: &Held, mut command: StartCommand) -> Result<u8, Sandbox
     }
     match String::from_utf8(input) {
         Ok(text) => command.stdin = Some(text),
-        Err(bytes) => command.stdin_base64 = Some(belljar_client::base64(&bytes.into_bytes())),
+        Err(bytes) => command.stdin_base64 = Some(belljar_api::client::base64(&bytes.into_bytes())),
     }
     let ended = held.sandbox.run(&command).await.map_err(of_client)?;
     print_json(&ended)?;

@@ -4,8 +4,8 @@
 use crate::failure::of_client;
 use crate::foreground::{Controls, Insistence, terminal_size};
 use crate::host_stream::HostStream;
+use belljar_api::client::{AttachEvent, AttachInput, Attachment, ClientError, Sandbox};
 use belljar_api::{CommandResult, CommandState, StreamName, Terminal};
-use belljar_client::{AttachEvent, AttachInput, Attachment, ClientError, Sandbox};
 use belljar_engine::Input;
 use belljar_spec::{ErrorCode, SandboxError, WindowSize};
 use belljar_sys::rustix::stdio::stdin;

@@ -6,8 +6,8 @@ use super::target::Target;
 use crate::args::TargetArgs;
 use crate::commands::block_on;
 use crate::failure::of_client;
+use belljar_api::client::{ClientError, Sandbox};
 use belljar_api::{SandboxInfo, State};
-use belljar_client::{ClientError, Sandbox};
 use belljar_spec::SandboxError;
 
 pub(crate) fn pause(options: TargetArgs) -> Result<u8, SandboxError> {

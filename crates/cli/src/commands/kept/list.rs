@@ -6,8 +6,8 @@ use crate::args::KeptListArgs;
 use crate::commands::table::{age, since, table};
 use crate::commands::{block_on, layers, print};
 use crate::failure::of_client;
+use belljar_api::client::SandboxFilter;
 use belljar_api::{SandboxInfo, State};
-use belljar_client::SandboxFilter;
 use belljar_spec::SandboxError;
 
 pub(crate) fn list(options: &KeptListArgs) -> Result<u8, SandboxError> {

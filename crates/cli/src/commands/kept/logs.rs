@@ -37,7 +37,7 @@ pub(crate) fn logs(options: LogsArgs) -> Result<u8, SandboxError> {
                 continue;
             }
             if let CommandEvent::Output { stream, text, base64 } = event {
-                let bytes = belljar_client::output_bytes(text, base64).map_err(of_client)?;
+                let bytes = belljar_api::client::output_bytes(text, base64).map_err(of_client)?;
                 let to = match stream {
                     StreamName::Stdout => &stdout,
                     StreamName::Stderr => &stderr,

@@ -7,8 +7,8 @@ use crate::args::PsArgs;
 use crate::commands::table::{age, since, table};
 use crate::commands::{block_on, print};
 use crate::failure::of_client;
+use belljar_api::client::Client;
 use belljar_api::{CommandInfo, CommandState, SandboxInfo, State};
-use belljar_client::Client;
 use belljar_spec::SandboxError;
 
 pub(crate) fn ps(options: PsArgs) -> Result<u8, SandboxError> {

@@ -8,8 +8,8 @@ use super::shell_rc;
 use crate::args::StartArgs;
 use crate::commands::{block_on, print};
 use crate::failure::of_client;
+use belljar_api::client::{Client, ClientError};
 use belljar_api::{Created, LeaseInfo, SandboxInfo, State};
-use belljar_client::{Client, ClientError};
 use belljar_spec::{ErrorCode, SandboxError};
 
 pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {

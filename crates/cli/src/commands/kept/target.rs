@@ -4,7 +4,7 @@ use super::repository::Repository;
 use crate::args::WhichArgs;
 use crate::failure::of_client;
 use belljar_api::SandboxInfo;
-use belljar_client::{Client, SandboxFilter};
+use belljar_api::client::{Client, SandboxFilter};
 use belljar_spec::git::BranchName;
 use belljar_spec::{ErrorCode, SandboxError};
 use std::path::Path;

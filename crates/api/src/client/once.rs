@@ -1,8 +1,8 @@
 //! One call, one run.
 
 use crate::client::Client;
-use crate::error::ClientError;
-use belljar_api::{RunOnce, RunResult};
+use crate::client::error::ClientError;
+use crate::{RunOnce, RunResult};
 use hyper::Method;
 
 impl Client {

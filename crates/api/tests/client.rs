@@ -1,7 +1,8 @@
 //! The client against a server made by hand, which says what is to be said and dies when it is to die.
+#![cfg(feature = "client")]
 
+use belljar_api::client::{AttachEvent, Client, ClientError, SandboxFilter};
 use belljar_api::{CommandEvent, StartCommand, StreamName};
-use belljar_client::{AttachEvent, Client, ClientError, SandboxFilter};
 use belljar_spec::ErrorCode;
 use futures_util::{SinkExt, StreamExt};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! A connection to the daemon: a unix socket or TCP.
 
-use crate::body::RequestBody;
-use crate::error::ClientError;
+use crate::client::body::RequestBody;
+use crate::client::error::ClientError;
 use belljar_sys::rustix::process::geteuid;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;

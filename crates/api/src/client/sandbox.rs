@@ -1,7 +1,7 @@
 //! One sandbox, by its name.
 
-use crate::call::{Call, escaped};
 use crate::client::Client;
+use crate::client::call::{Call, escaped};
 use hyper::Method;
 
 /// A sandbox, by its name. What is asked of it is asked anew each time: it may be gone meanwhile.

@@ -1,8 +1,8 @@
 //! A stream of typed events.
 
-use crate::body::Download;
-use crate::error::ClientError;
-use crate::sse::{Event, Reader};
+use crate::client::body::Download;
+use crate::client::error::ClientError;
+use crate::client::sse::{Event, Reader};
 use serde::de::DeserializeOwned;
 use std::marker::PhantomData;
 

@@ -1,10 +1,10 @@
 //! Agents, and runs of them.
 
-use crate::call::escaped;
 use crate::client::Client;
-use crate::error::ClientError;
-use crate::events::Events;
-use belljar_api::{AgentInfo, AgentRun};
+use crate::client::call::escaped;
+use crate::client::error::ClientError;
+use crate::client::events::Events;
+use crate::{AgentInfo, AgentRun};
 use hyper::Method;
 use serde_json::Value;
 

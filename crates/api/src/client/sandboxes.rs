@@ -1,9 +1,9 @@
 //! Sandboxes: made, found, held, stopped and taken away.
 
 use crate::client::Client;
-use crate::error::ClientError;
-use crate::sandbox::Sandbox;
-use belljar_api::{CreateSandbox, Created, LeaseInfo, Page, RenewLease, SandboxInfo, State, Sweep};
+use crate::client::error::ClientError;
+use crate::client::sandbox::Sandbox;
+use crate::{CreateSandbox, Created, LeaseInfo, Page, RenewLease, SandboxInfo, State, Sweep};
 use hyper::Method;
 use serde::de::DeserializeOwned;
 
@@ -103,13 +103,13 @@ impl Sandbox {
     }
 
     pub async fn renew(&self, lease: &str, lease_s: Option<u64>) -> Result<LeaseInfo, ClientError> {
-        let below = format!("/leases/{}", crate::call::escaped(lease));
+        let below = format!("/leases/{}", crate::client::call::escaped(lease));
         self.call(Method::POST, &below).json(&RenewLease { lease_s }).answer().await
     }
 
     /// Lets go of it.
     pub async fn release(&self, lease: &str) -> Result<(), ClientError> {
-        self.call(Method::DELETE, &format!("/leases/{}", crate::call::escaped(lease))).done().await
+        self.call(Method::DELETE, &format!("/leases/{}", crate::client::call::escaped(lease))).done().await
     }
 }
 

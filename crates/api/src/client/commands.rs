@@ -1,11 +1,11 @@
 //! Commands in a sandbox.
 
-use crate::body;
-use crate::call::escaped;
-use crate::error::ClientError;
-use crate::follow::{CommandEvents, patiently};
-use crate::sandbox::Sandbox;
-use belljar_api::{CommandInfo, SendSignal, StartCommand, Terminal};
+use crate::client::body;
+use crate::client::call::escaped;
+use crate::client::error::ClientError;
+use crate::client::follow::{CommandEvents, patiently};
+use crate::client::sandbox::Sandbox;
+use crate::{CommandInfo, SendSignal, StartCommand, Terminal};
 use hyper::Method;
 use hyper::body::Bytes;
 use std::time::Duration;

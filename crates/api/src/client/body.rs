@@ -1,8 +1,8 @@
 //! What goes with a request and comes with an answer.
 
-use crate::connect::Line;
-use crate::error::ClientError;
-use crate::pool::Pool;
+use crate::client::connect::Line;
+use crate::client::error::ClientError;
+use crate::client::pool::Pool;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};

@@ -1,11 +1,11 @@
 //! Both directions of a command at once, over a WebSocket. When the daemon goes away and comes back, both go on: output from where
 //! it was, input with what was not sent. Input that was on its way may be lost; whoever cannot do without it is told.
 
-use crate::commands::below;
-use crate::error::ClientError;
-use crate::follow::patiently;
-use crate::sandbox::Sandbox;
-use belljar_api::{ApiError, Attached, CommandInfo, CommandResult, Control, StreamName, Terminal};
+use crate::client::commands::below;
+use crate::client::error::ClientError;
+use crate::client::follow::patiently;
+use crate::client::sandbox::Sandbox;
+use crate::{ApiError, Attached, CommandInfo, CommandResult, Control, StreamName, Terminal};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use hyper::Method;

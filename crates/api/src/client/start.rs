@@ -1,7 +1,7 @@
 //! Where no daemon listens, one is started, and waited for.
 
-use crate::connect::{Line, Target};
-use crate::error::ClientError;
+use crate::client::connect::{Line, Target};
+use crate::client::error::ClientError;
 use std::io;
 use std::process::Child;
 use std::sync::Arc;

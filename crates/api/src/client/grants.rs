@@ -1,9 +1,9 @@
 //! Grants: who else may ask, for what.
 
-use crate::call::escaped;
 use crate::client::Client;
-use crate::error::ClientError;
-use belljar_api::{GrantInfo, NewGrant, NewToken};
+use crate::client::call::escaped;
+use crate::client::error::ClientError;
+use crate::{GrantInfo, NewGrant, NewToken};
 use hyper::Method;
 
 impl Client {

@@ -1,6 +1,6 @@
 //! Connections that wait for the next request.
 
-use crate::connect::Line;
+use crate::client::connect::Line;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Connections that wait for the next request. Clones share them.

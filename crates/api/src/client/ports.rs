@@ -1,7 +1,7 @@
 //! Servers in a sandbox, reached from outside.
 
-use crate::error::ClientError;
-use crate::sandbox::Sandbox;
+use crate::client::error::ClientError;
+use crate::client::sandbox::Sandbox;
 use hyper::Method;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;

@@ -1,6 +1,6 @@
 //! Bytes that are not always text.
 
-use crate::error::ClientError;
+use crate::client::error::ClientError;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 

@@ -1,6 +1,6 @@
 //! Why a request came to nothing.
 
-use belljar_api::ApiError;
+use crate::ApiError;
 use belljar_spec::ErrorCode;
 use std::io;
 

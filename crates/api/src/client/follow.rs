@@ -1,11 +1,11 @@
 //! What a command writes, followed to its end: also over the death of the daemon, which the command does not notice.
 
-use crate::body::Download;
-use crate::commands::below;
-use crate::error::ClientError;
-use crate::events::{Events, understood};
-use crate::sandbox::Sandbox;
-use belljar_api::CommandEvent;
+use crate::CommandEvent;
+use crate::client::body::Download;
+use crate::client::commands::below;
+use crate::client::error::ClientError;
+use crate::client::events::{Events, understood};
+use crate::client::sandbox::Sandbox;
 use hyper::Method;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

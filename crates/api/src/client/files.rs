@@ -1,10 +1,10 @@
 //! Files in a sandbox.
 
-use crate::body::{self, Download};
-use crate::error::ClientError;
-use crate::events::Events;
-use crate::sandbox::Sandbox;
-use belljar_api::{FileEntry, FileStat, MakeFolder, MoveFile, Page, WatchEvent};
+use crate::client::body::{self, Download};
+use crate::client::error::ClientError;
+use crate::client::events::Events;
+use crate::client::sandbox::Sandbox;
+use crate::{FileEntry, FileStat, MakeFolder, MoveFile, Page, WatchEvent};
 use hyper::Method;
 use hyper::body::Bytes;
 use tokio::io::AsyncRead;

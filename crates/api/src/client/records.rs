@@ -1,11 +1,11 @@
 //! What was decided for a sandbox, and what this machine can do.
 
-use crate::call::escaped;
 use crate::client::Client;
-use crate::error::ClientError;
-use crate::events::Events;
-use crate::sandbox::Sandbox;
-use belljar_api::{Capabilities, ProfileInfo};
+use crate::client::call::escaped;
+use crate::client::error::ClientError;
+use crate::client::events::Events;
+use crate::client::sandbox::Sandbox;
+use crate::{Capabilities, ProfileInfo};
 use hyper::Method;
 use serde_json::Value;
 

@@ -1,9 +1,53 @@
-//! The client itself: where the daemon is, and what is known of the way there.
+//! A typed client of the HTTP API, over the daemon's unix socket or over TCP with a token. What our own command line uses.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), belljar_api::client::ClientError> {
+//! use belljar_api::{CreateSandbox, StartCommand};
+//! let client = belljar_api::client::Client::unix("/run/belljar/daemon.sock");
+//! let created = client.create(&CreateSandbox { key: Some("web".into()), ..CreateSandbox::default() }).await?;
+//! let sandbox = client.sandbox(&created.sandbox.name).holding(&created.lease.id);
+//! let command = StartCommand { argv: vec!["make".into(), "test".into()], ..StartCommand::default() };
+//! let ended = sandbox.run(&command).await?;
+//! println!("{:?}", ended.result);
+//! # Ok(())
+//! # }
+//! ```
+//! What follows a command goes on where it was when the daemon comes back: the command did not notice.
 
-use crate::connect::Target;
-use crate::pool::Pool;
-use crate::sandbox::Sandbox;
-use crate::start::Starter;
+mod agents;
+mod attach;
+mod body;
+mod bytes;
+mod call;
+mod commands;
+mod connect;
+mod error;
+mod events;
+mod files;
+mod follow;
+mod grants;
+mod once;
+mod pool;
+mod ports;
+mod records;
+mod sandbox;
+mod sandboxes;
+mod sse;
+mod start;
+
+pub use attach::{AttachEvent, AttachInput, Attachment};
+pub use body::Download;
+pub use bytes::{base64, output_bytes};
+pub use error::ClientError;
+pub use events::Events;
+pub use follow::CommandEvents;
+pub use ports::PortStream;
+pub use sandbox::Sandbox;
+pub use sandboxes::SandboxFilter;
+
+use connect::Target;
+use pool::Pool;
+use start::Starter;
 use std::io;
 use std::path::PathBuf;
 use std::process::Child;
@@ -39,7 +83,7 @@ impl Client {
 
     /// The same, where none is started.
     pub fn local_if_running() -> Client {
-        Client::unix(belljar_api::socket_path_here(belljar_sys::rustix::process::getuid().as_raw()))
+        Client::unix(crate::socket_path_here(belljar_sys::rustix::process::getuid().as_raw()))
     }
 
     /// The same, where `start` starts a daemon if none listens.

@@ -1,11 +1,11 @@
 //! One request and its answer.
 
-use crate::body::{self, Download, RequestBody};
 use crate::client::Client;
-use crate::connect::Line;
-use crate::error::ClientError;
-use crate::start::nobody_listens;
-use belljar_api::{ApiError, ErrorBody, PREFIX};
+use crate::client::body::{self, Download, RequestBody};
+use crate::client::connect::Line;
+use crate::client::error::ClientError;
+use crate::client::start::nobody_listens;
+use crate::{ApiError, ErrorBody, PREFIX};
 use belljar_spec::ErrorCode;
 use hyper::body::Incoming;
 use hyper::header::{

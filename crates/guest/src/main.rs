@@ -6,16 +6,13 @@
 //! gone, and so are we and everything we started. Where we are not process 1 and somebody kills us, the supervisors of
 //! our commands become this program again (`orphaned`) and do it.
 //!
-//! Called as `git` it is none of that, but the guard that stands in front of git inside.
-//!
-//! Called with the word `reap` it is none of that either, but a process outside of sandboxes that cleans up after one.
+//! Called with the word `reap` it is none of that, but a process outside of sandboxes that cleans up after one.
 //!
 //! It holds no policy and no secret, resolves no name through libc, and prints nothing.
 
 mod connect;
 mod exec;
 mod files;
-mod guard;
 mod intake;
 mod muxed;
 mod pause;
@@ -32,10 +29,6 @@ mod watch;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The same program serves inside under another name: one file to embed, and none to copy.
-    if guard::is_wanted() {
-        return guard::run();
-    }
     if std::env::args_os().nth(1).is_some_and(|word| word.as_encoded_bytes() == tree::ORPHANED.to_bytes()) {
         tree::kill_below_us();
         return ExitCode::SUCCESS;

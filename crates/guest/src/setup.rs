@@ -26,7 +26,7 @@ use describe::describe;
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// Carries out `steps`; `passed` are the mounts that came with them. Gives the sockets of the way out, if it has one.
@@ -88,7 +88,7 @@ fn open_sources(steps: &[Step], passed: Vec<OwnedFd>) -> Result<VecDeque<OwnedFd
                     passed.get_mut(usize::from(*index)).and_then(Option::take).ok_or(Errno::BADF)
                 }
                 // Not there yet.
-                Source::Inside(_) | Source::Planted(_) | Source::OwnProgram => continue,
+                Source::Inside(_) | Source::Planted(_) | Source::OwnProgram | Source::Script(_) => continue,
             };
             sources.push_back(opened.map_err(|errno| fault(describe(step), errno))?);
         }
@@ -164,7 +164,12 @@ impl Building {
                 self.bind_inside(self.planted.as_ref().ok_or(Errno::BADF)?, place, target, *access)
             }
             Step::Bind { source: Source::OwnProgram, target, kind, access } => {
-                let program = self.own_program()?;
+                let mut own = File::open("/proc/self/exe").map_err(kernels)?;
+                let program = self.program(PROGRAM, &mut own)?;
+                self.mount(program, target, *kind, *access)
+            }
+            Step::Bind { source: Source::Script(script), target, kind, access } => {
+                let program = self.program(SCRIPT, &mut &script.0[..])?;
                 self.mount(program, target, *kind, *access)
             }
             Step::Bind { target, kind, access, .. } => {
@@ -270,21 +275,14 @@ impl Building {
         Ok(())
     }
 
-    /// The program that we run, as a file of the private filesystem, out of sight: one that only runs from memory cannot be
-    /// mounted, and one with a name on the host could be somebody else's by now.
-    fn own_program(&self) -> Result<OwnedFd, Errno> {
+    /// A program as a file of the private filesystem, out of sight: our own, which only runs from memory, cannot be mounted, and one with
+    /// a name on the host could be somebody else's by now.
+    fn program(&self, name: &CStr, content: &mut dyn Read) -> Result<OwnedFd, Errno> {
         let private = self.out_of_sight.as_ref().ok_or(Errno::BADF)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        match openat(private, PROGRAM, flags, Mode::from_raw_mode(0o555)) {
-            Ok(file) => {
-                let mut own = File::open("/proc/self/exe").map_err(kernels)?;
-                io::copy(&mut own, &mut File::from(file)).map_err(kernels)?;
-            }
-            // For a second place.
-            Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno),
-        }
-        mount::clone_tree(private, PROGRAM)
+        let file = openat(private, name, flags, Mode::from_raw_mode(0o555))?;
+        io::copy(content, &mut File::from(file)).map_err(kernels)?;
+        mount::clone_tree(private, name)
     }
 
     fn mount(&mut self, tree: OwnedFd, target: &str, kind: NodeKind, access: Access) -> Result<(), Errno> {
@@ -607,4 +605,5 @@ const UPPER: &str = "upper";
 const WORK: &str = "work";
 /// The name of our own program in the private filesystem; its directories have numbers.
 const PROGRAM: &CStr = c"program";
+const SCRIPT: &CStr = c"script";
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

@@ -9,7 +9,6 @@ pub mod core_dump;
 pub mod datagram;
 mod descriptors;
 pub mod errno;
-pub mod exec;
 pub mod ids;
 mod inherited;
 pub mod landlock;

@@ -1,6 +1,6 @@
 //! A container, as the daemon is asked for it: all of it in one request. And the same as words of `docker run`, for people.
 
-use super::place::{ID_LABEL, OWNER_LABEL, container_name};
+use super::container_dir::{ID_LABEL, OWNER_LABEL, container_name};
 use super::stage::{GUEST, door_inside};
 use crate::Plan;
 use crate::cgroup::Turns;

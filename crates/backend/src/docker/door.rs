@@ -3,7 +3,7 @@
 //! It lies in a directory that only we can enter, and that the container is shown. Whoever knocks must be process 1 of the very
 //! container that we asked for; then nobody can knock again.
 
-use super::place::SOCKET;
+use super::container_dir::SOCKET;
 use crate::guest::not_ready;
 use belljar_spec::{ErrorCode, Runtime, SandboxError};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};

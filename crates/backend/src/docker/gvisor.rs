@@ -129,7 +129,7 @@ impl End {
         let mut counted = self.counted.counters();
         counted.forks_refused = counted.forks_refused.max(self.refused.load(Ordering::SeqCst));
         let at_end = || Counters { oom_kills: counted.oom_kills.max(self.oom_kills()), ..counted };
-        once_over(&self.kernel, PATIENCE, &self.known, at_end).unwrap_or(counted)
+        once_over(&self.kernel, KERNEL_END_TIMEOUT, &self.known, at_end).unwrap_or(counted)
     }
 
     /// What the daemon saw of the end, a moment after it.
@@ -137,7 +137,7 @@ impl End {
         let started = Instant::now();
         loop {
             match state(&self.daemon, &self.id) {
-                Ok(state) if state.running == Some(true) && started.elapsed() < PATIENCE => {
+                Ok(state) if state.running == Some(true) && started.elapsed() < KERNEL_END_TIMEOUT => {
                     thread::sleep(STEP)
                 }
                 Ok(state) => return u64::from(state.oom_killed == Some(true)),
@@ -199,7 +199,7 @@ fn refused_forks(counted: &Foreign) -> Arc<AtomicU64> {
 /// Who connects for the guest: gVisor's file server.
 const FILE_SERVER_USER: u32 = 0;
 /// A kernel whose streams broke ends within milliseconds, if it does, and the daemon hears of it within some more.
-const PATIENCE: Duration = Duration::from_secs(3);
+const KERNEL_END_TIMEOUT: Duration = Duration::from_secs(3);
 const STEP: Duration = Duration::from_millis(10);
 const STACK: usize = 64 * 1024;
 const NOW_AND_THEN: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };

@@ -1,7 +1,7 @@
 //! The guest's program as a helper on the host, with root's powers: it puts the stage together, and opens the way out of
 //! a container's network namespace. It carries out the same steps as the guest of any other wall, and ends.
 
-use super::place::Place;
+use super::container_dir::ContainerDir;
 use crate::guest::{Door, PendingSetup, Process, SetupFailure};
 use crate::layout::Layout;
 use crate::stubs::Stubs;
@@ -43,7 +43,7 @@ impl Helper {
         &mut self,
         plan: &Plan,
         layout: &Layout,
-        place: &Place,
+        place: &ContainerDir,
     ) -> Result<(), SandboxError> {
         self.0.make_stubs(plan, layout, &[place.root(), place.private()])
     }

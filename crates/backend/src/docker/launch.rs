@@ -14,12 +14,12 @@
 
 use super::check;
 use super::container::{Wanted, accept_warnings};
+use super::container_dir::{ContainerDir, container_name};
 use super::door::{Knocker, door_kind};
 use super::gvisor;
 use super::image::HostImage;
 use super::look::refuse_links;
 use super::network::{Opened, Opener};
-use super::place::{Place, container_name};
 use super::stage::{self, identity, shown};
 use crate::cgroup::{Counters, Foreign};
 use crate::guest::{Behind, Door, Process};
@@ -47,7 +47,7 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
     accept(runtime, plan)?;
     let enforcement = Enforcement::of_container(plan)?;
     let connecting = thread::spawn(super::daemon);
-    let place = Place::make(containers(plan)?, plan.id)?;
+    let place = ContainerDir::make(containers(plan)?, plan.id)?;
     let layout = plan.layout()?;
     let mut stubs = stage::build(plan, layout, &place)?;
     let daemon = connecting.join().unwrap_or_else(|_| super::daemon())?;
@@ -94,7 +94,7 @@ pub(super) fn draw(runtime: Runtime, plan: &Plan) -> Result<Drawing, SandboxErro
     accept(runtime, plan)?;
     Enforcement::of_container(plan)?;
     let layout = plan.layout()?;
-    let place = Place::imagined(containers(plan)?, plan.id);
+    let place = ContainerDir::imagined(containers(plan)?, plan.id);
     let sources = Sources::open(layout, identity(plan))?;
     let image = image_name(plan, layout)?;
     let shown = shown(plan, layout);
@@ -177,7 +177,7 @@ pub(super) struct Container {
     /// Whether its guest is there.
     pub(super) has_knocked: Arc<AtomicBool>,
     pub(super) is_left: bool,
-    pub(super) place: Place,
+    pub(super) place: ContainerDir,
 }
 
 impl Container {
@@ -186,7 +186,7 @@ impl Container {
         runtime: Runtime,
         plan: &Plan,
         layout: &Layout,
-        place: Place,
+        place: ContainerDir,
     ) -> Result<Container, SandboxError> {
         let name = container_name(&plan.id.to_string());
         let shown = shown(plan, layout);

@@ -2,7 +2,7 @@
 //! files of a container only, so one is made and never started; what was seen is kept under the image's id, which never
 //! means another image.
 
-use super::place::{ID_LABEL, OWNER_LABEL, Place};
+use super::container_dir::{ContainerDir, ID_LABEL, OWNER_LABEL};
 use crate::layout::{DaemonImage, LOOKED_AT, LOOKED_FOR, RootTree};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -124,8 +124,8 @@ fn with_container<T>(
 ) -> Result<T, SandboxError> {
     let id = belljar_state::new_id()?;
     // As for every container: whoever sweeps sees that somebody is at it.
-    let place = Place::make(containers, id)?;
-    let name = super::place::container_name(&id.to_string());
+    let place = ContainerDir::make(containers, id)?;
+    let name = super::container_dir::container_name(&id.to_string());
     let labels = HashMap::from([
         (ID_LABEL.to_string(), id.to_string()),
         (OWNER_LABEL.to_string(), place.owner().to_string()),

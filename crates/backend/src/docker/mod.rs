@@ -4,6 +4,7 @@
 
 mod check;
 mod container;
+mod container_dir;
 mod door;
 mod gvisor;
 mod helper;
@@ -11,7 +12,6 @@ mod image;
 mod launch;
 mod look;
 mod network;
-mod place;
 mod stage;
 mod strays;
 
@@ -20,8 +20,8 @@ use belljar_docker::Daemon;
 use belljar_spec::{BackendName, Runtime, SandboxError};
 use std::sync::{Arc, OnceLock};
 
+pub(crate) use container_dir::sweep_containers;
 pub use look::{fetch_image, image_root};
-pub(crate) use place::sweep_containers;
 
 /// The daemon of this machine, asked for its version once a process.
 fn daemon() -> Result<Arc<Daemon>, SandboxError> {

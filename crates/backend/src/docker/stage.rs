@@ -1,12 +1,12 @@
 //! The stage: one tree on the host with everything that the container will be shown, put together by the same steps as the
 //! root of any other wall. The container gets its outermost parts; what is nested comes along, with the flags it has here.
 
+use super::container_dir::{ContainerDir, SOCKET};
 use super::helper::Helper;
-use super::place::{Place, SOCKET};
-use crate::Plan;
 use crate::layout::{BindOrigin, Layout};
 use crate::native::{Identity, Sources, bind_steps, private_step_beside, user_of_container};
 use crate::stubs::Stubs;
+use crate::{Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fd::AsFd;
 use belljar_wire::message::{Access, Bytes, NodeKind, Source, Step};
@@ -14,7 +14,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Puts the stage together. Gives what was made for it in folders of the host.
-pub(super) fn build(plan: &Plan, layout: &Layout, place: &Place) -> Result<Option<Stubs>, SandboxError> {
+pub(super) fn build(
+    plan: &Plan,
+    layout: &Layout,
+    place: &ContainerDir,
+) -> Result<Option<Stubs>, SandboxError> {
     let mut helper = Helper::start(plan)?;
     let sources = Sources::open(layout, identity(plan))?;
     helper.make_stubs(plan, layout, place)?;
@@ -26,14 +30,14 @@ pub(super) fn build(plan: &Plan, layout: &Layout, place: &Place) -> Result<Optio
 }
 
 /// The steps, from an empty directory to a finished stage.
-pub(super) fn steps(plan: &Plan, layout: &Layout, sources: &Sources, place: &Place) -> Vec<Step> {
+pub(super) fn steps(plan: &Plan, layout: &Layout, sources: &Sources, place: &ContainerDir) -> Vec<Step> {
     let text = |path: PathBuf| path.to_string_lossy().into_owned();
     let cover = text(place.private());
     let (uid, gid) = identity(plan).user_on_host();
     let mut steps = vec![
         Step::ActAs { uid, gid },
         Step::Stage { place: text(place.root()) },
-        private_step_beside(plan, layout, &cover, true),
+        private_step_beside(plan, layout, &cover, embedded::size()),
         Step::Dir { target: "run".into(), mode: 0o755 },
     ];
     steps.extend(bind_steps(layout, sources, |bind| bind.origin == BindOrigin::System));

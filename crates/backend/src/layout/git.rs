@@ -1,5 +1,5 @@
-//! Git inside: a file of config at the system's level, and in front of git the guard, which is the guest's own program under
-//! another name. Only where there is a git to be found on PATH.
+//! Git inside: a file of config at the system's level, and in front of git the guard, a script that explains. Only where there is a
+//! git to be found on PATH.
 
 use super::etc::Etc;
 use super::{Bind, BindKind, BindOrigin};
@@ -24,13 +24,22 @@ pub(super) fn add(
         return (None, Vec::new());
     }
     etc.files.push((super::relative(CONFIG).to_string(), git.config.clone().into_bytes()));
+    let variables = vec![("GIT_CONFIG_SYSTEM".into(), CONFIG.into())];
+    if !is_program(Path::new("/bin/sh")) {
+        return (None, variables);
+    }
     path.insert(0, PathBuf::from(PROGRAMS));
     let target = format!("{}/git", super::relative(PROGRAMS));
-    let (kind, origin) = (BindKind::ReadOnly, BindOrigin::OwnProgram);
-    let guard = Bind { source: "belljar-guest".into(), target, kind, origin };
-    (Some(guard), vec![("GIT_CONFIG_SYSTEM".into(), CONFIG.into())])
+    let (kind, origin) = (BindKind::ReadOnly, BindOrigin::Guard);
+    (Some(Bind { source: "git-guard.sh".into(), target, kind, origin }), variables)
 }
 
+/// The guard.
+pub(crate) const GIT_GUARD: &str = include_str!("git-guard.sh");
 const CONFIG: &str = "/etc/belljar/gitconfig";
 /// Programs of ours that stand in front of the host's.
 const PROGRAMS: &str = "/run/belljar/bin";
+
+#[cfg(test)]
+#[path = "git_tests.rs"]
+mod tests;

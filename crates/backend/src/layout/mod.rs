@@ -39,6 +39,7 @@ pub use environment::shell;
 pub(crate) use etc::HOSTNAME;
 /// What a home starts with.
 pub use etc::home_files;
+pub(crate) use git::GIT_GUARD;
 /// What git is told inside.
 pub use git::GitInside;
 pub(crate) use marker::Marker;
@@ -107,7 +108,7 @@ impl Bind {
     /// Where this shows a path of the host, if it does, without the leading slash.
     fn shows(&self, path: &Path) -> Option<PathBuf> {
         match self.origin {
-            BindOrigin::Planted | BindOrigin::Made(_) | BindOrigin::OwnProgram => None,
+            BindOrigin::Planted | BindOrigin::Made(_) | BindOrigin::Guard => None,
             BindOrigin::System | BindOrigin::Home | BindOrigin::Named | BindOrigin::Held => {
                 let rest = path.strip_prefix(&self.source).ok()?;
                 Some(Path::new(&self.target).components().chain(rest.components()).collect())
@@ -140,8 +141,8 @@ pub(crate) enum BindOrigin {
     Planted,
     /// A file of our own, which is at this place, without the leading slash.
     Made(&'static str),
-    /// The guest's own program, under another name.
-    OwnProgram,
+    /// The script in front of git.
+    Guard,
 }
 
 /// A directory of the private filesystem.

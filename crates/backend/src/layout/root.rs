@@ -144,7 +144,7 @@ pub(super) fn layer(
             {
                 add(&bind.target, StubKind::Directory);
             }
-            BindOrigin::System | BindOrigin::Home | BindOrigin::Named | BindOrigin::OwnProgram => {
+            BindOrigin::System | BindOrigin::Home | BindOrigin::Named | BindOrigin::Guard => {
                 add(&bind.target, StubKind::File(Bytes(Vec::new())));
             }
         }

@@ -2,8 +2,8 @@
 
 use super::identity::{Passed, Users, layer_mount, mapped_mount, private_copy, root_mounts};
 use super::{Identity, shares};
-use crate::layout::{Bind, BindKind, BindOrigin, Layered, Layout, ROOT_ID};
-use crate::{Plan, embedded};
+use crate::Plan;
+use crate::layout::{Bind, BindKind, BindOrigin, GIT_GUARD, Layered, Layout, ROOT_ID};
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::opened::{FileIdentity, OpenedPath};
 use belljar_wire::message::{Access, Bytes, NodeKind, Source, Step};
@@ -100,7 +100,7 @@ impl Sources {
         for bind in &layout.binds {
             let judged = || layout.opened.get(&bind.source);
             let source = match (identity, bind.origin) {
-                (_, BindOrigin::OwnProgram) => Source::OwnProgram,
+                (_, BindOrigin::Guard) => Source::Script(Bytes(GIT_GUARD.into())),
                 (_, BindOrigin::Held) => Source::Inside(bind.target.clone()),
                 (_, BindOrigin::Planted) => Source::Planted(bind.target.clone()),
                 (_, BindOrigin::Made(place)) if layout.root.is_some() => Source::Planted(place.into()),
@@ -172,7 +172,7 @@ fn step(layout: &Layout, sources: &Sources, bind: &Bind, source: &Source) -> Ste
         return Step::Overlay { target, folder: source.clone(), layer: layer.clone(), upper, work, stubs };
     }
     let kind = match bind.origin {
-        BindOrigin::OwnProgram => NodeKind::File,
+        BindOrigin::Guard => NodeKind::File,
         _ if layout.opened.is_directory(&bind.source) => NodeKind::Directory,
         _ => NodeKind::File,
     };
@@ -186,20 +186,18 @@ fn step(layout: &Layout, sources: &Sources, bind: &Bind, source: &Source) -> Ste
 
 /// The private filesystem: made first, over a directory (`cover`) that goes away with what is there now.
 pub(crate) fn private_step(plan: &Plan, layout: &Layout, cover: &str) -> Step {
-    private_step_beside(
-        plan,
-        layout,
-        cover,
-        layout.binds.iter().any(|bind| bind.origin == BindOrigin::OwnProgram),
-    )
+    private_step_beside(plan, layout, cover, 0)
 }
 
-/// The same; `has_program`: the guest keeps its own program there, which is not counted as private files.
-pub(crate) fn private_step_beside(plan: &Plan, layout: &Layout, cover: &str, has_program: bool) -> Step {
+/// The same, for a guest that keeps its own program there too, of so many bytes. Programs of ours are not counted as private files.
+pub(crate) fn private_step_beside(plan: &Plan, layout: &Layout, cover: &str, program: u64) -> Step {
     let disk = plan.limits.disk.value.as_u64();
-    let program = if has_program { embedded::size().next_multiple_of(PAGE) } else { 0 };
-    let bytes = disk.saturating_add(program);
-    let inodes = (disk / BYTES_AN_INODE).clamp(MIN_INODES, MAX_INODES) + u64::from(has_program);
+    let has_guard = layout.binds.iter().any(|bind| bind.origin == BindOrigin::Guard);
+    let guard = if has_guard { GIT_GUARD.len() as u64 } else { 0 };
+    let pages = |bytes: u64| bytes.next_multiple_of(PAGE);
+    let bytes = disk.saturating_add(pages(program)).saturating_add(pages(guard));
+    let inodes = (disk / BYTES_AN_INODE).clamp(MIN_INODES, MAX_INODES);
+    let inodes = inodes + u64::from(program > 0) + u64::from(has_guard);
     let modes = layout.private.iter().map(|directory| directory.mode).collect();
     Step::Private { cover: cover.into(), bytes, inodes, modes }
 }

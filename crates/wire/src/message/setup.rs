@@ -128,6 +128,8 @@ pub enum Source {
     Judged { path: String, device: u64, inode: u64 },
     /// The guest's own program, as a file.
     OwnProgram,
+    /// A program with this content, as a file.
+    Script(Bytes),
 }
 
 /// Whether a bind's target is a directory or a file.

@@ -103,6 +103,7 @@ fn golden_bytes_of_an_overlay() {
     let judged = Source::Judged { path: "/j".into(), device: 300, inode: 7 };
     assert_eq!(encode(&judged), [4, 2, b'/', b'j', 0xac, 2, 7]);
     assert_eq!(encode(&Source::OwnProgram), [5]);
+    assert_eq!(encode(&Source::Script(Bytes(b"#".to_vec()))), [6, 1, b'#']);
     assert_eq!(encode(&Access::Reopened), [3]);
 }
 

@@ -28,7 +28,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The directory of one container that is being made, or lives. Dropped, it is gone.
-pub(super) struct Place {
+pub(super) struct ContainerDir {
     directory: PathBuf,
     owner: String,
     is_needed: bool,
@@ -36,13 +36,17 @@ pub(super) struct Place {
     lock: Option<Lock>,
 }
 
-impl Place {
+impl ContainerDir {
     /// Makes and locks it.
-    pub(super) fn make(containers: &Path, id: SandboxId) -> Result<Place, SandboxError> {
-        Place::make_within(PATIENCE, containers, id)
+    pub(super) fn make(containers: &Path, id: SandboxId) -> Result<ContainerDir, SandboxError> {
+        ContainerDir::make_within(SWEEP_TIMEOUT, containers, id)
     }
 
-    fn make_within(patience: Duration, containers: &Path, id: SandboxId) -> Result<Place, SandboxError> {
+    fn make_within(
+        patience: Duration,
+        containers: &Path,
+        id: SandboxId,
+    ) -> Result<ContainerDir, SandboxError> {
         let failed = |error: io::Error| {
             let message =
                 format!("cannot make a place for the container in `{}`: {error}", containers.display());
@@ -61,7 +65,7 @@ impl Place {
             // A sweep may take a directory that is not locked yet: then it is made again when the sweep is done with it.
             match Lock::try_directory(&directory) {
                 Ok(Some(lock)) => {
-                    let place = Place { directory, owner, is_needed: false, lock: Some(lock) };
+                    let place = ContainerDir { directory, owner, is_needed: false, lock: Some(lock) };
                     for (name, mode) in [(ROOT, 0o755), (PRIVATE, 0o755), (DOOR, 0o755)] {
                         make_directory(&place.directory.join(name), mode).map_err(failed)?;
                     }
@@ -76,11 +80,11 @@ impl Place {
     }
 
     /// Where it would be, for a description.
-    pub(super) fn imagined(containers: &Path, id: SandboxId) -> Place {
+    pub(super) fn imagined(containers: &Path, id: SandboxId) -> ContainerDir {
         let owner =
             fs::read_to_string(containers.join(OWNER)).unwrap_or_else(|_| "made-with-the-first".into());
         let directory = containers.join(id.to_string());
-        Place { directory, owner: owner.trim().to_string(), is_needed: false, lock: None }
+        ContainerDir { directory, owner: owner.trim().to_string(), is_needed: false, lock: None }
     }
 
     /// Where the stage is.
@@ -128,7 +132,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ContainerDir {
     fn drop(&mut self) {
         if self.lock.is_none() {
             return;
@@ -159,7 +163,7 @@ pub(crate) fn sweep_containers(containers: &Path, thorough: bool) {
         let _ = done.send(());
     });
     if thorough {
-        let _ = told.recv_timeout(PATIENCE);
+        let _ = told.recv_timeout(SWEEP_TIMEOUT);
     }
 }
 
@@ -208,7 +212,7 @@ fn sweep_labelled(daemon: &Daemon, containers: &Path, owner: &str) {
 }
 
 /// So long does a start wait for what earlier ones left to be taken away.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two looks.
 const STEP: Duration = Duration::from_millis(10);
 
@@ -295,14 +299,18 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let containers = state.path().join("docker");
         let id = SandboxId::from_random([3; 8]);
-        let place = Place::make(&containers, id).expect("a place");
-        assert!(Place::make_within(Duration::ZERO, &containers, id).is_err(), "somebody has it");
+        let place = ContainerDir::make(&containers, id).expect("a place");
+        assert!(ContainerDir::make_within(Duration::ZERO, &containers, id).is_err(), "somebody has it");
         let owner = place.owner().to_string();
         drop(place);
         let left: Vec<_> =
             fs::read_dir(&containers).expect("there").flatten().map(|e| e.file_name()).collect();
         assert_eq!(left, [OWNER]);
-        assert_eq!(Place::make(&containers, id).expect("free again").owner(), owner, "one word for all");
+        assert_eq!(
+            ContainerDir::make(&containers, id).expect("free again").owner(),
+            owner,
+            "one word for all"
+        );
     }
 
     #[test]
@@ -313,8 +321,9 @@ mod tests {
         let directory = containers.join(id.to_string());
         make_directory(&directory, 0o700).expect("made");
         let swept = Lock::try_directory(&directory).expect("there").expect("free");
-        let making =
-            thread::spawn(move || Place::make_within(Duration::from_secs(60), &containers, id).map(drop));
+        let making = thread::spawn(move || {
+            ContainerDir::make_within(Duration::from_secs(60), &containers, id).map(drop)
+        });
         thread::sleep(10 * STEP);
         clear(&directory);
         drop(swept);

@@ -9,7 +9,7 @@
 use crate::append::{append, hold, take_back};
 use crate::chain::{Hash, Link, Tip};
 use crate::event::LedgerEvent;
-use crate::{AuditError, place};
+use crate::{AuditError, log_path};
 use belljar_spec::SandboxId;
 use belljar_state::is_written_to;
 use serde::Deserialize;
@@ -43,7 +43,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Takes it, makes it if need be, and finds its end.
     pub(crate) fn hold(directory: &Path) -> Result<Ledger, AuditError> {
-        let (path, head_path) = (place::ledger(directory), place::ledger_head(directory));
+        let (path, head_path) = (log_path::ledger(directory), log_path::ledger_head(directory));
         let open = |path: &Path, append: bool| {
             let mut options = OpenOptions::new();
             options.read(true).write(true).append(append).create(true).truncate(false).mode(0o600);
@@ -107,8 +107,9 @@ impl Ledger {
         }
         // What cannot be swept now is no reason not to start.
         let killed = |sandbox: SandboxId| {
-            let file =
-                File::open(place::log(&self.directory, sandbox)).ok().filter(|file| !is_written_to(file))?;
+            let file = File::open(log_path::log(&self.directory, sandbox))
+                .ok()
+                .filter(|file| !is_written_to(file))?;
             Some((sandbox, end(&file)?))
         };
         let killed: Vec<_> = open.into_iter().filter_map(killed).take(SWEPT_AT_ONCE).collect();
@@ -141,7 +142,7 @@ impl Ledger {
     fn confirm(&self, tip: Tip) -> Result<(), AuditError> {
         let text = format!("{:020} {}\n", tip.next, tip.head);
         self.head.write_all_at(text.as_bytes(), 0).map_err(|source| {
-            let path = place::ledger_head(&self.directory);
+            let path = log_path::ledger_head(&self.directory);
             AuditError::Write { path, source }
         })
     }

@@ -10,7 +10,7 @@
 use crate::append::{append, hold};
 use crate::chain::Tip;
 use crate::ledger::{Closing, Ledger};
-use crate::{AuditError, Event, place};
+use crate::{AuditError, Event, log_path};
 use belljar_spec::SandboxId;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -42,8 +42,8 @@ impl Log {
     /// Makes the log of a sandbox in the directory of all logs, which is made as well if need be. Logs whose writers
     /// were killed are closed on the way.
     pub fn create(directory: &Path, sandbox: SandboxId) -> Result<Log, AuditError> {
-        place::prepare(directory)?;
-        let path = place::log(directory, sandbox);
+        log_path::prepare(directory)?;
+        let path = log_path::log(directory, sandbox);
         let file =
             OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path).map_err(|source| {
                 match source.kind() {
@@ -67,7 +67,7 @@ impl Log {
 
     /// Whether a sandbox of this name has a log there, or had one that nobody has pruned.
     pub fn exists(directory: &Path, sandbox: SandboxId) -> bool {
-        place::log(directory, sandbox).symlink_metadata().is_ok()
+        log_path::log(directory, sandbox).symlink_metadata().is_ok()
     }
 
     /// Writes a record. When this fails, nothing of it is in the file, and what it was to record must not happen.

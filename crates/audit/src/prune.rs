@@ -3,7 +3,7 @@
 
 use crate::ledger::{Ledger, end};
 use crate::verify::{Finding, Holder, LogState, Progress, Severity, Verified, View, verify};
-use crate::{AuditError, place};
+use crate::{AuditError, log_path};
 use belljar_spec::SandboxId;
 use belljar_state::is_written_to;
 use serde::Serialize;
@@ -39,7 +39,7 @@ pub fn prune(
     progress: impl FnMut(Progress),
 ) -> Result<Pruned, AuditError> {
     let report = verify(directory, None, None, progress)?;
-    let ledger = place::ledger(directory);
+    let ledger = log_path::ledger(directory);
     if is_wrong(&report.findings, &ledger) {
         return Err(AuditError::LedgerDoubtful { path: ledger });
     }
@@ -104,12 +104,12 @@ fn remove<'a>(directory: &Path, batch: &'a [Old], known: &mut Known) -> Result<V
         Some((view, lines)) if lines == ledger.lines() => view,
         _ => View::read(directory, None, Holder::Us)?,
     };
-    if is_wrong(&view.findings, &place::ledger(directory)) {
-        return Err(AuditError::LedgerDoubtful { path: place::ledger(directory) });
+    if is_wrong(&view.findings, &log_path::ledger(directory)) {
+        return Err(AuditError::LedgerDoubtful { path: log_path::ledger(directory) });
     }
     let mut gone = Vec::new();
     for log in batch {
-        let path = place::log(directory, log.sandbox);
+        let path = log_path::log(directory, log.sandbox);
         // It may be gone, or be a new sandbox's of the same name, which is in the ledger in a moment.
         let Ok(file) = File::open(&path) else { continue };
         let is_it = file.metadata().is_ok_and(|found| identity(&found) == log.file);

@@ -1,7 +1,7 @@
 //! Logs as a reader sees them: which there are, and their records in order. What a log says is shown, not judged; that
 //! is `verify`.
 
-use crate::{AuditError, Event, place};
+use crate::{AuditError, Event, log_path};
 use belljar_spec::SandboxId;
 use belljar_state::is_written_to;
 use serde::Deserialize;
@@ -39,7 +39,7 @@ pub fn list(directory: &Path) -> Result<Vec<LogFile>, AuditError> {
     let mut logs = Vec::new();
     for entry in entries {
         let path = entry.map_err(failed)?.path();
-        let Some(sandbox) = place::sandbox_of(&path) else { continue };
+        let Some(sandbox) = log_path::sandbox_of(&path) else { continue };
         let found = fs::metadata(&path).and_then(|found| found.created().or_else(|_| found.modified()));
         logs.push(LogFile { sandbox, path, created: found.unwrap_or(SystemTime::UNIX_EPOCH) });
     }

@@ -11,8 +11,8 @@ mod images;
 mod kept;
 mod layers;
 mod llm;
-mod place;
 mod publish;
+mod sandbox;
 mod secrets;
 mod settings;
 mod show_run;
@@ -40,8 +40,8 @@ pub(crate) use kept::{
 };
 pub(crate) use layers::{ApplyArgs, DiffArgs, DiscardArgs, LayersArgs};
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmSpendArgs};
-pub(crate) use place::{PlaceArgs, variable_of, workspace};
 pub(crate) use publish::PublishArgs;
+pub(crate) use sandbox::{SandboxOptions, variable_of, workspace};
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
@@ -316,7 +316,7 @@ pub(crate) enum Command {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) place: SandboxOptions,
     /// Start in this folder; a relative one starts at the workspace
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<String>,
@@ -340,7 +340,7 @@ pub(crate) struct ShellArgs {
     #[arg(long)]
     pub(crate) once: bool,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) place: SandboxOptions,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -3,7 +3,7 @@
 use crate::fault::{at, nearest};
 use crate::file::{CredentialTable, Scalar};
 use crate::layer::Layer;
-use crate::place::{At, Place};
+use crate::origin::{At, Position};
 use crate::read::Text;
 use belljar_spec::egress::{HostPattern, PortRange, RequestFilter};
 use belljar_spec::secret::{
@@ -35,7 +35,7 @@ pub(crate) fn understand(
 
 struct Reader<'a> {
     text: &'a Text,
-    place: Place,
+    place: Position,
     table: &'a CredentialTable,
 }
 

@@ -4,7 +4,7 @@
 use crate::layer::Settings;
 use crate::load::Loaded;
 use crate::merge::Layers;
-use crate::place::At;
+use crate::origin::At;
 use belljar_spec::egress::{EgressPolicy, Mode, PathGlob, PortRange, RequestFilter, Rule, RuleSource};
 use belljar_spec::request::{GitHubRequest, WebSearch};
 use belljar_spec::secret::{

@@ -1,11 +1,11 @@
 //! What is wrong with a file: where, what, and what to write instead.
 
-use crate::place::Place;
+use crate::origin::Position;
 use belljar_spec::{ErrorCode, SandboxError};
 use std::path::Path;
 
 /// At a line. The sentence has the fix in it, unless one follows with `hint`.
-pub(crate) fn at(place: &Place, what: impl std::fmt::Display) -> SandboxError {
+pub(crate) fn at(place: &Position, what: impl std::fmt::Display) -> SandboxError {
     ErrorCode::ConfigInvalid.error(format!("{place}: {what}"))
 }
 

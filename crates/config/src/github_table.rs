@@ -3,7 +3,7 @@
 use crate::fault::at;
 use crate::file::GitHubTable;
 use crate::layer::Layer;
-use crate::place::At;
+use crate::origin::At;
 use crate::read::Text;
 use belljar_spec::SandboxError;
 use belljar_spec::egress::HostName;

@@ -4,7 +4,7 @@ use crate::fault::at;
 use crate::file::GoldenTable;
 use crate::layer::Settings;
 use crate::load::above;
-use crate::place::Places;
+use crate::origin::ConfigPaths;
 use crate::read::Text;
 use belljar_images::Digest;
 use belljar_spec::{GoldenTier, SandboxError};
@@ -45,7 +45,7 @@ impl GoldenSettings {
 
 /// What this machine's files say of the golden root; the user's word before the operator's.
 pub fn golden() -> Result<GoldenSettings, SandboxError> {
-    let layers = above(&Places::real(), &mut Vec::new())?;
+    let layers = above(&ConfigPaths::real(), &mut Vec::new())?;
     let of = |layer: &Option<Settings>| layer.as_ref().map(|layer| layer.golden.clone()).unwrap_or_default();
     let (operator, user) = (of(&layers.operator), of(&layers.user));
     // A digest belongs to its release.

@@ -5,7 +5,7 @@ use crate::fault::at;
 use crate::file::ImagesTable;
 use crate::layer::Settings;
 use crate::load::above;
-use crate::place::Places;
+use crate::origin::ConfigPaths;
 use crate::read::Text;
 use belljar_images::{Mirror, PullOptions, Transport};
 use belljar_spec::SandboxError;
@@ -54,11 +54,11 @@ impl ImageSettings {
 /// How images are had on this machine: what its files say, the user's mirrors before the operator's, and the passwords that
 /// `docker login` wrote.
 pub fn pull_options() -> Result<PullOptions, SandboxError> {
-    pull_options_from(&Places::real())
+    pull_options_from(&ConfigPaths::real())
 }
 
 /// The same, with files from elsewhere.
-pub fn pull_options_from(places: &Places) -> Result<PullOptions, SandboxError> {
+pub fn pull_options_from(places: &ConfigPaths) -> Result<PullOptions, SandboxError> {
     let layers = above(places, &mut Vec::new())?;
     let of = |layer: &Option<Settings>| layer.as_ref().map(|layer| layer.images.clone()).unwrap_or_default();
     let (user, operator) = (of(&layers.user), of(&layers.operator));
@@ -115,7 +115,7 @@ mod tests {
         let file = folder.path().join("belljar.toml");
         std::fs::write(&file, toml).unwrap();
         let operator = folder.path().join("none.toml");
-        pull_options_from(&Places { operator, operator_id: 0, user: Some(file), state: None })
+        pull_options_from(&ConfigPaths { operator, operator_id: 0, user: Some(file), state: None })
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::git_table::GitSettings;
 use crate::golden_table::GoldenSettings;
 use crate::images_table::ImageSettings;
 use crate::llm::LlmSettings;
-use crate::place::{At, Place};
+use crate::origin::{At, Position};
 use crate::profile_table::Profile;
 use crate::read::Text;
 use crate::sandbox_table::SandboxSettings;
@@ -53,7 +53,7 @@ pub struct Settings {
     /// Whom the gateway trusts for servers, beside the system's authorities.
     pub authorities: Vec<At<AuthorityFile>>,
     /// Where it says that TLS to every name is looked into.
-    pub inspect: Option<Place>,
+    pub inspect: Option<Position>,
     pub connections: Option<At<u32>>,
     pub bytes: Option<At<ByteSize>>,
     /// Why a rule is there, in its writer's words.
@@ -270,7 +270,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn place<T>(&self, value: &Spanned<T>) -> Place {
+    fn place<T>(&self, value: &Spanned<T>) -> Position {
         self.text.place(value.span().start)
     }
 
@@ -362,7 +362,7 @@ impl Reader<'_> {
 }
 
 /// The source of a rule that stands in a file.
-pub(crate) fn source(place: Place) -> RuleSource {
+pub(crate) fn source(place: Position) -> RuleSource {
     RuleSource::File { path: place.file, line: place.line }
 }
 

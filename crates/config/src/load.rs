@@ -5,7 +5,7 @@ use crate::flags::EgressFlags;
 use crate::layer::{Layer, Settings};
 use crate::llm::LlmLayers;
 use crate::merge::{Layers, Origins};
-use crate::place::{At, Places};
+use crate::origin::{At, ConfigPaths};
 use crate::read::{self, FILE, FOLDER};
 use crate::sandbox_table::SandboxSettings;
 use crate::trust::{self, Standing};
@@ -94,12 +94,12 @@ pub struct Note {
 
 /// What this machine's files and `flags` say for a workspace.
 pub fn load(workspace: Option<&Path>, flags: EgressFlags) -> Result<Loaded, SandboxError> {
-    load_from(&Places::real(), workspace, flags)
+    load_from(&ConfigPaths::real(), workspace, flags)
 }
 
 /// The same, with files from elsewhere.
 pub fn load_from(
-    places: &Places,
+    places: &ConfigPaths,
     workspace: Option<&Path>,
     flags: EgressFlags,
 ) -> Result<Loaded, SandboxError> {
@@ -125,7 +125,10 @@ pub fn check(file: &Path, layer: Layer) -> Result<Settings, SandboxError> {
 }
 
 /// The layers above the repository.
-pub(crate) fn above(places: &Places, files: &mut Vec<(Layer, Arc<str>)>) -> Result<Layers, SandboxError> {
+pub(crate) fn above(
+    places: &ConfigPaths,
+    files: &mut Vec<(Layer, Arc<str>)>,
+) -> Result<Layers, SandboxError> {
     let mut understand = |text: Option<read::Text>| -> Result<Option<Settings>, SandboxError> {
         let Some(text) = text else { return Ok(None) };
         files.push((text.layer, text.name.clone()));
@@ -141,7 +144,7 @@ pub(crate) fn above(places: &Places, files: &mut Vec<(Layer, Arc<str>)>) -> Resu
 /// What the repository says, if the user trusted exactly that. Whatever else lies there is no error: anybody can put
 /// it there, and nobody's run should end because of it.
 fn repository(
-    places: &Places,
+    places: &ConfigPaths,
     workspace: &Path,
     loaded: &mut Loaded,
 ) -> Result<Option<Settings>, SandboxError> {

@@ -13,7 +13,7 @@
 use crate::flags::EgressFlags;
 use crate::layer::{Layer, Settings};
 use crate::load::Note;
-use crate::place::{At, Origin, Place};
+use crate::origin::{At, Origin, Position};
 use belljar_spec::egress::{
     EgressLimits, EgressPolicy, GroupName, HostPattern, Mode, Rule, RuleLabel, RuleSource, group,
 };
@@ -211,7 +211,7 @@ impl Layers {
 
 fn origin_of(rule: &Rule) -> Origin {
     match rule.label.source() {
-        RuleSource::File { path, line } => Origin::Line(Place { file: path.clone(), line: *line }),
+        RuleSource::File { path, line } => Origin::Line(Position { file: path.clone(), line: *line }),
         RuleSource::Flag
         | RuleSource::Group(_)
         | RuleSource::Program
@@ -223,7 +223,7 @@ fn origin_of(rule: &Rule) -> Origin {
 /// The widest that a mode may be, and who says so.
 struct Ceiling {
     mode: Mode,
-    place: Place,
+    place: Position,
     layer: Layer,
     key: &'static str,
 }

@@ -4,7 +4,7 @@ use crate::fault::at;
 use crate::file::ProfileTable;
 use crate::layer::{Layer, Settings};
 use crate::load::above;
-use crate::place::{Place, Places};
+use crate::origin::{ConfigPaths, Position};
 use crate::read::Text;
 use belljar_spec::request::EgressRequest;
 use belljar_spec::{LimitsRequest, SandboxError, SandboxRequest, parse_time};
@@ -18,7 +18,7 @@ use toml::Spanned;
 pub struct Profile {
     pub name: String,
     /// Where it stands.
-    pub place: Place,
+    pub place: Position,
     pub layer: Layer,
     /// It is taken where none is named.
     pub default: bool,
@@ -31,11 +31,11 @@ pub struct Profile {
 
 /// The profiles of this machine's files, the operator's first. At most one of them is the default: the user's, else the operator's.
 pub fn profiles() -> Result<Vec<Profile>, SandboxError> {
-    profiles_from(&Places::real())
+    profiles_from(&ConfigPaths::real())
 }
 
 /// The same, with files from elsewhere.
-pub fn profiles_from(places: &Places) -> Result<Vec<Profile>, SandboxError> {
+pub fn profiles_from(places: &ConfigPaths) -> Result<Vec<Profile>, SandboxError> {
     let layers = above(places, &mut Vec::new())?;
     let of =
         |layer: &Option<Settings>| layer.as_ref().map(|layer| layer.profiles.clone()).unwrap_or_default();
@@ -73,7 +73,7 @@ pub(crate) fn understand(
     Ok(profiles)
 }
 
-fn one(text: &Text, name: &str, place: Place, table: &ProfileTable) -> Result<Profile, SandboxError> {
+fn one(text: &Text, name: &str, place: Position, table: &ProfileTable) -> Result<Profile, SandboxError> {
     if !is_name(name) {
         let what = format!(
             "`{}` cannot name a profile: write small letters, digits, `-` and `_`",

@@ -2,7 +2,7 @@
 
 use crate::fault::{argument, shown};
 use crate::layer::Layer;
-use crate::place::{Place, Places};
+use crate::origin::{ConfigPaths, Position};
 use crate::toml_text::TomlText;
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, open, openat, stat};
@@ -24,7 +24,7 @@ pub(crate) struct Text {
 
 impl Text {
     /// The line that a byte stands in.
-    pub(crate) fn place(&self, byte: usize) -> Place {
+    pub(crate) fn place(&self, byte: usize) -> Position {
         TomlText { name: &self.name, content: &self.content }.place(byte)
     }
 }
@@ -45,7 +45,7 @@ pub(crate) enum Unread {
 }
 
 /// The operator's file, if there is one. Counts only if nobody but the operator can have written it.
-pub(crate) fn operator(places: &Places) -> Result<Option<Text>, SandboxError> {
+pub(crate) fn operator(places: &ConfigPaths) -> Result<Option<Text>, SandboxError> {
     let path = &places.operator;
     let Some((file, found)) = found(path)? else { return Ok(None) };
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -67,7 +67,7 @@ pub(crate) fn operator(places: &Places) -> Result<Option<Text>, SandboxError> {
 }
 
 /// The user's file, if there is one.
-pub(crate) fn user(places: &Places) -> Result<Option<Text>, SandboxError> {
+pub(crate) fn user(places: &ConfigPaths) -> Result<Option<Text>, SandboxError> {
     let Some(path) = &places.user else { return Ok(None) };
     let Some((file, found)) = found(path)? else { return Ok(None) };
     if found.st_mode & WRITABLE_BY_ALL != 0 {

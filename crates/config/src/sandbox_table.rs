@@ -3,7 +3,7 @@
 
 use crate::fault::at;
 use crate::file::SandboxTable;
-use crate::place::At;
+use crate::origin::At;
 use crate::read::Text;
 use belljar_spec::{EnvName, Root, SandboxError, VolumeName, VolumePath};
 use std::fmt;
@@ -77,8 +77,8 @@ fn root_of(word: &str) -> Result<Root, String> {
 
 /// Shorter than others: what tells folders apart is added to it.
 fn volume_name(name: &str) -> Result<VolumeName, String> {
-    if name.len() > LONGEST {
-        return Err(format!("the name of a volume has {LONGEST} letters at most here"));
+    if name.len() > MAX_VOLUME_NAME_BYTES {
+        return Err(format!("the name of a volume has {MAX_VOLUME_NAME_BYTES} letters at most here"));
     }
     name.parse().map_err(|error: belljar_spec::VolumeNameError| error.to_string())
 }
@@ -100,4 +100,4 @@ fn value<W, T, E: fmt::Display>(
     parse(written.get_ref()).map_err(|error| at(&text.place(written.span().start), error))
 }
 
-const LONGEST: usize = 48;
+const MAX_VOLUME_NAME_BYTES: usize = 48;

@@ -2,7 +2,7 @@
 //! other files that people write for belljar.
 
 use crate::fault::{at, nearest, plain};
-use crate::place::Place;
+use crate::origin::Position;
 use belljar_spec::SandboxError;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
@@ -45,10 +45,10 @@ impl TomlText<'_> {
     }
 
     /// The line that a byte stands in.
-    pub fn place(&self, byte: usize) -> Place {
+    pub fn place(&self, byte: usize) -> Position {
         let before = &self.content.as_bytes()[..byte.min(self.content.len())];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        Place { file: self.name.into(), line }
+        Position { file: self.name.into(), line }
     }
 }
 

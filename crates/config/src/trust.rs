@@ -8,7 +8,7 @@ use crate::fault::{argument, shown};
 use crate::flags::EgressFlags;
 use crate::layer::Settings;
 use crate::load::above;
-use crate::place::Places;
+use crate::origin::ConfigPaths;
 use crate::read::{self, FILE, FOLDER};
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::{Survives, create_private, write_atomic};
@@ -47,11 +47,11 @@ pub struct Proposal {
 
 /// Reads a repository's file, to be shown and then kept. It has to make sense, also beside the files above it.
 pub fn propose(workspace: &Path) -> Result<Proposal, SandboxError> {
-    propose_from(&Places::real(), workspace)
+    propose_from(&ConfigPaths::real(), workspace)
 }
 
 /// The same, with files from elsewhere.
-pub fn propose_from(places: &Places, workspace: &Path) -> Result<Proposal, SandboxError> {
+pub fn propose_from(places: &ConfigPaths, workspace: &Path) -> Result<Proposal, SandboxError> {
     let workspace = canonical(workspace)?;
     let file = workspace.join(FOLDER).join(FILE);
     let unusable = |why: &dyn std::fmt::Display| {
@@ -101,11 +101,11 @@ impl Proposal {
 
 /// Forgets that a repository's file is trusted. Says whether it was.
 pub fn revoke(workspace: &Path) -> Result<bool, SandboxError> {
-    revoke_from(&Places::real(), workspace)
+    revoke_from(&ConfigPaths::real(), workspace)
 }
 
 /// The same, with files from elsewhere.
-pub fn revoke_from(places: &Places, workspace: &Path) -> Result<bool, SandboxError> {
+pub fn revoke_from(places: &ConfigPaths, workspace: &Path) -> Result<bool, SandboxError> {
     let record = Record::of(places, &canonical(workspace)?, b"")?;
     match fs::remove_file(&record.file) {
         Ok(()) => Ok(true),
@@ -117,7 +117,7 @@ pub fn revoke_from(places: &Places, workspace: &Path) -> Result<bool, SandboxErr
 }
 
 /// What was said of this content.
-pub(crate) fn standing(places: &Places, workspace: &Path, bytes: &[u8]) -> Standing {
+pub(crate) fn standing(places: &ConfigPaths, workspace: &Path, bytes: &[u8]) -> Standing {
     let record = canonical(workspace).and_then(|workspace| Record::of(places, &workspace, bytes));
     match record.ok().and_then(|record| Some(record.read()? == record.line)) {
         Some(true) => Standing::Trusted,
@@ -135,7 +135,7 @@ struct Record {
 
 impl Record {
     /// For a workspace without links on its way.
-    fn of(places: &Places, workspace: &Path, bytes: &[u8]) -> Result<Record, SandboxError> {
+    fn of(places: &ConfigPaths, workspace: &Path, bytes: &[u8]) -> Result<Record, SandboxError> {
         let state = places.state.as_deref().ok_or_else(|| {
             ErrorCode::ConfigInvalid
                 .error("there is no place to keep what is trusted: HOME is not set")

@@ -1,6 +1,6 @@
 //! Which credentials a run gets, of files, flags and those that belljar knows.
 
-use belljar_config::{CredentialFlags, EgressFlags, Loaded, Places, load_from};
+use belljar_config::{ConfigPaths, CredentialFlags, EgressFlags, Loaded, load_from};
 use belljar_spec::egress::Mode;
 use belljar_spec::request::{GitHubRequest, WebSearch};
 use belljar_spec::secret::{Credential, GitHubProfile, SecretName, SecretRef, SecretSource};
@@ -12,14 +12,14 @@ use std::os::unix::fs::MetadataExt;
 /// A machine's files.
 struct Machine {
     _folder: tempfile::TempDir,
-    places: Places,
+    places: ConfigPaths,
 }
 
 impl Machine {
     fn with(operator: &str, user: &str) -> Machine {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = |name: &str| folder.path().join(name);
-        let places = Places {
+        let places = ConfigPaths {
             operator: path("operator.toml"),
             operator_id: fs::metadata(folder.path()).expect("it is there").uid(),
             user: Some(path("user.toml")),

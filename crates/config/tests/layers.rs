@@ -1,7 +1,7 @@
 //! Files, layers, trust and flags: what they come to.
 
 use belljar_config::{
-    EgressFlags, Layer, Loaded, Origin, Places, Standing, check, load_from, propose_from, revoke_from,
+    ConfigPaths, EgressFlags, Layer, Loaded, Origin, Standing, check, load_from, propose_from, revoke_from,
 };
 use belljar_spec::egress::{Mode, Rule, RuleSource, groups};
 use belljar_spec::{ErrorCode, SandboxError};
@@ -13,7 +13,7 @@ use std::process::Command;
 /// A machine with no files yet. Whoever runs the tests is its operator.
 struct Machine {
     folder: tempfile::TempDir,
-    places: Places,
+    places: ConfigPaths,
 }
 
 impl Machine {
@@ -25,7 +25,7 @@ impl Machine {
         }
         fs::set_permissions(path("etc"), Permissions::from_mode(0o755))
             .expect("the test's own files can be had");
-        let places = Places {
+        let places = ConfigPaths {
             operator: path("etc/belljar.toml"),
             operator_id: fs::metadata(path("etc")).expect("the test's own files can be had").uid(),
             user: Some(path("config/belljar.toml")),
@@ -71,12 +71,13 @@ impl Machine {
 
     /// Without asking what the layers above think: they may change later.
     fn trust(&self) {
-        let places = Places { user: None, operator: "/nowhere/belljar.toml".into(), ..self.places.clone() };
+        let places =
+            ConfigPaths { user: None, operator: "/nowhere/belljar.toml".into(), ..self.places.clone() };
         match propose_from(&places, &self.workspace()) {
             Ok(proposal) => proposal.keep().expect("it can be kept"),
             Err(error) if error.code == ErrorCode::NotGranted => {
                 write(&self.user(), "egress.mode = \"open\"");
-                let places = Places { user: Some(self.user()), ..places };
+                let places = ConfigPaths { user: Some(self.user()), ..places };
                 propose_from(&places, &self.workspace()).expect("a file").keep().expect("it can be kept");
                 fs::remove_file(self.user()).expect("the test's own files can be had");
             }
@@ -115,7 +116,7 @@ fn without_files_and_flags_nothing_is_said() {
     let machine = Machine::new();
     let loaded = machine.load(EgressFlags::default()).expect("nothing is no error");
     assert_eq!((loaded.policy, loaded.notes.len(), loaded.files.len()), (None, 0, 0));
-    let places = Places { user: None, state: None, ..machine.places };
+    let places = ConfigPaths { user: None, state: None, ..machine.places };
     assert!(load_from(&places, None, EgressFlags::default()).expect("nothing is no error").policy.is_none());
 }
 
@@ -341,7 +342,7 @@ fn an_operators_file_that_others_can_change_does_not_count() {
     refused(&machine);
     fs::set_permissions(machine.folder.path().join("etc"), Permissions::from_mode(0o755)).unwrap();
     let elsewhere = Machine {
-        places: Places { operator_id: machine.places.operator_id + 1, ..machine.places.clone() },
+        places: ConfigPaths { operator_id: machine.places.operator_id + 1, ..machine.places.clone() },
         folder: machine.folder,
     };
     refused(&elsewhere);
@@ -451,7 +452,7 @@ fn what_is_kept_in_the_workspace_proves_nothing() {
     let machine = Machine::with("", "", "allow = [\"x.com\"]");
     let inside = machine.workspace().join("state");
     fs::create_dir(&inside).unwrap();
-    let places = Places { state: Some(inside.join("belljar")), ..machine.places.clone() };
+    let places = ConfigPaths { state: Some(inside.join("belljar")), ..machine.places.clone() };
     let error = propose_from(&places, &machine.workspace()).expect_err("a sandbox can write there");
     assert_eq!(error.code, ErrorCode::PathRefused);
     // Forged from inside.

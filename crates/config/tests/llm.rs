@@ -1,6 +1,6 @@
 //! `[llm]`: who may say what of the route to a model, and what files and flags come to.
 
-use belljar_config::{EgressFlags, Layer, LlmLoaded, Places, check, load_from};
+use belljar_config::{ConfigPaths, EgressFlags, Layer, LlmLoaded, check, load_from};
 use belljar_spec::llm::{Price, UpstreamKind};
 use belljar_spec::request::{LlmRequest, LlmUrl};
 use belljar_spec::{ErrorCode, SandboxError};
@@ -15,7 +15,7 @@ fn loaded(operator: &str, user: &str, flags: &LlmRequest) -> Result<Option<LlmLo
         fs::set_permissions(path(name), Permissions::from_mode(0o755)).expect("the folder is ours");
         fs::write(path(name).join("belljar.toml"), content).expect("the folder is ours");
     }
-    let places = Places {
+    let places = ConfigPaths {
         operator: path("etc/belljar.toml"),
         operator_id: fs::metadata(path("etc")).expect("the folder is ours").uid(),
         user: Some(path("config/belljar.toml")),

@@ -1,7 +1,7 @@
 //! `[profile.NAME]` and `[sandbox]`: who may say what, and what it comes to.
 
 use belljar_config::{
-    EgressFlags, Layer, Places, Profile, SandboxSettings, check, load_from, profiles_from, propose_from,
+    ConfigPaths, EgressFlags, Layer, Profile, SandboxSettings, check, load_from, profiles_from, propose_from,
 };
 use belljar_spec::{ErrorCode, SandboxError};
 use std::fs::{self, Permissions};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// A machine whose operator runs the tests.
 struct Machine {
     folder: tempfile::TempDir,
-    places: Places,
+    places: ConfigPaths,
 }
 
 impl Machine {
@@ -23,7 +23,7 @@ impl Machine {
         }
         fs::set_permissions(path("etc"), Permissions::from_mode(0o755))
             .expect("the test's own files can be had");
-        let places = Places {
+        let places = ConfigPaths {
             operator: path("etc/belljar.toml"),
             operator_id: fs::metadata(path("etc")).expect("the test's own files can be had").uid(),
             user: Some(path("config/belljar.toml")),

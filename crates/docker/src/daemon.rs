@@ -35,7 +35,7 @@ impl Daemon {
             ErrorCode::StartFailed.error(format!("cannot wait for answers: {error}")).caused_by(error)
         })?;
         let path = socket.to_string_lossy();
-        let client = Docker::connect_with_unix(&path, PATIENCE.as_secs(), API_DEFAULT_VERSION)
+        let client = Docker::connect_with_unix(&path, CALL_TIMEOUT.as_secs(), API_DEFAULT_VERSION)
             .map_err(|error| refused("be spoken to", &error))?;
         let daemon = Daemon { client, runtime: Some(runtime), socket };
         daemon.run("say its version", async |client| client.clone().negotiate_version().await)?;
@@ -62,7 +62,7 @@ impl Daemon {
         &self,
         call: impl AsyncFnOnce(&Docker) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        self.wait(Some(PATIENCE), call)
+        self.wait(Some(CALL_TIMEOUT), call)
     }
 
     /// The same for what takes as long as it takes, a build or a pull: only the beginning of the answer has a time.
@@ -153,7 +153,7 @@ impl Drop for Daemon {
 /// Docker 20.10's.
 const OLDEST: (usize, usize) = (1, 41);
 /// A daemon that is busy with many containers takes its time.
-const PATIENCE: Duration = Duration::from_secs(120);
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 /// What somebody else is removing is gone in a moment, or whoever asked leaves it to the next sweep.
 const TO_BE_REMOVED: Duration = Duration::from_secs(10);
 /// What is said of a container that is being removed already.
@@ -199,8 +199,9 @@ mod tests {
     #[test]
     fn a_daemon_that_hangs_within_its_answer_is_not_waited_for() {
         let (_place, daemon) = stuck(|_| BEGINNING);
-        let listed = daemon
-            .wait(Some(A_MOMENT), async |client| client.list_containers(None::<ListContainersOptions>).await);
+        let listed = daemon.wait(Some(SHORT_TIMEOUT), async |client| {
+            client.list_containers(None::<ListContainersOptions>).await
+        });
         assert!(matches!(listed, Err(Error::RequestTimeoutError)), "{listed:?}");
     }
 
@@ -212,10 +213,10 @@ mod tests {
             }
             false => BEGINNING,
         });
-        let error = daemon.remove_within(A_MOMENT, "one").expect_err("nobody says that it is gone");
+        let error = daemon.remove_within(SHORT_TIMEOUT, "one").expect_err("nobody says that it is gone");
         assert_eq!(error.code, ErrorCode::StartFailed);
         assert!(error.message.contains("remove the container one: it does not answer"), "{error}");
     }
 
-    const A_MOMENT: Duration = Duration::from_millis(200);
+    const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
 }

@@ -1,7 +1,7 @@
 //! What a sandbox was made with, read from its place without a daemon: for those who show it, or make another one like it.
 
-use crate::place::Place;
 use crate::record::Record;
+use crate::sandbox_dir::SandboxDir;
 use belljar_api::SandboxRequest;
 use belljar_spec::SandboxError;
 
@@ -17,7 +17,7 @@ pub struct Made {
 }
 
 /// The sandbox of this place; nothing, if there is none. One whose record is damaged is an error, and is left as it is.
-pub fn made(place: &Place) -> Result<Option<Made>, SandboxError> {
+pub fn made(place: &SandboxDir) -> Result<Option<Made>, SandboxError> {
     if !place.directory().exists() {
         return Ok(None);
     }

@@ -16,7 +16,7 @@ pub fn name_of(key: &str) -> String {
 /// Whether this has the shape of a name. Nothing else is looked for on disk.
 pub fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    text.starts_with(PREFIX) && text.len() <= LONGEST && text.bytes().all(plain)
+    text.starts_with(PREFIX) && text.len() <= MAX_NAME_BYTES && text.bytes().all(plain)
 }
 
 /// Letters and digits of the key, words joined by single dashes. Of a long key the end is taken: that is where paths and URLs differ.
@@ -36,7 +36,7 @@ fn slug(key: &str) -> String {
 const PREFIX: &str = "bj-";
 const LONGEST_SLUG: usize = 24;
 const DIGEST_BYTES: usize = 6;
-const LONGEST: usize = PREFIX.len() + LONGEST_SLUG + 1 + 2 * DIGEST_BYTES;
+const MAX_NAME_BYTES: usize = PREFIX.len() + LONGEST_SLUG + 1 + 2 * DIGEST_BYTES;
 
 #[cfg(test)]
 mod tests {

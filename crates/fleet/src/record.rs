@@ -1,7 +1,7 @@
 //! What the daemon keeps of a sandbox: `record.json` of its place. Written whole or not at all, and before an answer tells of it, so
 //! that a daemon that is killed finds everything that it promised.
 
-use crate::Place;
+use crate::SandboxDir;
 use crate::lease::Leases;
 use crate::shim::Alive;
 use belljar_api::{GrantRules, SandboxRequest};
@@ -78,7 +78,7 @@ impl Record {
     }
 
     /// Of a place.
-    pub(crate) fn read(place: &Place) -> Result<Record, SandboxError> {
+    pub(crate) fn read(place: &SandboxDir) -> Result<Record, SandboxError> {
         let path = place.record();
         let unreadable = |why: String| {
             let hint = format!("look at `{}`; {TAKE_AWAY}", path.display());
@@ -101,7 +101,7 @@ impl Record {
     }
 
     /// Into a place, instead of what was there. What must survive a loss of power is on the disk then.
-    pub(crate) fn write(&self, place: &Place) -> Result<(), SandboxError> {
+    pub(crate) fn write(&self, place: &SandboxDir) -> Result<(), SandboxError> {
         let survives = if self.persistent { Survives::PowerCut } else { Survives::Kill };
         write_record(&place.record(), self, survives)
     }
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written_and_is_ours_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::new(folder.path());
+        let place = SandboxDir::new(folder.path());
         for persistent in [false, true] {
             let record = sample("k", persistent);
             record.write(&place).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_refused_and_left() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::new(folder.path());
+        let place = SandboxDir::new(folder.path());
         assert_eq!(Record::read(&place).unwrap_err().code, ErrorCode::StateFailed);
         for (text, code) in [
             ("", ErrorCode::StateFailed),
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_draft_of_somebody_who_was_killed_is_no_record() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::new(folder.path());
+        let place = SandboxDir::new(folder.path());
         let record = sample("k", true);
         record.write(&place).unwrap();
         fs::write(folder.path().join("record.json.new"), "{\"ver").unwrap();

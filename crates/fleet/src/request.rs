@@ -1,7 +1,7 @@
 //! From a request to a sandbox that the fleet holds: where its files are kept, and what only the fleet refuses. The rest is the engine's.
 //! Called by the daemon before anything is made, and by the process that holds the sandbox.
 
-use crate::Place;
+use crate::SandboxDir;
 use belljar_config::{self as config, EgressFlags, Note, SandboxSettings};
 use belljar_spec::request::wrong_value;
 use belljar_spec::secret::SecretRef;
@@ -24,7 +24,7 @@ pub struct Surroundings {
     /// It outlives its leases, and so does its home.
     pub persistent: bool,
     /// Where it is kept.
-    pub place: Place,
+    pub place: SandboxDir,
     /// Where volumes are kept.
     pub volumes: PathBuf,
 }

@@ -1,7 +1,7 @@
 //! What the fleet knows of shims. One shim holds one sandbox for one life of it: its wall, its way out, its commands and their
-//! output. It is found again by its [`Place`], and proved to be alive by a lock that the kernel drops with it.
+//! output. It is found again by its [`SandboxDir`], and proved to be alive by a lock that the kernel drops with it.
 
-use crate::Place;
+use crate::SandboxDir;
 use crate::folder::FolderId;
 use belljar_api::SandboxRequest;
 use belljar_spec::SandboxError;
@@ -18,11 +18,11 @@ pub trait Shims: Send + Sync + 'static {
     /// Starts one for this place, which nobody keeps; it answers when the sandbox is ready for commands.
     fn start<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a SandboxDir,
         plan: &'a ShimPlan,
     ) -> Future<'a, Result<Arc<dyn Shim>, SandboxError>>;
     /// The one that keeps this place, if one lives.
-    fn find<'a>(&'a self, place: &'a Place) -> Future<'a, Result<Option<Arc<dyn Shim>>, SandboxError>>;
+    fn find<'a>(&'a self, place: &'a SandboxDir) -> Future<'a, Result<Option<Arc<dyn Shim>>, SandboxError>>;
 }
 
 /// A shim that lives, or lived a moment ago.

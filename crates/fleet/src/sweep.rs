@@ -3,8 +3,8 @@
 
 use crate::machine::Nature;
 use crate::name::is_name;
-use crate::place::Place;
 use crate::record::{Intent, Record};
+use crate::sandbox_dir::SandboxDir;
 use crate::shim::Stop;
 use belljar_api::{Sweep, SweptSandbox};
 use belljar_engine::Engine;
@@ -72,8 +72,8 @@ impl Ground {
         self.directory.join(SANDBOXES)
     }
 
-    pub(crate) fn place(&self, name: &str) -> Place {
-        Place::new(self.sandboxes().join(name))
+    pub(crate) fn place(&self, name: &str) -> SandboxDir {
+        SandboxDir::new(self.sandboxes().join(name))
     }
 
     /// Looks at everything, and sweeps what is dead unless this is only for show.
@@ -103,7 +103,7 @@ impl Ground {
 
 /// What was found, unless it was removed, and what was done.
 fn examine(
-    place: Place,
+    place: SandboxDir,
     mut record: Record,
     dry_run: bool,
 ) -> Result<(Option<Found>, Option<SweptSandbox>), SandboxError> {
@@ -161,7 +161,7 @@ pub(crate) fn told(record: &Record, files: Stop, reason: &str) -> SweptSandbox {
 }
 
 /// Makes a place with a record in it: for everybody else at once, or not at all.
-pub(crate) fn make_place(place: &Place, record: &Record) -> Result<(), SandboxError> {
+pub(crate) fn make_place(place: &SandboxDir, record: &Record) -> Result<(), SandboxError> {
     let failed = |error: io::Error| {
         let message = format!("cannot make `{}`: {error}", place.directory().display());
         ErrorCode::StateFailed.error(message).hint("is the disk full?").caused_by(error)
@@ -171,14 +171,14 @@ pub(crate) fn make_place(place: &Place, record: &Record) -> Result<(), SandboxEr
         .mode(0o700)
         .create(&unfinished)
         .map_err(failed)
-        .and_then(|()| record.write(&Place::new(&unfinished)))
+        .and_then(|()| record.write(&SandboxDir::new(&unfinished)))
         .and_then(|()| fs::rename(&unfinished, place.directory()).map_err(failed));
     made.inspect_err(|_| drop(remove_tree(&unfinished)))
 }
 
 /// Removes a place that nobody keeps: for everybody else at once. A kill in the middle leaves something that is no place any more,
 /// for the next sweep.
-pub(crate) fn remove_place(place: &Place, held: Lock) -> Result<(), SandboxError> {
+pub(crate) fn remove_place(place: &SandboxDir, held: Lock) -> Result<(), SandboxError> {
     forget_work(place)?;
     let gone = set_aside(place.directory()).map_err(|error| remove_failed(place, &error))?;
     drop(held);
@@ -188,7 +188,7 @@ pub(crate) fn remove_place(place: &Place, held: Lock) -> Result<(), SandboxError
 }
 
 /// What it changed beside a folder goes with it: its layer, its clone. First, since its place says that there may be one.
-fn forget_work(place: &Place) -> Result<(), SandboxError> {
+fn forget_work(place: &SandboxDir) -> Result<(), SandboxError> {
     let directory = place.directory();
     match (directory.ancestors().nth(3), directory.file_name().and_then(|name| name.to_str())) {
         (Some(state), Some(name)) => Engine::new().with_state(state).forget(name),
@@ -204,7 +204,7 @@ fn sweep_unfinished(sandboxes: &Path) {
     }
 }
 
-fn unfinished_name(place: &Place) -> Result<PathBuf, SandboxError> {
+fn unfinished_name(place: &SandboxDir) -> Result<PathBuf, SandboxError> {
     let name = place.directory().file_name().unwrap_or_default().to_string_lossy();
     Ok(place.directory().with_file_name(format!("{NEW}{name}-{}", new_id()?)))
 }
@@ -223,7 +223,7 @@ fn names(directory: &Path) -> Result<Vec<String>, SandboxError> {
     Ok(names)
 }
 
-fn remove_failed(place: &Place, error: &io::Error) -> SandboxError {
+fn remove_failed(place: &SandboxDir, error: &io::Error) -> SandboxError {
     let message = format!("cannot remove `{}`: {error}", place.directory().display());
     ErrorCode::StateFailed.error(message).hint("`POST /v1/sweep` tries again")
 }

@@ -3,8 +3,8 @@
 
 use crate::fleet::{Fleet, may_use};
 use crate::permission::{OWNER, Permission};
-use crate::place::Place;
 use crate::registry::Entry;
+use crate::sandbox_dir::SandboxDir;
 use crate::shim::Stop;
 use crate::task::end_of;
 use belljar_api::{SandboxInfo, State};
@@ -43,7 +43,7 @@ impl Fleet {
 }
 
 /// What can be told of one.
-fn info(name: &str, place: &Place, error: &SandboxError) -> SandboxInfo {
+fn info(name: &str, place: &SandboxDir, error: &SandboxError) -> SandboxInfo {
     let record: Value = std::fs::read(place.record())
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
@@ -75,7 +75,7 @@ fn info(name: &str, place: &Place, error: &SandboxError) -> SandboxInfo {
 }
 
 /// When its directory last changed, since nobody knows better.
-fn made_ms(place: &Place) -> i64 {
+fn made_ms(place: &SandboxDir) -> i64 {
     let changed = place.directory().metadata().and_then(|found| found.modified()).ok();
     let since = changed.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or_default()

@@ -1,12 +1,12 @@
 //! The gateway's event loop: one thread for all sandboxes of a process.
 
 use crate::authority::Authority;
+use crate::connection_limits::DescriptorBudget;
 use crate::credentials::Credentials;
 use crate::fetch::{self, FetchError, FetchRequest, FetchResponse};
 use crate::github::Tokens;
 use crate::intake::{Asked, Intake, Open, Source};
 use crate::llm::Route;
-use crate::places::Places;
 use crate::pushes::Pushes;
 use crate::record::Recorder;
 use crate::serving::{Alive, Serving};
@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep};
 /// Serves the sockets of sandboxes. It stops when it is dropped and nobody is served any more.
 pub struct Gateway {
     event_loop: Handle,
-    places: Arc<Places>,
+    places: Arc<DescriptorBudget>,
     until: Arc<oneshot::Sender<()>>,
 }
 
@@ -45,7 +45,7 @@ impl Gateway {
             let _ = runtime.block_on(stopped);
             runtime.shutdown_background();
         })?;
-        Ok(Gateway { event_loop, places: Arc::new(Places::here()), until: Arc::new(until) })
+        Ok(Gateway { event_loop, places: Arc::new(DescriptorBudget::here()), until: Arc::new(until) })
     }
 
     /// Credentials for a sandbox, with every value read once and a token minted if it was granted one. `trust` is PEM
@@ -185,7 +185,7 @@ fn wait_for<T: Send + 'static>(
     event_loop.spawn(async move {
         let _ = done.send(work.await);
     });
-    outcome.recv_timeout(PATIENCE).ok()
+    outcome.recv_timeout(EVENT_LOOP_TIMEOUT).ok()
 }
 
 /// Serves until it is aborted. `alive` is dropped with the last connection.
@@ -233,7 +233,7 @@ where
                 latest.shutdown().await;
                 latest.spawn(serve(stream));
             }
-            Err(_) => sleep(A_MOMENT).await,
+            Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
         }
     }
 }
@@ -254,7 +254,7 @@ where
                     connections.spawn(serve(stream, dialled));
                 }
                 // Too many open files, or a connection that was gone again: neither ends the sandbox's network.
-                Err(_) => sleep(A_MOMENT).await,
+                Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
             },
             Some(_) = connections.join_next() => {}
         }
@@ -262,10 +262,10 @@ where
 }
 
 /// Whatever is waited for has a shorter time of its own; an event loop that takes longer is stuck.
-const PATIENCE: Duration = Duration::from_secs(60);
+const EVENT_LOOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Sooner than any limit of a connection.
 const SOON: Duration = Duration::from_secs(1);
-const A_MOMENT: Duration = Duration::from_millis(10);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Connections that are aborted write their last record; an event loop that cannot do that in this time is stuck.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 

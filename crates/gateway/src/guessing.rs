@@ -2,12 +2,12 @@
 //! and the attacker looks at which pieces come. Right and wrong guesses have to look the same. On loopback, without a sandbox.
 
 use crate::authority::Authority;
+use crate::connection_limits::{Arrival, DescriptorBudget};
 use crate::credentials::Credentials;
 use crate::gateway::Terms;
 use crate::hello::{self, Hello};
 use crate::llm;
 use crate::names::Addresses;
-use crate::places::{Arrival, Places};
 use crate::record::Recorder;
 use crate::serving::Serving;
 use crate::terminate::{self, Alpn};
@@ -191,7 +191,7 @@ fn serving(policy: EgressPolicy, credentials: Credentials, authority: &Arc<Autho
         authority: Some(Arc::clone(authority)),
         pushes: None,
     };
-    Arc::new(Serving::new(&Arc::new(Places::here()), terms, Addresses::Ipv4, Arrival::Accepted))
+    Arc::new(Serving::new(&Arc::new(DescriptorBudget::here()), terms, Addresses::Ipv4, Arrival::Accepted))
 }
 
 fn authority(number: u8) -> Arc<Authority> {

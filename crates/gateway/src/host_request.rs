@@ -39,10 +39,10 @@ pub async fn post_json(
         let body = Limited::new(answer.response.into_body(), LARGEST_ANSWER).collect().await;
         Ok((status, body.map_err(|error| words(&error))?.to_bytes().to_vec()))
     };
-    timeout(PATIENCE, answered).await.unwrap_or_else(|_| Err("it took too long".to_string()))
+    timeout(ANSWER_TIMEOUT, answered).await.unwrap_or_else(|_| Err("it took too long".to_string()))
 }
 
 /// A server that says nothing for so long will not.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a forge says of a pull request has some ten kilobytes.
 const LARGEST_ANSWER: usize = 1 << 20;

@@ -1,7 +1,7 @@
 //! The sockets that a sandbox's connections arrive at: born in its network namespace, served here.
 
+use crate::connection_limits::Arrival;
 use crate::names::Addresses;
-use crate::places::Arrival;
 use belljar_spec::egress::{EgressPolicy, Mode, PortRange};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::net::sockopt;

@@ -14,6 +14,7 @@
 mod authority;
 mod bytes;
 mod connection;
+mod connection_limits;
 mod credentials;
 pub mod decide;
 mod dial;
@@ -34,7 +35,6 @@ mod intake;
 pub mod llm;
 mod names;
 mod outbound;
-mod places;
 mod plain_http;
 mod pushes;
 mod record;

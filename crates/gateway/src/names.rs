@@ -52,7 +52,7 @@ impl Names {
         if let Some(number) = table.numbers.get(name) {
             return Some(self.numbered(*number));
         }
-        let number = u32::try_from(table.names.len()).ok().filter(|number| *number < MOST)?;
+        let number = u32::try_from(table.names.len()).ok().filter(|number| *number < MAX_NAMES)?;
         table.names.push(name.clone());
         table.numbers.insert(name.clone(), number);
         Some(self.numbered(number))
@@ -91,14 +91,14 @@ impl Addresses {
             IpAddr::V4(address) => address.to_bits().checked_sub(self.own().to_bits() - 1)?,
             IpAddr::V6(address) => u32::try_from(address.to_bits().checked_sub(IPV6.to_bits() - 1)?).ok()?,
         };
-        offset.checked_sub(FIRST).filter(|number| *number < MOST)
+        offset.checked_sub(FIRST).filter(|number| *number < MAX_NAMES)
     }
 }
 
 /// Below this are addresses of our own.
 const FIRST: u32 = 256;
 /// The range 198.18.0.0/15 has twice as many; a program that asks for more than this is not looking for names.
-const MOST: u32 = 65_536;
+const MAX_NAMES: u32 = 65_536;
 
 #[cfg(test)]
 mod tests {
@@ -145,11 +145,11 @@ mod tests {
     #[test]
     fn a_sandbox_has_only_so_many_names() {
         let names = Names::new(Addresses::Both);
-        for number in 0..MOST {
+        for number in 0..MAX_NAMES {
             assert!(names.fake(&name(&format!("n{number}.example"))).is_some());
         }
         assert_eq!(names.fake(&name("one.more.example")), None);
-        let last = names.fake(&name(&format!("n{}.example", MOST - 1))).expect("it has one");
+        let last = names.fake(&name(&format!("n{}.example", MAX_NAMES - 1))).expect("it has one");
         assert_eq!(last.ipv4(), Ipv4Addr::new(198, 19, 0, 255));
     }
 }

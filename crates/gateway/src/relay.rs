@@ -220,7 +220,7 @@ async fn pour(from: &TcpStream, to: &TcpStream, count: &AtomicU64, meter: &Meter
             Ok(length) => length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 small += 1;
-                if small > PATIENCE {
+                if small > MAX_SMALL_READS {
                     return Ok(());
                 }
                 from.readable().await.map_err(|_| Stop::Reading)?;
@@ -309,7 +309,7 @@ const PIPE: usize = 1024 * 1024;
 /// As many as an ordinary user gets (/proc/sys/fs/pipe-user-pages-soft), whoever runs us.
 const MOST_WIDE: u32 = 32;
 /// So many waits for bytes without a large piece between them, and the pipe goes away.
-const PATIENCE: u32 = 64;
+const MAX_SMALL_READS: u32 = 64;
 /// Longer than a stream of a model that thinks for ten minutes; looked at once in as long.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 

@@ -1,11 +1,11 @@
 //! One sandbox as the gateway knows it: its policy, its names, and what it has used.
 
 use crate::authority::Authority;
+use crate::connection_limits::{Arrival, Crowd, DescriptorBudget, Seat, Table};
 use crate::credentials::Credentials;
 use crate::decide::{self, Allowed, Permit};
 use crate::gateway::Terms;
 use crate::names::{Addresses, Names};
-use crate::places::{Arrival, Crowd, Places, Seat, Table};
 use crate::pushes::Pushes;
 use crate::record::Recorder;
 use crate::resolve::Resolver;
@@ -35,7 +35,12 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    pub(crate) fn new(places: &Arc<Places>, terms: Terms, addresses: Addresses, arrival: Arrival) -> Serving {
+    pub(crate) fn new(
+        places: &Arc<DescriptorBudget>,
+        terms: Terms,
+        addresses: Addresses,
+        arrival: Arrival,
+    ) -> Serving {
         let Terms { policy, recorder, credentials, authority, pushes, llm: _ } = terms;
         credentials.record_in(&recorder);
         Serving {

@@ -46,7 +46,7 @@ pub fn announced(digits: [u8; 4]) -> Result<Announced, PktError> {
         0 => Ok(Announced::Flush),
         1 => Ok(Announced::Delim),
         2 => Ok(Announced::ResponseEnd),
-        4..=LONGEST => Ok(Announced::Data(length - 4)),
+        4..=MAX_PACKET_BYTES => Ok(Announced::Data(length - 4)),
         _ => Err(bad()),
     }
 }
@@ -132,9 +132,9 @@ pub fn all(bytes: &[u8]) -> Result<Vec<Packet>, PktError> {
 /// A list is over.
 pub const FLUSH: &[u8] = b"0000";
 /// As git has it (LARGE_PACKET_MAX).
-const LONGEST: usize = 65520;
+const MAX_PACKET_BYTES: usize = 65520;
 /// What one packet holds.
-pub const MOST_DATA: usize = LONGEST - 4;
+pub const MOST_DATA: usize = MAX_PACKET_BYTES - 4;
 
 #[cfg(test)]
 mod tests {

@@ -148,7 +148,7 @@ impl fmt::Display for PushRefusal {
             text = format!("{text} ({remedy})");
         }
         // Details come from elsewhere: one line, and nothing that a terminal obeys.
-        text.chars().take(LONGEST).try_for_each(|char| match char.is_control() {
+        text.chars().take(MAX_LINE_CHARS).try_for_each(|char| match char.is_control() {
             true => write!(f, " "),
             false => write!(f, "{char}"),
         })
@@ -156,4 +156,4 @@ impl fmt::Display for PushRefusal {
 }
 
 /// A line that git prints as it is.
-const LONGEST: usize = 400;
+const MAX_LINE_CHARS: usize = 400;

@@ -95,10 +95,10 @@ pub fn side_band(to: &mut Vec<u8>, band: Band, data: &[u8]) {
 }
 
 fn one_line(text: &str) -> String {
-    text.chars().take(LONGEST).map(|char| if char.is_control() { ' ' } else { char }).collect()
+    text.chars().take(MAX_TEXT_CHARS).map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
-const LONGEST: usize = 400;
+const MAX_TEXT_CHARS: usize = 400;
 
 #[cfg(test)]
 mod tests {

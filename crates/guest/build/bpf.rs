@@ -54,14 +54,14 @@ pub(crate) fn filter(rows: &[Row], arch: Arch, variant: Variant) -> Vec<Instruct
 struct Program {
     reversed: Vec<Instruction>,
     // The three ways it can end.
-    allowed: Place,
-    refused: Place,
-    unknown: Place,
+    allowed: ProgramOffset,
+    refused: ProgramOffset,
+    unknown: ProgramOffset,
 }
 
 /// A place in the program: the number of instructions from there to the end.
 #[derive(Clone, Copy, PartialEq)]
-struct Place(usize);
+struct ProgramOffset(usize);
 
 impl Program {
     fn new() -> Program {
@@ -72,15 +72,15 @@ impl Program {
                 answer(SECCOMP_RET_ERRNO | EPERM),
                 answer(SECCOMP_RET_ERRNO | ENOSYS),
             ],
-            allowed: Place(1),
-            refused: Place(2),
-            unknown: Place(3),
+            allowed: ProgramOffset(1),
+            refused: ProgramOffset(2),
+            unknown: ProgramOffset(3),
         }
     }
 
     /// Where to go from each number on, up to the next one in the list. The last range has no end, and so
     /// contains the x32 calls: these are x86_64's by architecture, with bit 30 set in the number.
-    fn ranges(&mut self, rows: &[Row], arch: Arch, variant: Variant) -> Vec<(u32, Place)> {
+    fn ranges(&mut self, rows: &[Row], arch: Arch, variant: Variant) -> Vec<(u32, ProgramOffset)> {
         let mut calls: BTreeMap<u32, Vec<&Row>> = BTreeMap::new();
         for row in rows {
             if let Some(number) = row.number(arch) {
@@ -89,7 +89,7 @@ impl Program {
         }
         let end = calls.last_key_value().map_or(0, |(last, _)| last + 1);
 
-        let mut ranges: Vec<(u32, Place)> = (0..=end)
+        let mut ranges: Vec<(u32, ProgramOffset)> = (0..=end)
             .map(|number| match calls.get(&number) {
                 Some(rows) => (number, self.call(rows, variant)),
                 None => (number, self.unknown),
@@ -99,7 +99,7 @@ impl Program {
         ranges
     }
 
-    fn search(&mut self, ranges: &[(u32, Place)]) -> Place {
+    fn search(&mut self, ranges: &[(u32, ProgramOffset)]) -> ProgramOffset {
         if let [(_, place)] = ranges {
             return *place;
         }
@@ -109,7 +109,7 @@ impl Program {
     }
 
     /// Answers one call: what is refused comes first, and what no row allows is refused as well.
-    fn call(&mut self, rows: &[&Row], variant: Variant) -> Place {
+    fn call(&mut self, rows: &[&Row], variant: Variant) -> ProgramOffset {
         let (allow, refuse): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| match row.decision {
             Decision::Allow => true,
             Decision::Deny => false,
@@ -120,14 +120,14 @@ impl Program {
         self.any(&refuse, self.refused, not_refused)
     }
 
-    fn any(&mut self, rows: &[&Row], yes: Place, no: Place) -> Place {
+    fn any(&mut self, rows: &[&Row], yes: ProgramOffset, no: ProgramOffset) -> ProgramOffset {
         if rows.iter().any(|row| row.conditions.is_empty()) {
             return yes;
         }
         rows.iter().rev().fold(no, |no, row| self.all(&row.conditions, yes, no))
     }
 
-    fn all(&mut self, conditions: &[Condition], yes: Place, no: Place) -> Place {
+    fn all(&mut self, conditions: &[Condition], yes: ProgramOffset, no: ProgramOffset) -> ProgramOffset {
         conditions.iter().rev().fold(yes, |yes, condition| {
             let (value, argument) = (condition.value, ARGUMENTS + 8 * u32::from(condition.arg));
             let compare = match condition.operator {
@@ -149,7 +149,7 @@ impl Program {
     }
 
     /// Adds a comparison of what was loaded last with `value`.
-    fn test(&mut self, code: u16, value: u32, yes: Place, no: Place) -> Place {
+    fn test(&mut self, code: u16, value: u32, yes: ProgramOffset, no: ProgramOffset) -> ProgramOffset {
         let (yes, no) = (self.near(yes), self.near(no));
         let [jt, jf] = [yes, no].map(|place| {
             u8::try_from(self.distance(place)).expect("what was near still is, one jump further on")
@@ -158,7 +158,7 @@ impl Program {
     }
 
     /// Adds an instruction that always goes on at `next`.
-    fn step(&mut self, code: u16, k: u32, next: Place) -> Place {
+    fn step(&mut self, code: u16, k: u32, next: ProgramOffset) -> ProgramOffset {
         if self.distance(next) > 0 {
             self.jump(next);
         }
@@ -166,23 +166,23 @@ impl Program {
     }
 
     /// A place that leads to the given one and is near enough for a test.
-    fn near(&mut self, place: Place) -> Place {
+    fn near(&mut self, place: ProgramOffset) -> ProgramOffset {
         if self.distance(place) <= NEAR { place } else { self.jump(place) }
     }
 
-    fn jump(&mut self, to: Place) -> Place {
+    fn jump(&mut self, to: ProgramOffset) -> ProgramOffset {
         let k = u32::try_from(self.distance(to)).expect("a program has less than 2^32 instructions");
         self.add(Instruction { code: JUMP, jt: 0, jf: 0, k })
     }
 
     /// How many instructions the one added next would leave out to get to a place.
-    fn distance(&self, place: Place) -> usize {
+    fn distance(&self, place: ProgramOffset) -> usize {
         self.reversed.len() - place.0
     }
 
-    fn add(&mut self, instruction: Instruction) -> Place {
+    fn add(&mut self, instruction: Instruction) -> ProgramOffset {
         self.reversed.push(instruction);
-        Place(self.reversed.len())
+        ProgramOffset(self.reversed.len())
     }
 }
 

@@ -184,7 +184,7 @@ fn dial_at(address: IpAddr, port: u16, stream: &Stream) -> Result<OwnedFd, Errno
 fn wait(socket: &OwnedFd, stream: &Stream) -> Result<(), Errno> {
     loop {
         let mut waiting = [PollFd::new(socket, PollFlags::OUT), PollFd::new(stream, PollFlags::RDHUP)];
-        match poll(&mut waiting, Some(&PATIENCE)) {
+        match poll(&mut waiting, Some(&CONNECT_TIMEOUT)) {
             Ok(0) => return Err(Errno::TIMEDOUT),
             Ok(_) if !waiting[1].revents().is_empty() => return Err(Errno::CANCELED),
             Ok(_) => return Ok(()),
@@ -196,4 +196,4 @@ fn wait(socket: &OwnedFd, stream: &Stream) -> Result<(), Errno> {
 
 const DNS: u16 = 53;
 /// Of one address. Nothing is far away: who does not answer has more callers waiting than it takes.
-const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+const CONNECT_TIMEOUT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };

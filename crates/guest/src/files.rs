@@ -13,7 +13,7 @@ use belljar_wire::message::{Bytes, Entry, EntryKind, Fault, FileRoot, Metadata, 
 use std::io;
 
 /// Where paths start, and what holds them.
-pub(crate) struct Place {
+pub(crate) struct PathRoot {
     root: OwnedFd,
     /// Absolute paths must begin with this; empty where the sandbox's own root is the limit.
     prefix: String,
@@ -21,8 +21,8 @@ pub(crate) struct Place {
     workspace: String,
 }
 
-impl Place {
-    pub(crate) fn open(root: FileRoot, workspace: String) -> Result<Place, Fault> {
+impl PathRoot {
+    pub(crate) fn open(root: FileRoot, workspace: String) -> Result<PathRoot, Fault> {
         let (path, prefix, resolve) = match root {
             FileRoot::Sandbox => ("/".to_string(), String::new(), ResolveFlags::empty()),
             FileRoot::Beneath(path) => {
@@ -31,7 +31,7 @@ impl Place {
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, &path, flags, Mode::empty()).map_err(|e| fault(format!("open {path}"), e))?;
-        Ok(Place { root, prefix, resolve, workspace })
+        Ok(PathRoot { root, prefix, resolve, workspace })
     }
 
     /// Whether all that is seen belongs to the sandbox.
@@ -105,7 +105,7 @@ pub(crate) fn is_proc(opened: &OwnedFd) -> Result<bool, Errno> {
 }
 
 /// Carries out one request and answers it.
-pub(crate) fn answer(place: &Place, request: Request, stream: &mut Stream) -> io::Result<()> {
+pub(crate) fn answer(place: &PathRoot, request: Request, stream: &mut Stream) -> io::Result<()> {
     let reply = match &request {
         Request::Read { path } => return send_file(place, path, stream),
         Request::Write { path } => return upload::take(place, path, stream),
@@ -136,7 +136,7 @@ fn done<E: Into<io::Error>>(result: Result<(), E>, doing: impl FnOnce() -> Strin
     }
 }
 
-fn send_file(place: &Place, path: &str, stream: &mut Stream) -> io::Result<()> {
+fn send_file(place: &PathRoot, path: &str, stream: &mut Stream) -> io::Result<()> {
     let opened = place.resolve(path, OFlags::RDONLY).and_then(regular);
     let file = match opened {
         Ok(file) => file,
@@ -167,7 +167,7 @@ pub(crate) fn regular(file: OwnedFd) -> Result<OwnedFd, Errno> {
     }
 }
 
-fn make_directory(place: &Place, path: &str, recursive: bool) -> Result<(), Errno> {
+fn make_directory(place: &PathRoot, path: &str, recursive: bool) -> Result<(), Errno> {
     let mode = Mode::from_raw_mode(0o777);
     if !recursive {
         let (parent, name) = place.parent(path)?;
@@ -189,7 +189,7 @@ fn make_directory(place: &Place, path: &str, recursive: bool) -> Result<(), Errn
     }
 }
 
-fn send_entries(place: &Place, path: &str, stream: &mut Stream) -> io::Result<()> {
+fn send_entries(place: &PathRoot, path: &str, stream: &mut Stream) -> io::Result<()> {
     let entries = place.resolve(path, OFlags::RDONLY | OFlags::DIRECTORY).and_then(list);
     match entries {
         Ok(entries) => {
@@ -219,7 +219,7 @@ pub(crate) fn list(directory: OwnedFd) -> Result<Vec<Entry>, Errno> {
     Ok(entries)
 }
 
-fn remove(place: &Place, path: &str, recursive: bool) -> io::Result<()> {
+fn remove(place: &PathRoot, path: &str, recursive: bool) -> io::Result<()> {
     let (parent, name) = place.parent(path)?;
     let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
     match kind(&found) {
@@ -236,7 +236,7 @@ fn remove(place: &Place, path: &str, recursive: bool) -> io::Result<()> {
     }
 }
 
-fn rename(place: &Place, from: &str, to: &str) -> Result<(), Errno> {
+fn rename(place: &PathRoot, from: &str, to: &str) -> Result<(), Errno> {
     let ((from, old), (to, new)) = (place.parent(from)?, place.parent(to)?);
     match renameat(from, old, to, new) {
         // Not what the same word means for a path: that it leads out.
@@ -245,7 +245,7 @@ fn rename(place: &Place, from: &str, to: &str) -> Result<(), Errno> {
     }
 }
 
-fn describe(place: &Place, path: &str) -> Result<Metadata, Errno> {
+fn describe(place: &PathRoot, path: &str) -> Result<Metadata, Errno> {
     let stat = fstat(place.resolve(path, OFlags::PATH | OFlags::NOFOLLOW)?)?;
     Ok(Metadata {
         kind: kind(&stat),

@@ -78,7 +78,7 @@ impl Pause {
             match self.state.try_write() {
                 Ok(state) => return Ok(state),
                 Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => return Err(Errno::BUSY),
+                Err(TryLockError::WouldBlock) if start.elapsed() > PAUSE_TIMEOUT => return Err(Errno::BUSY),
                 Err(TryLockError::WouldBlock) => thread::sleep(STEP),
             }
         }
@@ -116,7 +116,7 @@ fn stop_all() -> Result<(), Errno> {
             Stillness::AsFarAsTold => return Ok(()),
             Stillness::No => 0,
         };
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > PAUSE_TIMEOUT {
             return Err(Errno::BUSY);
         }
         // Who runs on another processor sees it at its next way out of the kernel.
@@ -139,7 +139,7 @@ fn go_on(stopped: &HashSet<Process>) {
 }
 
 /// Far longer than a start takes, or a signal, and far shorter than anybody waits for a pause.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Nothing depends on it but what a shell believes.
 const COURTESY: Duration = Duration::from_millis(200);
 /// Times in a row that all stood still of whom something is told.

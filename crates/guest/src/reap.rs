@@ -17,7 +17,7 @@ use belljar_sys::rustix::fs::{AtFlags, FlockOperation, flock, fstat, statat, unl
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::chdir;
 use belljar_wire::message::StubKind;
-use belljar_wire::planted::{self, LONGEST};
+use belljar_wire::planted::{self, MAX_NOTE_BYTES};
 use std::process::ExitCode;
 
 /// Whether this life was asked for.
@@ -94,7 +94,7 @@ fn is_still(note: &OwnedFd, directory: &OwnedFd, name: &str) -> bool {
 fn take_away(note: &OwnedFd, folder: &OwnedFd) -> Result<(Removal, Option<String>), Errno> {
     let found = fstat(folder)?;
     let (mut all, mut held) = (Removal::Done, None);
-    for stub in planted::stubs_of(&read_whole(note, LONGEST)?, found.st_dev, found.st_ino) {
+    for stub in planted::stubs_of(&read_whole(note, MAX_NOTE_BYTES)?, found.st_dev, found.st_ino) {
         let removal = match &stub.kind {
             StubKind::Directory => remove_empty_directory(folder, &stub.path),
             StubKind::File(content) => remove_file_with(folder, &stub.path, &content.0),

@@ -1,7 +1,7 @@
 //! The door: setup first, then a thread a request, until the host is gone.
 
 use crate::connect::{Handover, Ports};
-use crate::files::Place;
+use crate::files::PathRoot;
 use crate::intake::{Network, Opened, relayed};
 use crate::pause::Pause;
 use crate::relay::Watch;
@@ -85,7 +85,7 @@ fn somebody_knocks(door: &OwnedFd) -> bool {
 
 /// What every request needs to know.
 pub(crate) struct World {
-    pub(crate) place: Place,
+    pub(crate) place: PathRoot,
     /// What every command is limited to.
     pub(crate) limits: Vec<(Resource, u64)>,
     pub(crate) ports: Ports,
@@ -215,7 +215,7 @@ fn build(
         }
         (None, _) => None,
     };
-    let place = Place::open(setup.files, setup.workspace)?;
+    let place = PathRoot::open(setup.files, setup.workspace)?;
     let limits = exec::limits(&setup.seal.rlimits)?;
     // Processes are counted for all of us together, and the first ones of every command are ours.
     for (resource, value) in limits.iter().filter(|(resource, _)| *resource == Resource::Nproc) {

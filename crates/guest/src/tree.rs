@@ -83,7 +83,7 @@ fn kill_until(mark: Option<u64>, mut left: impl FnMut(&Look) -> (Vec<Process>, E
     let mut rounds_with_new = 0;
     let mut rounds_without = 0;
     let mut gone = HashSet::new();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < KILL_TIMEOUT {
         if is_init {
             // The dead that are nobody else's would make each look longer.
             reap();
@@ -387,4 +387,4 @@ const STUBBORN: Duration = Duration::from_secs(5);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_micros(100);
 /// What cannot be killed in this time (it hangs in the kernel) will not be; the host has its own patience.
-const PATIENCE: Duration = Duration::from_secs(30);
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);

@@ -9,7 +9,7 @@
 //! replaced  --pieces--> memory --too many--> a file without a name --all there--> the file itself
 //! ```
 
-use crate::files::{Place, regular};
+use crate::files::{PathRoot, regular};
 use crate::stream::{Stream, fault};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{
@@ -22,7 +22,7 @@ use belljar_wire::message::Reply;
 use std::io;
 
 /// Takes a file to its end. The error is a host that hung up.
-pub(crate) fn take(place: &Place, path: &str, stream: &mut Stream) -> io::Result<()> {
+pub(crate) fn take(place: &PathRoot, path: &str, stream: &mut Stream) -> io::Result<()> {
     let failed = |errno: Errno| Reply::Failed(fault(format!("write {path}"), errno));
     let mut upload = match Upload::begin(place, path) {
         Ok(upload) => Some(upload),
@@ -51,7 +51,7 @@ pub(crate) fn take(place: &Place, path: &str, stream: &mut Stream) -> io::Result
 
 /// A file that is being taken.
 struct Upload<'p> {
-    place: &'p Place,
+    place: &'p PathRoot,
     path: &'p str,
     file: OwnedFd,
     state: State,
@@ -71,7 +71,7 @@ enum State {
 }
 
 impl<'p> Upload<'p> {
-    fn begin(place: &'p Place, path: &'p str) -> Result<Upload<'p>, Errno> {
+    fn begin(place: &'p PathRoot, path: &'p str) -> Result<Upload<'p>, Errno> {
         let upload = |file, state| Upload { place, path, file, state };
         match place.resolve(path, OFlags::WRONLY).and_then(regular) {
             Err(Errno::NOENT) => {}

@@ -35,7 +35,7 @@ impl Asker {
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
             .user_agent("belljar")
-            .timeout(PATIENCE)
+            .timeout(ANSWER_TIMEOUT)
             .build()
             .map_err(|error| no(whole(&error)))?;
         Ok(Asker { client })
@@ -124,4 +124,4 @@ fn whole(error: &reqwest::Error) -> String {
 
 /// The longest answers of npm's registry have 3 MB.
 const LONGEST_ANSWER: usize = 64 << 20;
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);

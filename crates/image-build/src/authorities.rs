@@ -25,7 +25,7 @@ impl Authorities {
         };
         let mut pem = String::new();
         let file = File::open(path).map_err(|error| no(error.to_string()))?;
-        file.take(LONGEST).read_to_string(&mut pem).map_err(|error| no(error.to_string()))?;
+        file.take(MAX_AUTHORITIES_BYTES).read_to_string(&mut pem).map_err(|error| no(error.to_string()))?;
         Authorities::parse(pem).map_err(no)
     }
 
@@ -54,7 +54,7 @@ impl Authorities {
 }
 
 /// All that a system trusts has a quarter of that.
-const LONGEST: u64 = 1 << 20;
+const MAX_AUTHORITIES_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -48,20 +48,20 @@ impl Ignored {
     }
 
     /// The folder itself.
-    pub(super) fn top(&self) -> Place {
+    pub(super) fn top(&self) -> PatternState {
         let within = |pattern: &Pattern| Course::Within(Steps::at_the_beginning(&pattern.tokens));
-        Place { is_top: true, courses: self.patterns.iter().map(within).collect() }
+        PatternState { is_top: true, courses: self.patterns.iter().map(within).collect() }
     }
 
     /// Something in a folder. Adds to `work` what it took.
-    pub(super) fn below(&self, folder: &Place, name: &[u8], work: &mut u64) -> Place {
+    pub(super) fn below(&self, folder: &PatternState, name: &[u8], work: &mut u64) -> PatternState {
         let slash: &[u8] = if folder.is_top { b"" } else { b"/" };
         let go = |(pattern, course): (&Pattern, &Course)| course.on(&pattern.tokens, &[slash, name], work);
-        Place { is_top: false, courses: self.patterns.iter().zip(&folder.courses).map(go).collect() }
+        PatternState { is_top: false, courses: self.patterns.iter().zip(&folder.courses).map(go).collect() }
     }
 
     /// Whether what is there is left out, by itself or with a folder that it is in.
-    pub(super) fn leaves_out(&self, place: &Place) -> bool {
+    pub(super) fn leaves_out(&self, place: &PatternState) -> bool {
         let mut out = false;
         for (pattern, course) in self.patterns.iter().zip(&place.courses) {
             if pattern.takes_back == out && matches!(course, Course::Matched) {
@@ -72,7 +72,7 @@ impl Ignored {
     }
 
     /// Whether something below a folder that is left out may have been taken back in.
-    pub(super) fn may_take_back_below(&self, folder: &Place, work: &mut u64) -> bool {
+    pub(super) fn may_take_back_below(&self, folder: &PatternState, work: &mut u64) -> bool {
         self.patterns.iter().zip(&folder.courses).any(|(pattern, course)| {
             pattern.takes_back
                 && matches!(course, Course::Within(_))
@@ -83,7 +83,7 @@ impl Ignored {
 
 /// A file or a folder, as the patterns see it.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct PatternState {
     is_top: bool,
     /// Of each pattern.
     courses: Vec<Course>,
@@ -282,8 +282,8 @@ mod tests {
     use super::*;
 
     /// A path in the folder, by way of all above it.
-    fn place(ignored: &Ignored, path: &[u8]) -> Place {
-        let go = |place: Place, name: &[u8]| ignored.below(&place, name, &mut 0);
+    fn place(ignored: &Ignored, path: &[u8]) -> PatternState {
+        let go = |place: PatternState, name: &[u8]| ignored.below(&place, name, &mut 0);
         path.split(|byte| *byte == b'/').fold(ignored.top(), go)
     }
 

@@ -49,7 +49,7 @@ impl RepositoryRequest {
     /// Looks at the folder. Nothing of it is sent anywhere yet.
     pub fn plan(&self) -> Result<Planned, SandboxError> {
         let context = Context::of(&self.folder, &[DOCKERFILE, super::context::IGNORE_FILE])?;
-        let Some(text) = context.text(DOCKERFILE, LONGEST)? else {
+        let Some(text) = context.text(DOCKERFILE, MAX_DOCKERFILE_BYTES)? else {
             return Ok(Planned::Base(self.base.clone()));
         };
         let tag = self.base.tag().unwrap_or("latest");
@@ -159,7 +159,7 @@ pub fn image_of(folder: &Path, base_tag: &str) -> Result<ImageName, SandboxError
 }
 
 /// Nobody writes a longer one.
-const LONGEST: u64 = 1 << 20;
+const MAX_DOCKERFILE_BYTES: u64 = 1 << 20;
 const LONGEST_NAME: usize = 40;
 
 #[cfg(test)]

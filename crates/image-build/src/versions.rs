@@ -65,7 +65,7 @@ impl FromStr for Wanted {
     fn from_str(text: &str) -> Result<Wanted, NoVersion> {
         let no = || NoVersion(text.chars().filter(|letter| !letter.is_control()).take(60).collect());
         let text = text.trim();
-        if text.is_empty() || text.len() > LONGEST {
+        if text.is_empty() || text.len() > MAX_RANGE_BYTES {
             return Err(no());
         }
         let plain = text.trim_start_matches('=').trim_start().trim_start_matches('v');
@@ -123,7 +123,7 @@ fn is_tag(text: &str) -> bool {
 }
 
 /// No range that a person writes is longer.
-const LONGEST: usize = 200;
+const MAX_RANGE_BYTES: usize = 200;
 
 #[cfg(test)]
 mod tests {

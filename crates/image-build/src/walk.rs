@@ -2,7 +2,7 @@
 //! into unless something of it may come back.
 
 use super::context::{Entry, IGNORE_FILE, Kind, MOST_ENTRIES, TooMuch};
-use super::ignore::{Ignored, Place};
+use super::ignore::{Ignored, PatternState};
 use belljar_sys::rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, readlinkat, statat};
 use belljar_sys::rustix::io::Errno;
 use std::io;
@@ -32,7 +32,7 @@ impl Walk<'_> {
         &self,
         folder: impl AsFd,
         path: &[u8],
-        place: &Place,
+        place: &PatternState,
         found: &mut Found,
     ) -> Result<(), Failed> {
         let failed = |errno: Errno| (path.to_vec(), io::Error::from(errno));
@@ -64,7 +64,7 @@ impl Walk<'_> {
         folder: impl AsFd,
         name: &[u8],
         path: Vec<u8>,
-        above: &Place,
+        above: &PatternState,
         found: &mut Found,
     ) -> Result<(), Failed> {
         let stat = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {

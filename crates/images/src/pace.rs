@@ -21,7 +21,7 @@ impl Pace {
 
     pub(crate) fn is_too_slow(&mut self, more: u64, now: Instant) -> bool {
         self.bytes = self.bytes.saturating_add(more);
-        if now.saturating_duration_since(self.began) > MOST {
+        if now.saturating_duration_since(self.began) > MAX_DOWNLOAD_TIME {
             return true;
         }
         let passed = now.saturating_duration_since(self.since);
@@ -39,7 +39,7 @@ impl Pace {
 pub(crate) const LEAST: u64 = 4 << 10;
 pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 /// For all of it, however fast it comes.
-const MOST: Duration = Duration::from_secs(6 * 60 * 60);
+const MAX_DOWNLOAD_TIME: Duration = Duration::from_secs(6 * 60 * 60);
 
 #[cfg(test)]
 mod tests {

@@ -21,12 +21,12 @@ mod listen;
 mod notify;
 mod once;
 mod openapi;
-mod places;
 mod proxy;
 mod rate;
 mod records;
 mod sandboxes;
 mod serve;
+mod slots;
 mod sweeping;
 mod walls;
 

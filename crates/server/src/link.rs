@@ -19,7 +19,7 @@ pub(crate) use start::{Started, run_failed};
 
 use crate::shim::Contact;
 use crate::shim::protocol::{Answer, Plan};
-use belljar_fleet::{Future, Place, Shim, ShimPlan, Shims};
+use belljar_fleet::{Future, SandboxDir, Shim, ShimPlan, Shims};
 use belljar_spec::SandboxError;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ impl Link {
         start::start(&self.program, &runs::new_place(&self.fleet)?, plan, on_end).await
     }
 
-    async fn find_line(&self, place: &Place) -> Result<Option<Arc<Line>>, SandboxError> {
+    async fn find_line(&self, place: &SandboxDir) -> Result<Option<Arc<Line>>, SandboxError> {
         let held = place.hold().map_err(|error| start::broken(place, "look for a shim", &error))?;
         if held.is_some() {
             return Ok(None);
@@ -89,7 +89,7 @@ impl Link {
 impl Shims for Link {
     fn start<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a SandboxDir,
         plan: &'a ShimPlan,
     ) -> Future<'a, Result<Arc<dyn Shim>, SandboxError>> {
         Box::pin(async move {
@@ -104,7 +104,7 @@ impl Shims for Link {
         })
     }
 
-    fn find<'a>(&'a self, place: &'a Place) -> Future<'a, Result<Option<Arc<dyn Shim>>, SandboxError>> {
+    fn find<'a>(&'a self, place: &'a SandboxDir) -> Future<'a, Result<Option<Arc<dyn Shim>>, SandboxError>> {
         Box::pin(async move { Ok(self.find_line(place).await?.map(|line| line as Arc<dyn Shim>)) })
     }
 }

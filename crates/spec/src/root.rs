@@ -106,7 +106,7 @@ impl FromStr for ImageName {
 
     fn from_str(text: &str) -> Result<ImageName, ImageNameError> {
         let malformed = || ImageNameError::Malformed(text.to_string());
-        if text.len() > LONGEST {
+        if text.len() > MAX_IMAGE_NAME_BYTES {
             return Err(malformed());
         }
         let (rest, digest) = match text.split_once('@') {
@@ -185,7 +185,7 @@ fn is_digest(text: &str) -> bool {
     digits.len() == 64 && digits.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
 }
 
-const LONGEST: usize = 512;
+const MAX_IMAGE_NAME_BYTES: usize = 512;
 
 #[cfg(test)]
 mod tests {

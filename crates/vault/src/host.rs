@@ -1,7 +1,7 @@
 //! Every secret that a reference can mean: in the vault, in a variable of the host, in a file of the host.
 
 use super::contents::Contents;
-use super::{Vault, VaultError, place};
+use super::{Vault, VaultError, vault_dir};
 use crate::secret::MAX;
 use crate::{Secret, SecretError, SecretStore};
 use belljar_spec::EnvName;
@@ -104,7 +104,7 @@ fn variable(name: &EnvName) -> Result<Secret, SecretError> {
 fn file(path: &Path) -> Result<Secret, (String, String)> {
     let look = format!("`ls -lL {}` says whose it is", path.display());
     let unreadable = |error: std::io::Error| (error.to_string(), look.clone());
-    let Some((file, found)) = place::open_file(path).map_err(unreadable)? else {
+    let Some((file, found)) = vault_dir::open_file(path).map_err(unreadable)? else {
         return Err(("there is no such file".into(), format!("put the value into {}", path.display())));
     };
     // Who can write it chooses what we send as our own.

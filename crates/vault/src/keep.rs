@@ -2,7 +2,7 @@
 
 use super::contents::{Contents, MAX_FILE};
 use super::key::{Key, KeySource};
-use super::place::{self, Held, Place};
+use super::vault_dir::{self, Held, VaultDir};
 use super::{Damage, VaultError};
 use crate::Secret;
 use crate::secret::MAX;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// The secrets of one user, encrypted on the disk.
 #[derive(Clone)]
 pub struct Vault {
-    pub(super) place: Place,
+    pub(super) place: VaultDir,
     pub(super) key: KeySource,
 }
 
@@ -36,14 +36,14 @@ pub struct Listed {
 impl Vault {
     /// The user's, with the key that the environment names.
     pub fn real() -> Result<Vault, VaultError> {
-        let place = Place::real()?;
+        let place = VaultDir::real()?;
         let key = KeySource::real(&place);
         Ok(Vault { place, key })
     }
 
     /// One in this folder, with its key beside it.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Vault {
-        let place = Place { folder: folder.into() };
+        let place = VaultDir { folder: folder.into() };
         let key = KeySource::Beside(place.key());
         Vault { place, key }
     }
@@ -126,7 +126,7 @@ impl Vault {
 
     /// The same, whatever the folder is.
     pub(super) fn contents_in(&self, path: &Path) -> Result<Contents, VaultError> {
-        match place::read_private(path, MAX_FILE)? {
+        match vault_dir::read_private(path, MAX_FILE)? {
             None => Ok(Contents::default()),
             Some(bytes) => {
                 Contents::read(&bytes).map_err(|damage| VaultError::Damaged { path: path.into(), damage })

@@ -2,7 +2,7 @@
 
 use super::VaultError;
 use super::contents::{Entry, FORMAT};
-use super::place::{self, Place};
+use super::vault_dir::{self, VaultDir};
 use crate::Secret;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
 use aws_lc_rs::{hmac, rand};
@@ -25,7 +25,7 @@ pub enum KeySource {
 
 impl KeySource {
     /// What the environment says, else the file in the vault's folder.
-    pub(super) fn real(place: &Place) -> KeySource {
+    pub(super) fn real(place: &VaultDir) -> KeySource {
         use std::os::unix::ffi::OsStringExt;
         if let Some(text) = std::env::var_os(KEY_VARIABLE) {
             return KeySource::Variable(Zeroizing::new(text.into_vec()));
@@ -41,7 +41,7 @@ impl KeySource {
         let (text, found) = match self {
             KeySource::Variable(text) => (text.clone(), true),
             KeySource::Named(path) | KeySource::Beside(path) => {
-                match place::read_private(path, MAX_KEY_FILE)? {
+                match vault_dir::read_private(path, MAX_KEY_FILE)? {
                     Some(text) => (text, true),
                     None => (Zeroizing::default(), false),
                 }

@@ -17,8 +17,8 @@ mod error;
 mod host;
 mod keep;
 mod key;
-mod place;
 mod secret;
+mod vault_dir;
 
 pub use check::{Finding, Part, Report};
 pub use contents::{Contents, Damage, Entry};

@@ -44,7 +44,7 @@ pub fn stubs_of(note: &[u8], device: u64, inode: u64) -> Vec<Stub> {
 }
 
 /// A note of very many sandboxes, in bytes.
-pub const LONGEST: usize = 16 * 1024 * 1024;
+pub const MAX_NOTE_BYTES: usize = 16 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {

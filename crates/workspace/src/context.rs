@@ -25,7 +25,7 @@ struct Piece {
 /// What agents see in this workspace, with what these directories add; nothing where they add nothing.
 pub fn of(directories: &[PathBuf], view: Option<&View>) -> Result<Option<AgentContext>, SandboxError> {
     let mut pieces = Vec::new();
-    let mut left = MOST;
+    let mut left = MAX_CONTEXT_BYTES;
     for directory in directories {
         pieces.extend(read(directory, &mut left)?);
     }
@@ -66,7 +66,7 @@ fn read(directory: &Path, left: &mut u64) -> Result<Vec<Piece>, SandboxError> {
         }
         let text = regular(&opened, &name).map_err(within)?;
         let Some(text) = text.filter(|text| text.len() as u64 <= *left) else {
-            return Err(unusable(&format!("it has more than {} KiB", MOST >> 10)));
+            return Err(unusable(&format!("it has more than {} KiB", MAX_CONTEXT_BYTES >> 10)));
         };
         *left -= text.len() as u64;
         pieces.push(Piece { name: shown, text });
@@ -108,7 +108,8 @@ fn beneath(view: &View) -> Result<(String, Option<Vec<u8>>), SandboxError> {
             return Err(no_place(&"it belongs to somebody else, who does not show it to everybody"));
         }
         let own = regular(&opened, name.as_bytes()).map_err(|errno| no_place(&errno))?;
-        let own = own.ok_or_else(|| no_place(&format!("it has more than {} KiB", MOST >> 10)))?;
+        let own =
+            own.ok_or_else(|| no_place(&format!("it has more than {} KiB", MAX_CONTEXT_BYTES >> 10)))?;
         return Ok((name, Some(own)));
     }
     Ok((NAME.to_string(), None))
@@ -137,9 +138,9 @@ fn regular(folder: impl AsFd, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         return Err(Errno::INVAL);
     }
     let mut text = Vec::new();
-    let read = File::from(file).take(MOST + 1).read_to_end(&mut text);
+    let read = File::from(file).take(MAX_CONTEXT_BYTES + 1).read_to_end(&mut text);
     read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    Ok((text.len() as u64 <= MOST).then_some(text))
+    Ok((text.len() as u64 <= MAX_CONTEXT_BYTES).then_some(text))
 }
 
 fn assembled(own: &[u8], pieces: &[Piece]) -> Vec<u8> {
@@ -165,7 +166,7 @@ fn assembled(own: &[u8], pieces: &[Piece]) -> Vec<u8> {
 /// What agents read.
 const NAME: &str = "AGENTS.md";
 /// Of all files together, and of the repository's own. A model reads it with every request.
-const MOST: u64 = 256 << 10;
+const MAX_CONTEXT_BYTES: u64 = 256 << 10;
 const BEGINS: &str = "<!-- belljar: agent context begins. It was added for this sandbox, and is no part of the repository. -->\n";
 const ENDS: &str = "\n<!-- belljar: agent context ends. -->\n";
 

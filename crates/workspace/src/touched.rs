@@ -134,7 +134,7 @@ impl Walk<'_> {
         let names = match path == GIT || path.ends_with(BELOW_GIT) {
             true => Some(REFS.map(<[u8]>::to_vec).into()),
             false => {
-                let most = MOST.saturating_sub(self.seen.len());
+                let most = MAX_TOUCHED_PATHS.saturating_sub(self.seen.len());
                 beneath::some_names(&directory, most).unwrap_or(Some(Vec::new()))
             }
         };
@@ -201,7 +201,7 @@ const BELOW_GIT: &[u8] = b"/.git";
 /// What says where branches and tags are, and which one is worked on.
 const REFS: [&[u8]; 4] = [b"HEAD", b"packed-refs", b"refs", b"reftable"];
 /// Tens of milliseconds for a look, and some megabytes.
-const MOST: usize = 20_000;
+const MAX_TOUCHED_PATHS: usize = 20_000;
 /// More than anybody reads.
 const NAMED: usize = 200;
 

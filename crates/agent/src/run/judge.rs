@@ -164,13 +164,13 @@ fn last(calls: &LlmOutcomes) -> String {
 fn short(text: &str) -> String {
     let plain: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     let plain = plain.trim();
-    match plain.char_indices().nth(LONGEST) {
+    match plain.char_indices().nth(MAX_DETAIL_CHARS) {
         Some((at, _)) => format!("{}…", &plain[..at]),
         None => plain.to_string(),
     }
 }
 
-const LONGEST: usize = 300;
+const MAX_DETAIL_CHARS: usize = 300;
 
 #[cfg(test)]
 mod tests {

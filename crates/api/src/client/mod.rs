@@ -104,9 +104,9 @@ impl Client {
     }
 
     fn new(target: Target, token: Option<Arc<str>>) -> Client {
-        Client { target, token, starter: None, pool: Pool::default(), patience: PATIENCE }
+        Client { target, token, starter: None, pool: Pool::default(), patience: RECONNECT_TIMEOUT }
     }
 }
 
 /// A machine that restarts its services is back by then.
-const PATIENCE: Duration = Duration::from_secs(120);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(120);

@@ -24,7 +24,7 @@ impl Pool {
     /// For one whose answer was read to its end.
     pub(crate) fn give_back(&self, line: Line) {
         let mut idle = self.idle();
-        if idle.len() < MOST && !line.is_closed() {
+        if idle.len() < MAX_IDLE_CONNECTIONS && !line.is_closed() {
             idle.push(line);
         }
     }
@@ -36,4 +36,4 @@ impl Pool {
 }
 
 /// Those of a burst are closed again.
-const MOST: usize = 32;
+const MAX_IDLE_CONNECTIONS: usize = 32;

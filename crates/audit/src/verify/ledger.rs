@@ -5,7 +5,7 @@ use super::walk::walk;
 use crate::append::hold;
 use crate::chain::{Hash, Tip};
 use crate::ledger::{Closing, Entry, Said, read_head};
-use crate::{AuditError, place};
+use crate::{AuditError, log_path};
 use belljar_spec::SandboxId;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -41,7 +41,7 @@ pub(crate) enum Holder {
 impl View {
     /// Reads what is there now. `known` is the hash of a line that must be in it.
     pub(crate) fn read(directory: &Path, known: Option<Hash>, holder: Holder) -> Result<View, AuditError> {
-        let path = place::ledger(directory);
+        let path = log_path::ledger(directory);
         let mut found = Findings::of(&path);
         let empty = Tip { next: 0, head: Hash::ZERO };
         let mut view = View { accounts: BTreeMap::new(), tip: empty, findings: Vec::new() };
@@ -128,7 +128,7 @@ struct Snapshot {
 impl Snapshot {
     fn take(path: &Path, directory: &Path, holder: Holder) -> Result<Snapshot, AuditError> {
         let failed = |source| AuditError::Read { path: path.into(), source };
-        let head = || File::open(place::ledger_head(directory)).ok().and_then(|file| read_head(&file));
+        let head = || File::open(log_path::ledger_head(directory)).ok().and_then(|file| read_head(&file));
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => {

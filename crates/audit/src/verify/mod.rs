@@ -11,7 +11,7 @@ pub use finding::{Finding, Problem, Severity};
 
 use crate::chain::Hash;
 use crate::ledger::{Closing, Ledger};
-use crate::{AuditError, place, read};
+use crate::{AuditError, log_path, read};
 use belljar_spec::SandboxId;
 use belljar_state::is_written_to;
 use finding::Findings;
@@ -157,7 +157,7 @@ impl Checked {
 
 /// `lived`: it was held when the ledger was read.
 fn check(directory: &Path, sandbox: SandboxId, account: Option<&Account>, lived: bool) -> Checked {
-    let file = place::log(directory, sandbox);
+    let file = log_path::log(directory, sandbox);
     let mut found = Findings::of(&file);
     let (lines, state, unclosed) = match check_file(&file, sandbox, account, lived, &mut found) {
         Ok(outcome) => outcome,

@@ -26,7 +26,7 @@ pub(super) fn walk(
     mut each: impl FnMut(u64, &[u8], Hash, &mut Findings<'_>),
 ) -> std::io::Result<Walked> {
     let sandbox = sandbox.map(|sandbox| sandbox.to_string());
-    let mut place = Place { next: 0, head: first, before_junk: None };
+    let mut place = ChainPosition { next: 0, head: first, before_junk: None };
     let mut walked = Walked { lines: 0, head: first.unwrap_or(Hash::ZERO), torn: 0 };
     let mut line = Vec::new();
     loop {
@@ -62,7 +62,7 @@ pub(super) fn walk(
 }
 
 /// Where in the chain the walk is.
-struct Place {
+struct ChainPosition {
     /// The number that the next line must have.
     next: u64,
     /// The hash that it must hold; none after what was no record.
@@ -71,7 +71,7 @@ struct Place {
     before_junk: Option<Hash>,
 }
 
-impl Place {
+impl ChainPosition {
     /// What is wrong with the line that comes, and on which one that is to be said.
     fn step(&mut self, line: u64, seq: u64, previous: Hash, hash: Hash) -> Option<(u64, Problem)> {
         if self.head.is_none() && self.before_junk == Some(previous) && seq.checked_add(1) == Some(self.next)
@@ -89,7 +89,7 @@ impl Place {
         } else {
             None
         };
-        *self = Place { next: seq.saturating_add(1), head: Some(hash), before_junk: None };
+        *self = ChainPosition { next: seq.saturating_add(1), head: Some(hash), before_junk: None };
         problem
     }
 

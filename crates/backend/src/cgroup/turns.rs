@@ -14,14 +14,14 @@ impl Turns {
     pub(crate) fn of(cpus: Cpus) -> Turns {
         let in_period = |period: u32| Turns { quota: cpus.as_millis().saturating_mul(period / 1000), period };
         let usual = in_period(USUAL);
-        if usual.quota >= LEAST_QUOTA { usual } else { in_period(LONGEST) }
+        if usual.quota >= LEAST_QUOTA { usual } else { in_period(MAX_PERIOD_MICROS) }
     }
 }
 
 /// The kernel's own default.
 const USUAL: u32 = 100_000;
 /// `max_cfs_quota_period` and `min_cfs_quota_period`, kernel/sched/core.c: together just enough for a thousandth of a processor.
-const LONGEST: u32 = 1_000_000;
+const MAX_PERIOD_MICROS: u32 = 1_000_000;
 const LEAST_QUOTA: u32 = 1_000;
 
 #[cfg(test)]

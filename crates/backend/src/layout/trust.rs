@@ -75,7 +75,7 @@ fn replace(etc: &mut Etc, path: &str, content: Vec<u8>) -> bool {
 fn open_up(etc: &mut Etc, directory: &super::Bind) -> Option<()> {
     let mut names: Vec<PathBuf> =
         fs::read_dir(&directory.source).ok()?.flatten().map(|entry| entry.path()).collect();
-    if names.len() > MOST {
+    if names.len() > MAX_CERTIFICATES {
         return None;
     }
     names.sort();
@@ -112,4 +112,4 @@ const EVERYBODY: [&str; 7] = [
 /// Variables that name a file with somebody more.
 const BESIDE: [&str; 2] = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
 /// Debian has three hundred.
-const MOST: usize = 4000;
+const MAX_CERTIFICATES: usize = 4000;

@@ -37,7 +37,7 @@ fn hold(missing: &Missing, folder: &OwnedFd, shield: &str) -> Result<Option<Owne
             Ok(()) => break,
             Err(Errno::INTR) => {}
             // Whoever removes it needs a moment.
-            Err(Errno::WOULDBLOCK) if start.elapsed() < PATIENCE => thread::sleep(STEP),
+            Err(Errno::WOULDBLOCK) if start.elapsed() < LOCK_TIMEOUT => thread::sleep(STEP),
             // Somebody has it alone, so no living sandbox needs it, and it is nobody's stub. Or the filesystem knows no locks.
             Err(_) => return Ok(None),
         }
@@ -71,5 +71,5 @@ fn gone(path: &Path) -> SandboxError {
 /// Of a file that is a stub, in bytes.
 const LONGEST_STUB: i64 = 16;
 /// Far longer than anybody needs to remove a stub.
-const PATIENCE: Duration = Duration::from_millis(200);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 const STEP: Duration = Duration::from_millis(1);

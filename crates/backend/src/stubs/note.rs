@@ -7,7 +7,7 @@ use belljar_sys::remove::{Removal, read_whole, remove_empty_directory, remove_fi
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, stat};
 use belljar_wire::message::{Bytes, Stub, StubKind};
-use belljar_wire::planted::{self, LONGEST, Planted};
+use belljar_wire::planted::{self, MAX_NOTE_BYTES, Planted};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -78,7 +78,7 @@ impl Note {
         if !is_ours {
             return Removal::Done;
         }
-        let (Ok(note), Ok(found)) = (read_whole(&self.file, LONGEST), fstat(&self.folder)) else {
+        let (Ok(note), Ok(found)) = (read_whole(&self.file, MAX_NOTE_BYTES), fstat(&self.folder)) else {
             return Removal::Left;
         };
         let mut all = Removal::Done;

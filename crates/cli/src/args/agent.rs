@@ -1,6 +1,6 @@
 //! The words about agents.
 
-use super::PlaceArgs;
+use super::SandboxOptions;
 use belljar_agent::adapter::{Effort, ModelName};
 use belljar_agent::budget::RunBudget;
 use clap::{Args as ClapArgs, Subcommand};
@@ -101,7 +101,7 @@ pub(crate) struct AgentRunArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) place: SandboxOptions,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -115,7 +115,7 @@ pub(crate) struct AgentShellArgs {
     #[command(flatten)]
     pub(crate) wish: WishArgs,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) place: SandboxOptions,
 }
 
 /// With what, and how much of it.
@@ -174,5 +174,5 @@ pub(crate) struct AgentPhasesArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) place: SandboxOptions,
 }

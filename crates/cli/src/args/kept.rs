@@ -1,6 +1,6 @@
 //! The words about sandboxes that are kept: one for each repository, or as a program made them.
 
-use super::{PlaceArgs, Tty};
+use super::{SandboxOptions, Tty};
 use belljar_spec::git::BranchName;
 use belljar_spec::parse_time;
 use clap::{Args as ClapArgs, Subcommand};
@@ -148,7 +148,7 @@ pub(crate) struct StartArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) place: SandboxOptions,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,6 +1,6 @@
 //! The words about a sandbox that is only shown.
 
-use super::PlaceArgs;
+use super::SandboxOptions;
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub(crate) struct ShowRunArgs {
     #[arg(long)]
     pub(crate) once: bool,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) place: SandboxOptions,
     /// Print one JSON object [default]
     #[arg(long, conflicts_with = "command_line")]
     pub(crate) json: bool,

@@ -3,7 +3,7 @@
 use super::print;
 use super::run::{in_foreground, say_loosened, warn_of_weak_wall};
 use super::{kept, roots};
-use crate::args::{Args, PlaceArgs, ShellArgs};
+use crate::args::{Args, SandboxOptions, ShellArgs};
 use crate::foreground::terminal_size;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::{Command, ErrorCode, Root, SandboxError};
@@ -31,7 +31,7 @@ pub(crate) fn without_words() -> Result<u8, SandboxError> {
     print(help.as_bytes())
 }
 
-fn alone(place: PlaceArgs) -> Result<u8, SandboxError> {
+fn alone(place: SandboxOptions) -> Result<u8, SandboxError> {
     let timeout = place.timeout();
     let spec = place.spec()?;
     say_loosened(&spec);

@@ -2,7 +2,7 @@
 
 use super::LlmSettings;
 use crate::fault::{argument, at};
-use crate::place::{At, Origin};
+use crate::origin::{At, Origin};
 use belljar_spec::llm::{Billing, Budget, LlmRoute, ROUTE_PORT, Upstream, UpstreamKind};
 use belljar_spec::request::{LlmRequest, LlmUrl};
 use belljar_spec::secret::SecretRef;

@@ -2,7 +2,7 @@
 
 use crate::fault::{at, plain};
 use crate::file::Scalar;
-use crate::place::{At, Place};
+use crate::origin::{At, Position};
 use crate::read::Text;
 use belljar_spec::SandboxError;
 use belljar_spec::llm::{Billing, Budget, ModelGlob, Price, Upstream, UpstreamKind};
@@ -59,7 +59,7 @@ struct PriceTable {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LlmSettings {
     /// Where the first word of it stands.
-    pub place: Place,
+    pub place: Position,
     pub url: Option<At<Upstream>>,
     pub kind: Option<UpstreamKind>,
     pub key: Option<SecretRef>,

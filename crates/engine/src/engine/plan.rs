@@ -103,7 +103,7 @@ impl Engine {
         own.extend(belljar_vault::named_key_file());
         own.extend(credentials::files(spec));
         // What the user's file says counts at the next start, and so does what a link there leads to.
-        let places = config::Places::real();
+        let places = config::ConfigPaths::real();
         if let Some(file) = places.user {
             own.extend(file.parent().map(Path::to_path_buf));
             own.push(file);

@@ -1,7 +1,7 @@
 //! Makes the golden root: fetched, verified, unpacked, and furnished with packages inside a sandbox that reaches the mirror and
 //! nothing else.
 
-use super::place::{Build, Place};
+use super::golden_dir::{Build, GoldenDir};
 use super::release::Release;
 use super::{BuildOptions, Told};
 use belljar_backend::RootTree;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Makes one, whole, at a place that nobody looks at yet. Whoever calls holds the lock.
 pub(super) async fn build(
-    place: &Place,
+    place: &GoldenDir,
     options: &BuildOptions,
     told: &dyn Fn(Told<'_>),
 ) -> Result<Build, SandboxError> {
@@ -113,7 +113,7 @@ impl Mirror {
 
 /// The archive, which has the digest that is known of it.
 async fn fetch(
-    place: &Place,
+    place: &GoldenDir,
     release: &Release,
     mirror: &Mirror,
     told: &dyn Fn(Told<'_>),
@@ -145,7 +145,7 @@ fn repositories(base: &Path, release: &Release, mirror: &Mirror) -> Result<(), S
 }
 
 async fn install(
-    place: &Place,
+    place: &GoldenDir,
     build: &Build,
     options: &BuildOptions,
     mirror: &Mirror,
@@ -164,7 +164,7 @@ async fn install(
 }
 
 /// What is there must also run.
-async fn check(place: &Place, build: &Build, tier: GoldenTier) -> Result<(), SandboxError> {
+async fn check(place: &GoldenDir, build: &Build, tier: GoldenTier) -> Result<(), SandboxError> {
     for words in checks(tier) {
         let tree = RootTree { lowers: build.lowers(), ..RootTree::default() };
         run(place, tree, Admin::No, None, words.iter().copied(), CHECKING).await.map_err(|error| {
@@ -189,7 +189,7 @@ fn checks(tier: GoldenTier) -> Vec<Vec<&'static str>> {
 
 /// Runs a command in a sandbox whose root is this, and gives what it wrote.
 async fn run<'w>(
-    place: &Place,
+    place: &GoldenDir,
     tree: RootTree,
     admin: Admin,
     policy: Option<&EgressPolicy>,
@@ -235,7 +235,7 @@ fn make(directory: &Path) -> Result<(), SandboxError> {
 }
 
 fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> SandboxError {
-    super::place::failed(path)
+    super::golden_dir::failed(path)
 }
 
 /// A listing has a few kilobytes.

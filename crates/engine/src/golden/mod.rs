@@ -2,7 +2,7 @@
 //! layer of its own over it, so that a copy costs nothing.
 
 mod build;
-mod place;
+mod golden_dir;
 mod release;
 
 use crate::wait::wait;
@@ -11,7 +11,7 @@ use belljar_images::Digest;
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{ErrorCode, GoldenTier, SandboxError};
 use belljar_state::Lock;
-use place::{Build, Place};
+use golden_dir::{Build, GoldenDir};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub use release::VERSION as GOLDEN_RELEASE;
 
 /// The golden root of a state directory.
 pub struct Golden {
-    place: Place,
+    place: GoldenDir,
 }
 
 /// How it is built.
@@ -98,7 +98,7 @@ pub(crate) struct Held {
 impl Golden {
     /// Of this state directory.
     pub fn new(state: &Path) -> Result<Golden, SandboxError> {
-        Ok(Golden { place: Place::new(state)? })
+        Ok(Golden { place: GoldenDir::new(state)? })
     }
 
     /// What is there.

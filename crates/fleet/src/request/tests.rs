@@ -9,7 +9,7 @@ fn surroundings() -> Surroundings {
         key: "web".into(),
         id: SandboxId::parse("00000000000000ff"),
         persistent: true,
-        place: Place::new("/state/fleet/sandboxes/bj-web-3f2a9c04d1e7"),
+        place: SandboxDir::new("/state/fleet/sandboxes/bj-web-3f2a9c04d1e7"),
         volumes: "/state/fleet/volumes".into(),
     }
 }

@@ -5,9 +5,9 @@ use super::{Task, time, work};
 use crate::command::{Answer, Change, Command, Hold};
 use crate::door::Gate;
 use crate::machine::{Act, Event, Phase, step};
-use crate::place::Place;
 use crate::record::{Intent, Record};
 use crate::refusal;
+use crate::sandbox_dir::SandboxDir;
 use crate::shim::{Shim, ShimPlan, Stop};
 use crate::sweep::{make_place, told};
 use belljar_api::{SandboxInfo, SweptSandbox};
@@ -278,7 +278,7 @@ impl Task {
 }
 
 /// What a shim left of its life, which says nothing any more.
-fn clear_life(place: &Place) {
+fn clear_life(place: &SandboxDir) {
     // The last two are of builds that wrote plans and failures to files.
     for file in ["keeper.json", "plan.json", "failed.json"] {
         // Not there, most of the time.

@@ -15,7 +15,7 @@ use crate::registry::Registry;
 use crate::reserve::Reserve;
 use crate::settings::Settings;
 use crate::shim::{Shim, Shims};
-use crate::{Place, refusal};
+use crate::{SandboxDir, refusal};
 use belljar_api::{Created, SandboxInfo};
 use belljar_spec::SandboxError;
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ pub(crate) enum Birth {
 
 pub(crate) struct Task {
     world: World,
-    place: Place,
+    place: SandboxDir,
     door: Arc<Door>,
     commands: mpsc::UnboundedReceiver<Command>,
     record: Record,
@@ -88,7 +88,7 @@ pub(crate) struct Task {
 impl Task {
     pub(crate) fn new(
         world: World,
-        place: Place,
+        place: SandboxDir,
         door: Arc<Door>,
         commands: mpsc::UnboundedReceiver<Command>,
         record: Record,

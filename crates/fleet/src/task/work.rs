@@ -2,7 +2,7 @@
 
 use crate::command::{Answer, Change};
 use crate::machine::Phase;
-use crate::place::Place;
+use crate::sandbox_dir::SandboxDir;
 use crate::shim::{Shim, ShimPlan, Shims, Status, Stop};
 use crate::sweep::remove_place;
 use belljar_api::SandboxInfo;
@@ -53,7 +53,12 @@ pub(super) fn turn(starts: Arc<Semaphore>) -> Work {
     Box::pin(async move { Done::Turn(starts.acquire_owned().await.ok()) })
 }
 
-pub(super) fn start(shims: Arc<dyn Shims>, place: Place, plan: ShimPlan, turn: OwnedSemaphorePermit) -> Work {
+pub(super) fn start(
+    shims: Arc<dyn Shims>,
+    place: SandboxDir,
+    plan: ShimPlan,
+    turn: OwnedSemaphorePermit,
+) -> Work {
     Box::pin(async move {
         let started = timeout(START, shims.start(&place, &plan)).await.unwrap_or_else(|_| Err(mute()));
         drop(turn);
@@ -62,7 +67,7 @@ pub(super) fn start(shims: Arc<dyn Shims>, place: Place, plan: ShimPlan, turn: O
 }
 
 /// Finds the shim of a place, which may be about to come up, or to die.
-pub(super) fn find(shims: Arc<dyn Shims>, place: Place) -> Work {
+pub(super) fn find(shims: Arc<dyn Shims>, place: SandboxDir) -> Work {
     Box::pin(async move {
         let deadline = Instant::now() + MUTE;
         loop {
@@ -107,7 +112,7 @@ pub(super) fn look(shim: Arc<dyn Shim>, entered: u64) -> Work {
 /// `died` could not tidy up behind itself.
 pub(super) fn end(
     shims: Arc<dyn Shims>,
-    place: Place,
+    place: SandboxDir,
     shim: Option<Arc<dyn Shim>>,
     files: Stop,
     died: bool,
@@ -117,7 +122,7 @@ pub(super) fn end(
 
 pub(crate) async fn end_of(
     shims: &dyn Shims,
-    place: Place,
+    place: SandboxDir,
     shim: Option<Arc<dyn Shim>>,
     files: Stop,
     died: bool,
@@ -158,7 +163,7 @@ enum Free {
     NoPlace,
 }
 
-fn is_free(place: &Place) -> Free {
+fn is_free(place: &SandboxDir) -> Free {
     match place.hold() {
         Ok(Some(held)) => Free::Yes(held),
         Err(error) if error.kind() == ErrorKind::NotFound => Free::NoPlace,

@@ -64,8 +64,8 @@ impl World {
         names
     }
 
-    pub(crate) fn place(&self, key: &str) -> Place {
-        Place::new(self.directory().join("sandboxes").join(name_of(key)))
+    pub(crate) fn place(&self, key: &str) -> SandboxDir {
+        SandboxDir::new(self.directory().join("sandboxes").join(name_of(key)))
     }
 
     pub(crate) fn set(&self, edit: impl FnOnce(&mut Settable<'_>)) {
@@ -173,7 +173,7 @@ pub(crate) struct Settable<'a> {
 impl Shims for World {
     fn start<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a SandboxDir,
         plan: &'a ShimPlan,
     ) -> Future<'a, Result<Arc<dyn Shim>, SandboxError>> {
         Box::pin(async move {
@@ -211,7 +211,7 @@ impl Shims for World {
         })
     }
 
-    fn find<'a>(&'a self, place: &'a Place) -> Future<'a, Result<Option<Arc<dyn Shim>>, SandboxError>> {
+    fn find<'a>(&'a self, place: &'a SandboxDir) -> Future<'a, Result<Option<Arc<dyn Shim>>, SandboxError>> {
         Box::pin(async move {
             let process =
                 self.lock().processes.get(place.directory()).cloned().filter(|process| process.lives());

@@ -49,7 +49,7 @@ fn check(credential: &Credential, value: &Secret) -> Result<(), SecretError> {
         let what = format!("has only {} bytes, too few to be told apart in an answer", value.len());
         return Err(wrong(what, "use a secret of 8 bytes or more"));
     }
-    if value.len() > LONGEST {
+    if value.len() > MAX_HEADER_BYTES {
         return Err(wrong(
             format!("has {} bytes, more than a header can carry", value.len()),
             "use a shorter secret",
@@ -65,4 +65,4 @@ fn check(credential: &Credential, value: &Secret) -> Result<(), SecretError> {
 /// Shorter text is found where nobody put it.
 const SHORTEST: usize = 8;
 /// Servers refuse longer headers.
-const LONGEST: usize = 8 * 1024;
+const MAX_HEADER_BYTES: usize = 8 * 1024;

@@ -25,26 +25,26 @@ pub(crate) async fn over_udp(socket: UdpSocket, serving: Arc<Serving>) {
                 }
             }
             // An error of an earlier answer, told late.
-            Err(_) => sleep(A_MOMENT).await,
+            Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
         }
     }
 }
 
 /// Answers questions on one connection, each with its length before it (RFC 7766).
 pub(crate) async fn over_tcp(mut stream: TcpStream, serving: &Arc<Serving>) {
-    while let Ok(Ok(length)) = timeout(PATIENCE, stream.read_u16()).await {
+    while let Ok(Ok(length)) = timeout(TCP_TIMEOUT, stream.read_u16()).await {
         // Room that a client may take just by saying so.
         if usize::from(length) > DATAGRAM {
             return;
         }
         let mut message = vec![0; length.into()];
-        if !matches!(timeout(PATIENCE, stream.read_exact(&mut message)).await, Ok(Ok(_))) {
+        if !matches!(timeout(TCP_TIMEOUT, stream.read_exact(&mut message)).await, Ok(Ok(_))) {
             return;
         }
         let Some(reply) = reply(&message, Transport::Tcp, serving) else { return };
         let Ok(length) = u16::try_from(reply.len()) else { return };
         let framed = [&length.to_be_bytes()[..], &reply].concat();
-        if !matches!(timeout(PATIENCE, stream.write_all(&framed)).await, Ok(Ok(()))) {
+        if !matches!(timeout(TCP_TIMEOUT, stream.write_all(&framed)).await, Ok(Ok(()))) {
             return;
         }
     }
@@ -183,8 +183,8 @@ fn record_type(kind: u16) -> String {
 const TTL: u32 = 60;
 /// More than any question has; a longer one is cut and so malformed.
 const DATAGRAM: usize = 2048;
-const A_MOMENT: Duration = Duration::from_millis(1);
-const PATIENCE: Duration = Duration::from_secs(10);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(1);
+const TCP_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

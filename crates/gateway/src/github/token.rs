@@ -176,7 +176,7 @@ impl Tokens {
         let answered = async {
             let answer = self.api.send(request).await.map_err(|error: OutboundError| error.to_string())?;
             let status = answer.response.status();
-            let body = Limited::new(answer.response.into_body(), LONGEST)
+            let body = Limited::new(answer.response.into_body(), MAX_ANSWER_BYTES)
                 .collect()
                 .await
                 .map_err(|error| format!("half an answer: {error}"))?;
@@ -200,7 +200,7 @@ impl Tokens {
 /// A token with less than this to live is not begun with; in seconds.
 const RENEWED: u64 = 300;
 /// Longer answers are none of GitHub's.
-const LONGEST: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 const SLOWEST: Duration = Duration::from_secs(15);
 /// Somebody waits for their prompt. A token that is not given back ends within the hour.
 const LAST: Duration = Duration::from_secs(5);

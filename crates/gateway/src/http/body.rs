@@ -167,7 +167,7 @@ pub(super) async fn drain(mut body: Incoming) {
             }
         }
     };
-    let _ = timeout(PATIENCE, all).await;
+    let _ = timeout(DRAIN_TIMEOUT, all).await;
 }
 
 /// What became of a body that was watched.
@@ -322,6 +322,6 @@ impl HttpBody for Redacted {
 
 /// More is not worth an answer that arrives.
 const DRAINED: usize = 1024 * 1024;
-const PATIENCE: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longer than a server takes to go on with what it has begun to say, also one that had to wait for room.
 const PAUSE: Duration = Duration::from_millis(500);

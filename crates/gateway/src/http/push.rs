@@ -153,7 +153,7 @@ impl Route {
         let mut commands = None;
         let mut length = 0u64;
         loop {
-            let frame = match timeout(PATIENCE, body.frame()).await {
+            let frame = match timeout(PUSH_FRAME_TIMEOUT, body.frame()).await {
                 Ok(None) => break,
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(error))) => {
@@ -429,7 +429,7 @@ fn announced_objects(file: &mut File, at: u64) -> Option<u64> {
 /// Reads what a refused client still sends, so that it comes to read the answer.
 async fn discard(mut body: Body, most: u64) {
     let mut left = most.max(DISCARDED);
-    while let Ok(Some(Ok(frame))) = timeout(PATIENCE, body.frame()).await {
+    while let Ok(Some(Ok(frame))) = timeout(PUSH_FRAME_TIMEOUT, body.frame()).await {
         left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len) as u64);
         if left == 0 {
             break;
@@ -461,7 +461,7 @@ const RECEIVE_PACK: &str = "/git-receive-pack";
 const UPLOAD_PACK: &str = "/git-upload-pack";
 const GIT_PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");
 /// Between two pieces of a push. git packs while it sends.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PUSH_FRAME_TIMEOUT: Duration = Duration::from_secs(300);
 /// A client whose push is too large still comes to read that, if it is not much larger.
 const DISCARDED: u64 = 64 << 20;
 /// For all that the server is asked.

@@ -1,7 +1,7 @@
 //! What may wait at a connection of HTTP/2. Whoever sends may fill all of it, and whoever should read need not: so the more
 //! connections a sandbox has, the less there is at each.
 
-use crate::places::Crowd;
+use crate::connection_limits::Crowd;
 
 /// The room of one side of one connection.
 pub(super) struct Room {

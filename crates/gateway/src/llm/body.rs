@@ -75,7 +75,7 @@ fn model(fields: &[Field<'_>]) -> Result<Option<String>, String> {
     let model: String =
         serde_json::from_str(value.get()).map_err(|_| "`model` is not a string".to_string())?;
     let fits = |byte: u8| byte.is_ascii_graphic() && byte != b',';
-    if model.is_empty() || model.len() > LONGEST || !model.bytes().all(fits) {
+    if model.is_empty() || model.len() > MAX_MODEL_BYTES || !model.bytes().all(fits) {
         return Err("`model` is not the name of a model".into());
     }
     Ok(Some(model))
@@ -151,7 +151,7 @@ fn together(fields: &[Field<'_>], more: Option<(&str, &str)>) -> String {
     text
 }
 
-const LONGEST: usize = 200;
+const MAX_MODEL_BYTES: usize = 200;
 const LONGEST_ANSWER: [&str; 4] =
     ["max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"];
 

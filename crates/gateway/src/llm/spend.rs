@@ -54,7 +54,7 @@ pub enum SpendError {
 impl Books<'_> {
     /// The calls of one run.
     pub async fn read(&self, run: SandboxId, secrets: &dyn SecretStore) -> Result<Vec<Entry>, SpendError> {
-        let body = timeout(PATIENCE, self.ask(secrets)).await;
+        let body = timeout(BOOKS_TIMEOUT, self.ask(secrets)).await;
         let body = body.map_err(|_| SpendError::Asked("it took too long".into()))??;
         entries(&body, self.end_user, &run.to_string())
     }
@@ -81,7 +81,7 @@ impl Books<'_> {
         if !response.status().is_success() {
             return Err(SpendError::Status(response.status().as_u16()));
         }
-        let all = Limited::new(response.into_body(), MOST).collect().await;
+        let all = Limited::new(response.into_body(), MAX_BOOKS_BYTES).collect().await;
         Ok(all.map_err(|error| failed(&error))?.to_bytes().to_vec())
     }
 }
@@ -127,8 +127,8 @@ fn entries(body: &[u8], end_user: &str, run: &str) -> Result<Vec<Entry>, SpendEr
     Ok(rows.into_iter().filter(|row| of_run(row) && billed(row)).map(entry).collect())
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const MOST: usize = 256 << 20;
+const BOOKS_TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_BOOKS_BYTES: usize = 256 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -97,7 +97,7 @@ impl Relay {
             );
             match poll(&mut waiting, None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(_) => thread::sleep(A_MOMENT),
+                Err(_) => thread::sleep(RETRY_INTERVAL),
             }
             let ready: Vec<bool> = waiting.iter().map(|fd| !fd.revents().is_empty()).collect();
             let (listeners, names) = ready.split_at(self.listeners.len());
@@ -127,7 +127,7 @@ fn accept(listener: &Listener, pump: &Pump) {
         }
         Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
         // Too many open files: some will be closed.
-        Err(_) => thread::sleep(A_MOMENT),
+        Err(_) => thread::sleep(RETRY_INTERVAL),
     }
 }
 
@@ -136,5 +136,5 @@ fn dialled(connection: &OwnedFd) -> Result<SocketAddr, Errno> {
 }
 
 const DNS: u16 = 53;
-const A_MOMENT: Duration = Duration::from_millis(10);
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 const STACK: usize = 128 * 1024;

@@ -2,7 +2,7 @@
 
 mod tree;
 
-use crate::files::Place;
+use crate::files::PathRoot;
 use crate::stream::{Stream, fault};
 use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
 use belljar_sys::rustix::fd::OwnedFd;
@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 use tree::Tree;
 
 /// Watches a directory, with `recursive` all below it too.
-pub(crate) fn answer(place: &Place, path: &str, recursive: bool, stream: &mut Stream) -> io::Result<()> {
+pub(crate) fn answer(place: &PathRoot, path: &str, recursive: bool, stream: &mut Stream) -> io::Result<()> {
     let failed = |errno: Errno| Reply::Failed(fault(format!("watch {path}"), errno));
     let mut tree = match Tree::watch(place, path, recursive) {
         Ok(tree) => tree,

@@ -4,7 +4,7 @@
 //! between is in the list and comes as an event too, and is told once. One that is moved is forgotten under its old name
 //! and appears under its new one. No link is followed: directories are opened one name at a time.
 
-use crate::files::{Place, is_proc, list};
+use crate::files::{PathRoot, is_proc, list};
 use belljar_sys::rustix::fd::{AsRawFd, OwnedFd};
 use belljar_sys::rustix::fs::inotify::{self, CreateFlags, Event, ReadFlags, WatchFlags};
 use belljar_sys::rustix::fs::{Mode, OFlags, fstat, openat};
@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 pub(super) struct Tree<'p> {
     kernel: OwnedFd,
-    place: &'p Place,
+    place: &'p PathRoot,
     path: &'p str,
     /// Device and inode. Never held open: then the kernel would not say that it was removed.
     root: (u64, u64),
@@ -29,7 +29,7 @@ pub(super) struct Tree<'p> {
 }
 
 impl<'p> Tree<'p> {
-    pub(super) fn watch(place: &'p Place, path: &'p str, recursive: bool) -> Result<Tree<'p>, Errno> {
+    pub(super) fn watch(place: &'p PathRoot, path: &'p str, recursive: bool) -> Result<Tree<'p>, Errno> {
         let root = place.directory(path)?;
         if is_proc(&root)? {
             return Err(Errno::OPNOTSUPP);
@@ -177,7 +177,7 @@ impl<'p> Tree<'p> {
 
     /// Watches one directory, and then lists it.
     fn look_at(&mut self, path: &[u8]) -> Result<Vec<(Vec<u8>, EntryKind)>, Errno> {
-        if path.len() > LONGEST {
+        if path.len() > MAX_PATH_BYTES {
             return Err(Errno::NAMETOOLONG);
         }
         let directory = self.open(path)?;
@@ -260,7 +260,7 @@ const TOLD: usize = 10_000;
 /// After so many changes the host hears of them, even if there are more.
 const MUCH: usize = 1024;
 /// PATH_MAX: nobody can name what is deeper.
-const LONGEST: usize = 4096;
+const MAX_PATH_BYTES: usize = 4096;
 
 #[cfg(test)]
 #[path = "tree_tests.rs"]

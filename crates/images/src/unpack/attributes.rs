@@ -25,7 +25,7 @@ pub(super) fn give(file: impl AsFd, attributes: &[(Vec<u8>, Vec<u8>)]) -> Result
 
 fn is_taken(name: &[u8], value: &[u8]) -> bool {
     name.len() > USER.len()
-        && name.len() <= LONGEST
+        && name.len() <= MAX_ATTRIBUTE_NAME_BYTES
         && name.starts_with(USER)
         && !name.starts_with(OVERLAY)
         && !name.contains(&0)
@@ -35,5 +35,5 @@ fn is_taken(name: &[u8], value: &[u8]) -> bool {
 const USER: &[u8] = b"user.";
 const OVERLAY: &[u8] = b"user.overlay.";
 /// XATTR_NAME_MAX and XATTR_SIZE_MAX of Linux.
-const LONGEST: usize = 255;
+const MAX_ATTRIBUTE_NAME_BYTES: usize = 255;
 const LARGEST: usize = 65536;

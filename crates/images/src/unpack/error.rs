@@ -40,7 +40,7 @@ pub enum UnpackError {
 
 /// A name of the layer's, such that it cannot speak to a terminal.
 pub(super) fn quoted(path: &[u8]) -> String {
-    const LONGEST: usize = 200;
-    let shown = path[..path.len().min(LONGEST)].escape_ascii();
-    if path.len() > LONGEST { format!("`{shown}…`") } else { format!("`{shown}`") }
+    const MAX_SHOWN_BYTES: usize = 200;
+    let shown = path[..path.len().min(MAX_SHOWN_BYTES)].escape_ascii();
+    if path.len() > MAX_SHOWN_BYTES { format!("`{shown}…`") } else { format!("`{shown}`") }
 }

@@ -1,7 +1,7 @@
 //! What the folder had at the end of a run where the layer changes it, as it was shown to whoever looked at the changes. A file's own
 //! ctime does not tell of a directory that was moved there with it, nor of a file that is gone; this does.
 
-use super::plan::{Place, Seen};
+use super::plan::{JournalPath, Seen};
 use crate::change::{Change, Changes};
 use crate::error::{ConflictWhy, LayerError};
 use crate::path::RelPath;
@@ -27,8 +27,10 @@ impl Found {
             text => text.map_err(failed)?,
         };
         // Cut short by a power cut: without it an apply is more careful.
-        let Ok(list) = serde_json::from_slice::<Vec<(Place, Option<Seen>)>>(&text) else { return Ok(None) };
-        Ok(Some(Found(list.into_iter().map(|(Place(path), seen)| (path, seen)).collect())))
+        let Ok(list) = serde_json::from_slice::<Vec<(JournalPath, Option<Seen>)>>(&text) else {
+            return Ok(None);
+        };
+        Ok(Some(Found(list.into_iter().map(|(JournalPath(path), seen)| (path, seen)).collect())))
     }
 
     /// What somebody did to it since.
@@ -44,8 +46,8 @@ impl Found {
 
 /// Writes it down.
 pub(crate) fn write(layer: &Layer, changes: &Changes) -> Result<(), LayerError> {
-    let seen = |change: &Change| (Place(change.path.clone()), change.old.as_ref().map(Seen::of));
-    let list: Vec<(Place, Option<Seen>)> = changes.list.iter().map(seen).collect();
+    let seen = |change: &Change| (JournalPath(change.path.clone()), change.old.as_ref().map(Seen::of));
+    let list: Vec<(JournalPath, Option<Seen>)> = changes.list.iter().map(seen).collect();
     let path = path(layer);
     let text = serde_json::to_vec(&list).map_err(io::Error::from);
     text.and_then(|text| write_atomic(&path, &text, Survives::Kill)).map_err(|source| LayerError::Store {

@@ -1,6 +1,6 @@
 //! What an apply is about to do, on disk: `apply.staging`, then `apply.swapping`, then `apply.committed`.
 
-use super::plan::{Place, Step};
+use super::plan::{JournalPath, Step};
 use crate::error::LayerError;
 use crate::record::Layer;
 use belljar_state::{Survives, write_atomic};
@@ -24,9 +24,9 @@ pub(super) struct Journal {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Later {
     /// Applied.
-    pub(super) drop: Vec<Place>,
+    pub(super) drop: Vec<JournalPath>,
     /// Judged once: no copy any longer.
-    pub(super) unmark: Vec<Place>,
+    pub(super) unmark: Vec<JournalPath>,
 }
 
 /// How far it is.

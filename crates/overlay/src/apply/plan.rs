@@ -9,13 +9,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Step {
     /// What was staged goes where nothing is.
-    Put { path: Place, slot: usize, new: Seen },
+    Put { path: JournalPath, slot: usize, new: Seen },
     /// What was staged changes places with what is there.
-    Swap { path: Place, slot: usize, new: Seen, old: Seen },
+    Swap { path: JournalPath, slot: usize, new: Seen, old: Seen },
     /// What is there goes to the staging place.
-    Take { path: Place, slot: usize, old: Seen },
+    Take { path: JournalPath, slot: usize, old: Seen },
     /// Permissions, attributes and time of what stays.
-    Settle { path: Place, old: Seen, mode: u32, modified: Option<Moment>, attributes: Option<Attributes> },
+    Settle {
+        path: JournalPath,
+        old: Seen,
+        mode: u32,
+        modified: Option<Moment>,
+        attributes: Option<Attributes>,
+    },
 }
 
 /// What was seen of a file.
@@ -38,7 +44,7 @@ pub(super) struct Attributes {
 
 /// A path as a journal has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place(pub(super) RelPath);
+pub(super) struct JournalPath(pub(super) RelPath);
 
 /// What a change comes to. Slots are given when it is staged.
 pub(super) enum Kinded<'a> {
@@ -106,15 +112,17 @@ impl Step {
     }
 }
 
-impl Serialize for Place {
+impl Serialize for JournalPath {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0.encode())
     }
 }
 
-impl<'de> Deserialize<'de> for Place {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Place, D::Error> {
+impl<'de> Deserialize<'de> for JournalPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<JournalPath, D::Error> {
         let text = String::deserialize(deserializer)?;
-        RelPath::decode(&text).map(Place).ok_or_else(|| serde::de::Error::custom("not a path below a folder"))
+        RelPath::decode(&text)
+            .map(JournalPath)
+            .ok_or_else(|| serde::de::Error::custom("not a path below a folder"))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::choose::Chosen;
 use super::journal::Later;
-use super::plan::Place;
+use super::plan::JournalPath;
 use crate::beneath::{self, Beneath, stat_at};
 use crate::change::Changes;
 use crate::error::LayerError;
@@ -26,24 +26,24 @@ pub(super) fn later(chosen: &Chosen, changes: &Changes) -> Later {
         change.copied && change.old.is_none() && !applied.contains(&change.path)
     };
     Later {
-        drop: chosen.list.iter().map(|change| Place(change.path.clone())).collect(),
+        drop: chosen.list.iter().map(|change| JournalPath(change.path.clone())).collect(),
         // What it is a copy of may be among what is applied now.
         unmark: changes
             .list
             .iter()
             .filter(is_copy_that_stays)
-            .map(|change| Place(change.path.clone()))
+            .map(|change| JournalPath(change.path.clone()))
             .collect(),
     }
 }
 
 /// Takes it out. What stays because it cannot be removed is equal to what the folder has, and so no change.
 pub(super) fn prune(later: &Later, upper: &Beneath) {
-    for Place(path) in later.drop.iter().rev() {
+    for JournalPath(path) in later.drop.iter().rev() {
         // For the reason above.
         let _ = drop_one(path, upper);
     }
-    for Place(path) in &later.unmark {
+    for JournalPath(path) in &later.unmark {
         if let Ok(file) = upper.file(path) {
             let _ = xattrs::unmark(file, Mark::Origin);
         }

@@ -1,7 +1,7 @@
 //! Files that an apply put there, or took and put back. Their ctime is later than the layer, so that they would count as
 //! changed by somebody; what they were then is written down, and as long as they are that, nobody did.
 
-use super::plan::{Place, Seen};
+use super::plan::{JournalPath, Seen};
 use crate::error::LayerError;
 use crate::path::RelPath;
 use crate::record::Layer;
@@ -24,8 +24,9 @@ impl Restored {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Restored::default()),
             text => text.map_err(failed)?,
         };
-        let list: Vec<(Place, Seen)> = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
-        Ok(Restored(list.into_iter().map(|(Place(path), seen)| (path, seen)).collect()))
+        let list: Vec<(JournalPath, Seen)> =
+            serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
+        Ok(Restored(list.into_iter().map(|(JournalPath(path), seen)| (path, seen)).collect()))
     }
 
     /// Whether it is as we left it.
@@ -39,7 +40,8 @@ impl Restored {
             return Ok(());
         }
         self.0.extend(more);
-        let list: Vec<(Place, Seen)> = self.0.into_iter().map(|(path, seen)| (Place(path), seen)).collect();
+        let list: Vec<(JournalPath, Seen)> =
+            self.0.into_iter().map(|(path, seen)| (JournalPath(path), seen)).collect();
         let path = path(layer);
         let text = serde_json::to_vec(&list).map_err(io::Error::from);
         text.and_then(|text| write_atomic(&path, &text, Survives::PowerCut))

@@ -3,7 +3,7 @@
 use super::Point;
 use super::choose::Chosen;
 use super::journal::Journal;
-use super::plan::{Attributes, Kinded, Place, Seen, Step, order};
+use super::plan::{Attributes, JournalPath, Kinded, Seen, Step, order};
 use crate::beneath::{self, Beneath};
 use crate::change::Change;
 use crate::error::LayerError;
@@ -109,21 +109,21 @@ impl Staging<'_> {
             Kind::Fifo | Kind::Socket | Kind::Device => return Err(Errno::INVAL.into()),
         }
         let staged = beneath::stat_at(&self.place, name.as_bytes())?.ok_or(Errno::NOENT)?;
-        let (path, staged) = (Place(change.path.clone()), Seen::of(&staged));
+        let (path, staged) = (JournalPath(change.path.clone()), Seen::of(&staged));
         let step = match change.old {
             None => Step::Put { path, slot, new: staged },
             Some(old) => Step::Swap { path, slot, new: staged, old: Seen::of(&old) },
         };
         let mut steps = vec![step];
         if new.kind == Kind::Directory {
-            let (path, modified) = (Place(change.path.clone()), Some(new.modified));
+            let (path, modified) = (JournalPath(change.path.clone()), Some(new.modified));
             steps.push(Step::Settle { path, old: staged, mode, modified, attributes: None });
         }
         Ok(steps)
     }
 
     fn take(&self, change: &Change, slot: usize) -> Vec<Step> {
-        let path = Place(change.path.clone());
+        let path = JournalPath(change.path.clone());
         change.old.iter().map(|old| Step::Take { path: path.clone(), slot, old: Seen::of(old) }).collect()
     }
 
@@ -137,7 +137,7 @@ impl Staging<'_> {
         } else {
             None
         };
-        let (path, old) = (Place(change.path.clone()), Seen::of(&old));
+        let (path, old) = (JournalPath(change.path.clone()), Seen::of(&old));
         Ok(vec![Step::Settle { path, old, mode, modified: None, attributes }])
     }
 

@@ -4,7 +4,7 @@
 use super::Front;
 use super::extract::{Asked, Body, Named, Part};
 use super::gate::Asking;
-use super::places::Places;
+use super::slots::Slots;
 use crate::agents::{event_name, events};
 use crate::answer::Answer;
 use crate::shim::agent_run::AgentPlan;
@@ -128,7 +128,7 @@ async fn apart<T: Send + 'static>(
 }
 
 /// Each is an agent at work, with a sandbox, a model and a bill.
-static RUNS: Places = Places::new(16);
+static RUNS: Slots = Slots::new(16);
 const LATER: u64 = 10;
 /// How long nothing is said before a sign of life is.
 const QUIET: Duration = Duration::from_secs(15);

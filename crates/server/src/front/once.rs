@@ -4,7 +4,7 @@ use super::Front;
 use super::connection::Connection;
 use super::extract::Body;
 use super::gate::Asking;
-use super::places::Places;
+use super::slots::Slots;
 use crate::answer::Answer;
 use crate::link::run_failed;
 use crate::shim::one_shot;
@@ -77,5 +77,5 @@ async fn confined(front: &Front, asking: &Asking, run: &RunOnce) -> Result<Sandb
 }
 
 /// Each is a process with a sandbox, counted until it has ended.
-static RUNS: Places = Places::new(64);
+static RUNS: Slots = Slots::new(64);
 const LATER: u64 = 2;

@@ -1,25 +1,25 @@
 //! The directories of runs: below `runs` of the daemon's own directory, one for each run, and gone with it.
 
 use crate::answer::log;
-use belljar_fleet::Place;
+use belljar_fleet::SandboxDir;
 use belljar_spec::SandboxError;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A directory for a run that is to be. It is made when the run is.
-pub(super) fn new_place(fleet: &Path) -> Result<Place, SandboxError> {
-    Ok(Place::new(folder(fleet).join(belljar_state::new_id()?.to_string())))
+pub(super) fn new_place(fleet: &Path) -> Result<SandboxDir, SandboxError> {
+    Ok(SandboxDir::new(folder(fleet).join(belljar_state::new_id()?.to_string())))
 }
 
 /// Removes what runs left that died with a daemon. Those that go on are not touched.
 pub(crate) fn clear(fleet: &Path) {
     for entry in fs::read_dir(folder(fleet)).into_iter().flatten().flatten() {
-        remove(&Place::new(entry.path()));
+        remove(&SandboxDir::new(entry.path()));
     }
 }
 
 /// Removes the directory of a run whose process has ended.
-pub(super) fn remove(place: &Place) {
+pub(super) fn remove(place: &SandboxDir) {
     let Ok(Some(_held)) = place.hold() else { return };
     if let Err(error) = belljar_sys::remove_tree::remove(place.directory()) {
         log(&format!("{} is left of a run: {error}", place.directory().display()));

@@ -12,7 +12,7 @@
 use super::runs;
 use crate::shim::protocol::{Answer, Plan};
 use axum::body::Bytes;
-use belljar_fleet::Place;
+use belljar_fleet::SandboxDir;
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::{Survives, write_atomic};
 use futures_util::{Stream, stream};
@@ -40,7 +40,7 @@ pub(crate) struct Started {
 /// ended and nothing of a run is left, and before the client can know that the run is over: it may at once ask for the next.
 pub(super) async fn start(
     program: &Path,
-    place: &Place,
+    place: &SandboxDir,
     plan: Plan,
     on_end: impl FnOnce(Option<i32>) + Send + 'static,
 ) -> Result<(Answer, Started), SandboxError> {
@@ -127,7 +127,7 @@ impl Started {
     }
 }
 
-fn spawn(program: &Path, place: &Place, plan: &Plan) -> io::Result<Child> {
+fn spawn(program: &Path, place: &SandboxDir, plan: &Plan) -> io::Result<Child> {
     let mut command = Command::new(program);
     // What ends with the daemon, or belongs to it alone, is not for a shim.
     for own in
@@ -159,7 +159,7 @@ async fn attend(
     mut child: Child,
     plan: Vec<u8>,
     released: oneshot::Receiver<()>,
-    run: Option<Place>,
+    run: Option<SandboxDir>,
 ) -> Option<i32> {
     let mut stdin = child.stdin.take();
     let unwanted = async {
@@ -193,7 +193,7 @@ async fn attend(
     status?.ok()?.code()
 }
 
-pub(super) fn broken(place: &Place, what: &str, why: &dyn Display) -> SandboxError {
+pub(super) fn broken(place: &SandboxDir, what: &str, why: &dyn Display) -> SandboxError {
     let directory = place.directory().display();
     ErrorCode::Internal.error(format!("cannot {what} in {directory}: {why}"))
 }
@@ -203,7 +203,7 @@ pub(crate) fn run_failed(what: &str, why: &dyn Display) -> SandboxError {
 }
 
 /// Why a sandbox's shim ended without an answer.
-fn ended(place: &Place) -> SandboxError {
+fn ended(place: &SandboxDir) -> SandboxError {
     let log = fs::read_to_string(place.log()).unwrap_or_default();
     let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     let message = format!("the sandbox's shim ended before it was ready: {last}");
@@ -215,7 +215,7 @@ fn ended(place: &Place) -> SandboxError {
 }
 
 /// Whether a file can be made in a place: a full or read-only disk is no fault of a backend.
-fn is_writable(place: &Place) -> io::Result<()> {
+fn is_writable(place: &SandboxDir) -> io::Result<()> {
     let probe = place.directory().join("probe");
     write_atomic(&probe, &[0; 4096], Survives::Kill)?;
     fs::remove_file(probe)

@@ -12,7 +12,7 @@ use belljar_agent::{input, provider, run as agent};
 use belljar_api::AgentRun;
 use belljar_config::resolve_with;
 use belljar_engine::Engine;
-use belljar_fleet::Place;
+use belljar_fleet::SandboxDir;
 use belljar_fleet::request;
 use belljar_spec::request::LlmRequest;
 use belljar_spec::{ErrorCode, SandboxError};
@@ -46,7 +46,7 @@ impl AgentPlan {
         request::check(&run.sandbox)
     }
 
-    fn request(&self, place: &Place) -> Result<RunRequest, SandboxError> {
+    fn request(&self, place: &SandboxDir) -> Result<RunRequest, SandboxError> {
         let AgentPlan { agent, run, may_choose_model } = self;
         let agent = Agent::Known(adapter::named(agent)?);
         let model: Option<ModelName> = optional("model", &run.model)?;
@@ -89,7 +89,7 @@ impl AgentPlan {
 }
 
 /// Runs it to its end, or until the daemon hangs up: its work so far is kept then. Says its id as soon as there is a log.
-pub(super) fn run(plan: &AgentPlan, place: &Place, starter: &mut Starter) -> Result<(), SandboxError> {
+pub(super) fn run(plan: &AgentPlan, place: &SandboxDir, starter: &mut Starter) -> Result<(), SandboxError> {
     let state = belljar_state::state_directory()?;
     let request = plan.request(place)?;
     let runtime = runtime()?;

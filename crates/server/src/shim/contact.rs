@@ -1,6 +1,6 @@
 //! `keeper.json`: how a shim is reached, and what it keeps. Written when it is ready, readable by its user alone.
 
-use belljar_fleet::{Alive, Place};
+use belljar_fleet::{Alive, SandboxDir};
 use belljar_state::{Survives, write_atomic};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub struct Contact {
 
 impl Contact {
     /// What the shim of this place wrote; nothing where it wrote nothing yet, or is no shim any more.
-    pub fn read(place: &Place) -> io::Result<Option<Contact>> {
+    pub fn read(place: &SandboxDir) -> io::Result<Option<Contact>> {
         match std::fs::read(place.contact()) {
             Ok(text) => Ok(serde_json::from_slice(&text).ok()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -36,7 +36,7 @@ impl Contact {
         UnixStream::connect_addr(&SocketAddr::from_abstract_name(&self.address)?)
     }
 
-    pub(super) fn write(&self, place: &Place) -> io::Result<()> {
+    pub(super) fn write(&self, place: &SandboxDir) -> io::Result<()> {
         write_atomic(&place.contact(), &serde_json::to_vec(self)?, Survives::Kill)
     }
 }

@@ -112,7 +112,7 @@ impl Kept {
         while !self.sandbox.is_gone() {
             match self.sandbox.stat("/").await {
                 // Its streams end before it does.
-                Err(error) if error.code == ErrorCode::GuestGone => sleep(A_MOMENT).await,
+                Err(error) if error.code == ErrorCode::GuestGone => sleep(GONE_RETRY_INTERVAL).await,
                 Err(error) if error.code == ErrorCode::GuestUnresponsive => return true,
                 _ => return false,
             }
@@ -153,4 +153,4 @@ impl Kept {
 }
 
 /// Between two looks at one that seems to be gone.
-const A_MOMENT: Duration = Duration::from_millis(50);
+const GONE_RETRY_INTERVAL: Duration = Duration::from_millis(50);

@@ -6,7 +6,7 @@ use crate::command_request;
 use belljar_api::{RunOnce, RunResult};
 use belljar_config::resolve;
 use belljar_engine::Engine;
-use belljar_fleet::{Place, request};
+use belljar_fleet::{SandboxDir, request};
 use belljar_spec::{ByteSize, Command, LimitsRequest, SandboxError, Stdin};
 use std::time::Duration;
 
@@ -17,7 +17,11 @@ pub(crate) fn check(run: &RunOnce) -> Result<(), SandboxError> {
 }
 
 /// Makes the sandbox, runs the command and removes the sandbox, also where the daemon hangs up.
-pub(super) fn run(run: &RunOnce, place: &Place, starter: &mut Starter) -> Result<RunResult, SandboxError> {
+pub(super) fn run(
+    run: &RunOnce,
+    place: &SandboxDir,
+    starter: &mut Starter,
+) -> Result<RunResult, SandboxError> {
     let mut command = command(run)?;
     let (spec, _) = resolve(run.sandbox.clone(), surroundings(place))?;
     hold_to(&mut command, &spec.limits);

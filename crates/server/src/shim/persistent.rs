@@ -19,7 +19,7 @@ use super::wipe::wipe;
 use super::{Kept, routes, serve};
 use belljar_engine::{Engine, Sandbox};
 use belljar_fleet::request::{self, Surroundings, Understood};
-use belljar_fleet::{Alive, FolderId, Place, ShimPlan, Stop};
+use belljar_fleet::{Alive, FolderId, SandboxDir, ShimPlan, Stop};
 use belljar_spec::egress::Mode;
 use belljar_spec::{Assurance, ErrorCode, SandboxError, SandboxId, SandboxSpec};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
 /// Keeps the sandbox of this place until it is to end.
-pub(super) fn keep(place: &Place, plan: ShimPlan, starter: &mut Starter) -> Result<(), SandboxError> {
+pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) -> Result<(), SandboxError> {
     let understood = understand(&plan, place)?;
     // Before it is opened: what comes in its place later is another one.
     let folder = plan.sandbox.workspace.folder.as_deref().and_then(FolderId::of);
@@ -47,7 +47,7 @@ pub(super) fn keep(place: &Place, plan: ShimPlan, starter: &mut Starter) -> Resu
 }
 
 /// The sandbox that a plan means.
-fn understand(plan: &ShimPlan, place: &Place) -> Result<Understood, SandboxError> {
+fn understand(plan: &ShimPlan, place: &SandboxDir) -> Result<Understood, SandboxError> {
     let id = SandboxId::parse(&plan.id).ok_or_else(|| {
         ErrorCode::StateFailed.error(format!("`{}` is not the name of a sandbox's life", plan.id))
     })?;
@@ -79,7 +79,7 @@ fn egress(spec: &SandboxSpec, sandbox: &Sandbox) -> String {
 }
 
 async fn keep_sandbox(
-    place: &Place,
+    place: &SandboxDir,
     mut plan: ShimPlan,
     folder: Option<FolderId>,
     inside: Inside,
@@ -134,7 +134,7 @@ async fn keep_sandbox(
 }
 
 /// Ends the sandbox, and tells whoever listens to its commands.
-async fn leave(place: &Place, kept: &Kept, how: Stop) {
+async fn leave(place: &SandboxDir, kept: &Kept, how: Stop) {
     let _ = std::fs::remove_file(place.contact());
     kept.sandbox.dispose().await;
     if how == Stop::Wipe {

@@ -12,7 +12,7 @@ use super::starter::{self, Starter};
 use super::{agent_run, one_shot, persistent};
 use belljar_api::ApiError;
 use belljar_config::Surroundings;
-use belljar_fleet::Place;
+use belljar_fleet::SandboxDir;
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::Lock;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 /// Does what the daemon says on standard input, with this directory.
 pub fn run(directory: &Path) -> ExitCode {
     let Ok(mut starter) = Starter::detach() else { return ExitCode::FAILURE };
-    match work(&Place::new(directory), &mut starter) {
+    match work(&SandboxDir::new(directory), &mut starter) {
         Ok(code) => code,
         Err(error) => {
             starter.say(&Answer::Error(short(ApiError::from(&error))));
@@ -32,7 +32,7 @@ pub fn run(directory: &Path) -> ExitCode {
     }
 }
 
-fn work(place: &Place, starter: &mut Starter) -> Result<ExitCode, SandboxError> {
+fn work(place: &SandboxDir, starter: &mut Starter) -> Result<ExitCode, SandboxError> {
     let plan = starter.plan()?;
     let _held = hold(place)?;
     let result = match plan {
@@ -49,7 +49,7 @@ fn work(place: &Place, starter: &mut Starter) -> Result<ExitCode, SandboxError> 
 }
 
 /// As long as this process lives, no other uses the directory, and no daemon removes it.
-fn hold(place: &Place) -> Result<Lock, SandboxError> {
+fn hold(place: &SandboxDir) -> Result<Lock, SandboxError> {
     match place.hold() {
         Ok(Some(held)) => Ok(held),
         Ok(None) => Err(ErrorCode::InUse.error("this sandbox has a shim already")),
@@ -71,12 +71,12 @@ pub(super) fn runtime() -> Result<Runtime, SandboxError> {
 }
 
 /// Of a sandbox that lives as long as its run, and has no key to be found by.
-pub(super) fn surroundings(place: &Place) -> Surroundings {
+pub(super) fn surroundings(place: &SandboxDir) -> Surroundings {
     Surroundings { workspace: place.workspace(), volumes: volumes(place), ..Surroundings::default() }
 }
 
 /// The directories of sandboxes and runs are in `sandboxes` and `runs`, beside `volumes`.
-pub(super) fn volumes(place: &Place) -> PathBuf {
+pub(super) fn volumes(place: &SandboxDir) -> PathBuf {
     let fleet = place.directory().parent().and_then(Path::parent);
     fleet.unwrap_or(place.directory()).join("volumes")
 }

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use belljar_api::{ApiError, CommandEvent, CommandInfo, SandboxRequest};
-use belljar_fleet::{Place, ShimPlan};
+use belljar_fleet::{SandboxDir, ShimPlan};
 use belljar_server::shim::{Contact, TOKEN_HEADER};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -20,7 +20,7 @@ use tokio::net::UnixStream;
 pub(crate) const DIRECTORY: &str = "BELLJAR_TEST_KEEPER";
 
 pub(crate) struct Started {
-    pub(crate) place: Place,
+    pub(crate) place: SandboxDir,
     pub(crate) contact: Contact,
     pub(crate) child: Child,
     plan: ShimPlan,
@@ -39,7 +39,7 @@ impl Started {
 
     pub(crate) fn try_with(sandbox: SandboxRequest) -> Result<Started, ApiError> {
         let state = tempfile::tempdir().expect("a directory");
-        let place = Place::new(state.path().join("belljar/fleet/sandboxes/box"));
+        let place = SandboxDir::new(state.path().join("belljar/fleet/sandboxes/box"));
         std::fs::create_dir_all(place.workspace()).expect("room");
         let bytes: [u8; 8] =
             std::array::from_fn(|at| (std::process::id() >> (at % 4 * 8)) as u8 ^ nanos()[at]);
@@ -204,7 +204,7 @@ impl Events {
 }
 
 /// A shim, and what it answers.
-fn process(place: &Place, state: &std::path::Path, plan: &ShimPlan) -> (Child, Value) {
+fn process(place: &SandboxDir, state: &std::path::Path, plan: &ShimPlan) -> (Child, Value) {
     let mut child = Command::new(std::env::current_exe().expect("our own program"))
         .args(["--exact", "shim_process", "--nocapture"])
         .env(DIRECTORY, place.directory())

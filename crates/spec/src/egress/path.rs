@@ -61,7 +61,7 @@ impl PathReadings {
                     waiting.push(next);
                 }
             }
-            if found.len() > MOST || bytes > ROOM {
+            if found.len() > MAX_READINGS || bytes > ROOM {
                 return Err(UnclearPath::TooManyReadings);
             }
         }
@@ -210,7 +210,7 @@ fn resolved(path: &[u8]) -> Vec<u8> {
 /// Longer ones have a query where they are long.
 const MAX: usize = 8 * 1024;
 /// A path of any honest client has one reading, or a handful.
-const MOST: usize = 64;
+const MAX_READINGS: usize = 64;
 /// All of them together. Whoever judges a request does nothing else meanwhile, for any sandbox.
 const ROOM: usize = 32 * 1024;
 

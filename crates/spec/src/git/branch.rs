@@ -55,7 +55,7 @@ fn fault(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("it is empty");
     }
-    if name.len() > LONGEST {
+    if name.len() > MAX_BRANCH_BYTES {
         return Some("it is too long");
     }
     if name.starts_with('-') {
@@ -80,7 +80,7 @@ fn fault(name: &str) -> Option<&'static str> {
 
 const HEADS: &str = "refs/heads/";
 /// A file system's limit on one part; names that long are nobody's.
-const LONGEST: usize = 244;
+const MAX_BRANCH_BYTES: usize = 244;
 
 crate::text::read_as_text!(BranchName);
 

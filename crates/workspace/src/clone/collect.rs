@@ -1,7 +1,7 @@
 //! What a sandbox made of its clone: commits, taken over; and what it left uncommitted.
 
 use super::CloneError;
-use super::place::{Label, Place};
+use super::clone_dir::{CloneDir, Label};
 use crate::foreign::{Foreign, Head, Import, import, object};
 use crate::inert::{Call, Git, Leash, PLAIN_DIFF};
 use crate::uncommitted::{Beside, BesideError};
@@ -58,7 +58,7 @@ pub struct Commit {
 /// Takes over what was committed, and says what there is. The sandbox has ended, or nothing new of it is seen.
 pub fn collect(state: &Path, id: SandboxId, limits: PushLimits) -> Result<Collected, CloneError> {
     let git = Git::find()?.on_leash(&Leash::after_end());
-    let (place, mut label) = Place::find(state, id)?;
+    let (place, mut label) = CloneDir::find(state, id)?;
     if label.failed.is_some() {
         return Err(CloneError::Empty(Printable::from(place.id.as_str())));
     }

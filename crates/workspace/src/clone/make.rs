@@ -1,7 +1,7 @@
 //! Cloning: the host does it, before there is a sandbox.
 
 use super::address::{Address, Protocol, Service};
-use super::place::{Label, Place};
+use super::clone_dir::{CloneDir, Label};
 use super::{CloneError, Cloned};
 use crate::inert::{Git, GitError};
 use belljar_spec::SandboxId;
@@ -25,7 +25,7 @@ pub fn make(
     let address = Address::understand(&spec.url, token)?;
     let own: Option<BranchName> = format!("belljar/{id}").parse().ok();
     let branch = spec.branch.clone().or(own).expect("sixteen digits are a branch's name");
-    let place = Place::new(state, id);
+    let place = CloneDir::new(state, id);
     if let Some(label) = place.label()? {
         if let Some(reason) = label.failed {
             // An earlier version let a sandbox work there; what is in it is nowhere else.
@@ -70,13 +70,13 @@ pub fn make(
     Ok(cloned(&place, branch, label, hold))
 }
 
-fn cloned(place: &Place, branch: BranchName, label: Label, hold: Lock) -> Cloned {
+fn cloned(place: &CloneDir, branch: BranchName, label: Label, hold: Lock) -> Cloned {
     Cloned { folder: place.work(), repository: place.ours(), branch, url: label.url, hold }
 }
 
 struct Maker<'a> {
     git: &'a Git,
-    place: &'a Place,
+    place: &'a CloneDir,
     address: &'a Address,
     spec: &'a CloneSpec,
     branch: &'a BranchName,

@@ -8,10 +8,10 @@
 //! What was not pushed is kept until [`remove`]. Called by the engine.
 
 mod address;
+mod clone_dir;
 mod collect;
 mod error;
 mod make;
-mod place;
 mod push;
 mod request;
 mod token;
@@ -29,7 +29,7 @@ use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
 use belljar_state::damage::Damaged;
 use belljar_state::{Lock, remove_whole};
-use place::Place;
+use clone_dir::CloneDir;
 use std::path::{Path, PathBuf};
 
 /// A clone that is ready to be worked in.
@@ -66,10 +66,10 @@ pub struct Kept {
 
 /// Everything that is kept. Only looks: nothing is swept, and what is not understood is told with its path.
 pub fn list(state: &Path) -> Result<Vec<Result<Kept, Damaged>>, CloneError> {
-    Place::every(state)?.into_iter().filter_map(|place| look(place).transpose()).collect()
+    CloneDir::every(state)?.into_iter().filter_map(|place| look(place).transpose()).collect()
 }
 
-fn look(place: Place) -> Result<Option<Result<Kept, Damaged>>, CloneError> {
+fn look(place: CloneDir) -> Result<Option<Result<Kept, Damaged>>, CloneError> {
     let label = match place.label() {
         // It was removed meanwhile.
         Ok(None) => return Ok(None),
@@ -104,18 +104,18 @@ fn look(place: Place) -> Result<Option<Result<Kept, Damaged>>, CloneError> {
 
 /// Removes a clone with what was not pushed, also one that is damaged. Refused while a sandbox uses it.
 pub fn remove(state: &Path, id: SandboxId) -> Result<(), CloneError> {
-    remove_place(&Place::new(state, id))
+    remove_place(&CloneDir::new(state, id))
 }
 
 /// The same, of what has no name that we would have given it: by its whole name in the directory of clones.
 pub fn remove_named(state: &Path, name: &str) -> Result<(), CloneError> {
-    match Place::every(state)?.iter().find(|place| place.id == name) {
+    match CloneDir::every(state)?.iter().find(|place| place.id == name) {
         Some(place) => remove_place(place),
         None => Err(CloneError::Unknown(Printable::from(name))),
     }
 }
 
-fn remove_place(place: &Place) -> Result<(), CloneError> {
+fn remove_place(place: &CloneDir) -> Result<(), CloneError> {
     match place.root.symlink_metadata() {
         Ok(found) if found.is_dir() => {}
         // A stray file or link: there is nothing in it that a sandbox could use.

@@ -2,7 +2,7 @@
 
 use super::CloneError;
 use super::address::{Address, Service};
-use super::place::Place;
+use super::clone_dir::CloneDir;
 use crate::foreign::object;
 use crate::inert::{Finished, Git};
 use belljar_git::ObjectId;
@@ -29,7 +29,7 @@ pub fn push(
     token: Option<Secret>,
 ) -> Result<Pushed, CloneError> {
     let git = Git::find()?;
-    let (place, mut label) = Place::find(state, id)?;
+    let (place, mut label) = CloneDir::find(state, id)?;
     let branch = label.branch().map_err(|reason| place.damaged(reason))?;
     let target = to.cloned().unwrap_or_else(|| branch.clone());
     if to.is_none() && label.default.as_deref() == Some(target.as_str()) {

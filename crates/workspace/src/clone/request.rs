@@ -1,7 +1,7 @@
 //! Pull requests: GitHub's API, through a client that is somebody else's.
 
 use super::CloneError;
-use super::place::Place;
+use super::clone_dir::CloneDir;
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_vault::Secret;
@@ -33,7 +33,7 @@ pub fn pull_request(
     forge: &dyn Forge,
     token: &Secret,
 ) -> Result<Printable, CloneError> {
-    let (_, label) = Place::find(state, id)?;
+    let (_, label) = CloneDir::find(state, id)?;
     let (_, head) = label.pushed.as_ref().ok_or(CloneError::NothingToPush)?;
     let no_forge = || CloneError::NoForge(label.url.clone());
     let repository = Repository::of(&label.url).ok_or_else(no_forge)?;

@@ -10,7 +10,7 @@
 //! Called where a push to a git host passes; blocking.
 
 mod objects;
-mod place;
+mod scratch;
 mod workflows;
 
 use crate::inert::{Git, GitError, Leash, pack_limits};
@@ -21,7 +21,7 @@ use belljar_git::{ObjectFormat, ObjectId, PushRefusal, TakenPack};
 use belljar_spec::egress::Printable;
 use belljar_spec::git::PushLimits;
 use objects::{Commit, Objects};
-use place::Place;
+use scratch::ScratchRepository;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -40,7 +40,7 @@ impl PackJudge {
     /// With the host's git, on the sandbox's leash; quarantines are made in this directory, and those that a killed belljar left behind
     /// are removed.
     pub fn new(directory: PathBuf, leash: &Leash) -> PackJudge {
-        place::sweep(&directory);
+        scratch::sweep(&directory);
         PackJudge { git: Git::find().ok().map(|git| git.on_leash(leash)), directory }
     }
 
@@ -51,8 +51,8 @@ impl PackJudge {
         format: ObjectFormat,
         limits: PushLimits,
     ) -> Result<Quarantine, PushRefusal> {
-        let place = Place::make(&self.directory, format).map_err(|error| PushRefusal::Failed {
-            detail: format!("no room to look at the pack: {error}"),
+        let place = ScratchRepository::make(&self.directory, format).map_err(|error| {
+            PushRefusal::Failed { detail: format!("no room to look at the pack: {error}") }
         })?;
         let git = self.git.as_ref().ok_or_else(|| refusal(&GitError::Missing))?;
         index(git, &place, pack, Trust::Nobody)?;
@@ -67,7 +67,7 @@ impl PackJudge {
 
 impl belljar_git::PackJudge for PackJudge {
     fn spool(&self) -> io::Result<File> {
-        place::nameless(&self.directory)
+        scratch::nameless(&self.directory)
     }
 
     fn take(
@@ -102,7 +102,7 @@ impl TakenPack for Quarantine {
 #[derive(Debug)]
 pub struct Quarantine {
     git: Git,
-    place: Place,
+    place: ScratchRepository,
     /// The commits of the push. Others may be known, but are on the server already.
     pushed: Vec<ObjectId>,
     commits: HashMap<ObjectId, Commit>,
@@ -215,7 +215,7 @@ enum Trust {
     Server,
 }
 
-fn index(git: &Git, place: &Place, pack: File, trust: Trust) -> Result<(), PushRefusal> {
+fn index(git: &Git, place: &ScratchRepository, pack: File, trust: Trust) -> Result<(), PushRefusal> {
     let bytes = pack.metadata().map_err(|error| refusal(&GitError::Start(error)))?.len();
     let call = git.on(place.path()).args(["index-pack", "--stdin", "--threads=1"]);
     let call = match trust {

@@ -1,7 +1,7 @@
 //! The objects of a quarantine, by `git cat-file`.
 
-use super::place::Place;
 use super::refusal;
+use super::scratch::ScratchRepository;
 use crate::inert::{Call, Git};
 use belljar_git::{ObjectId, PushRefusal};
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// Reads objects.
 pub(super) struct Objects<'a> {
     git: &'a Git,
-    place: &'a Place,
+    place: &'a ScratchRepository,
 }
 
 /// What is in a quarantine.
@@ -33,7 +33,7 @@ pub(super) struct Entry {
 }
 
 impl<'a> Objects<'a> {
-    pub(super) fn new(git: &'a Git, place: &'a Place) -> Objects<'a> {
+    pub(super) fn new(git: &'a Git, place: &'a ScratchRepository) -> Objects<'a> {
         Objects { git, place }
     }
 

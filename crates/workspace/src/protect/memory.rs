@@ -33,13 +33,13 @@ impl Memory {
             let is_below = !top.components().any(|part| part.as_os_str() == "..");
             is_below && top.join(".git").symlink_metadata().is_ok_and(|git| !git.is_symlink())
         };
-        tops.filter(is_there).take(MOST).collect()
+        tops.filter(is_there).take(MAX_REPOSITORIES).collect()
     }
 
     /// Keeps them. What cannot be kept is searched for the next time.
     pub(super) fn remember(&self, folder: &Path, found: &[PathBuf]) {
         let mut bytes = folder.as_os_str().as_bytes().to_vec();
-        for top in found.iter().take(MOST).filter_map(|top| top.strip_prefix(folder).ok()) {
+        for top in found.iter().take(MAX_REPOSITORIES).filter_map(|top| top.strip_prefix(folder).ok()) {
             let name = top.as_os_str().as_bytes();
             if !name.contains(&b'\n') {
                 bytes.push(b'\n');
@@ -73,6 +73,6 @@ impl Memory {
 }
 
 /// Repositories of one folder. The first ones stay: an agent can add to them, and take none out.
-const MOST: usize = 1024;
+const MAX_REPOSITORIES: usize = 1024;
 /// From here on, files of folders that are gone are removed.
 const MOST_FOLDERS: usize = 256;

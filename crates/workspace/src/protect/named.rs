@@ -35,8 +35,8 @@ pub(super) fn paths(
             paths.push((path, missing));
             paths.extend(real.map(|real| (real, missing)));
         }
-        if paths.len() > MOST {
-            return Err(too_many("paths in it", MOST));
+        if paths.len() > MAX_PATHS {
+            return Err(too_many("paths in it", MAX_PATHS));
         }
     }
     Ok(paths)
@@ -193,4 +193,4 @@ const SCRIPTS: [&str; 12] = ["awk", "bash", "cjs", "js", "lua", "mjs", "php", "p
 /// Folders that a line goes to with `cd`.
 const MOST_BASES: usize = 4;
 /// Each is a look or two.
-const MOST: usize = 1024;
+const MAX_PATHS: usize = 1024;

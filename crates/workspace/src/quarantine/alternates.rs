@@ -47,7 +47,7 @@ fn follow(objects: &Path, is_trusted: impl Fn(&Path) -> bool) -> Result<Vec<Path
             if !found.contains(&path) {
                 found.push(path);
             }
-            if found.len() > MOST {
+            if found.len() > MAX_ALTERNATES {
                 return Err(format!("`{}` names too many directories", list.display()));
             }
         }
@@ -57,7 +57,7 @@ fn follow(objects: &Path, is_trusted: impl Fn(&Path) -> bool) -> Result<Vec<Path
 
 const MAX_BYTES: u64 = 64 << 10;
 /// git itself follows lists five deep.
-const MOST: usize = 32;
+const MAX_ALTERNATES: usize = 32;
 
 #[cfg(test)]
 mod tests {

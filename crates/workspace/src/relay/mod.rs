@@ -10,9 +10,9 @@
 //! Everything that arrives here was written by an agent. Nothing is changed on the host but by
 //! [`crate::quarantine`]: objects are added, and refs that policy names move forward. Started and dropped by the engine.
 
+mod connection_slots;
 mod event;
 mod line;
-mod places;
 mod receive;
 mod server;
 mod upload;

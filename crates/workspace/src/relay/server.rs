@@ -1,7 +1,7 @@
 //! Who connects, and what for.
 
+use super::connection_slots::ConnectionSlots;
 use super::line::Line;
-use super::places::Places;
 use super::{RelayEvent, receive, upload};
 use crate::inert::Leash;
 use crate::quarantine::{HostRepository, QuarantineError, sweep};
@@ -127,7 +127,7 @@ struct Acceptor {
     terms: Arc<Terms>,
     stop: Arc<OwnedFd>,
     stopped: Arc<AtomicBool>,
-    places: Arc<Places>,
+    places: Arc<ConnectionSlots>,
 }
 
 impl Acceptor {
@@ -164,9 +164,9 @@ impl Acceptor {
     }
 
     fn start(&self, socket: TcpStream) -> Option<JoinHandle<()>> {
-        let line = Line::new(socket, self.stop.clone(), LONGEST).ok()?;
+        let line = Line::new(socket, self.stop.clone(), MAX_CONNECTION_TIME).ok()?;
         let terms = self.terms.clone();
-        let place = Places::take(&self.places);
+        let place = ConnectionSlots::take(&self.places);
         let thread = thread::Builder::new().name("git-relay-one".to_string());
         let started = thread.spawn(move || {
             one(&line, &terms);
@@ -241,7 +241,7 @@ pub const LANDING: Duration = Duration::from_secs(30);
 /// The repository's name: there is only one.
 const PATH: &str = "/repo";
 /// The whole of a connection: a clone of a large repository onto a slow disk.
-const LONGEST: Duration = Duration::from_secs(30 * 60);
+const MAX_CONNECTION_TIME: Duration = Duration::from_secs(30 * 60);
 /// The first line is written by git before it waits for anything.
 const FIRST_LINE: Duration = Duration::from_secs(10);
 /// Read of a request that is refused, before it is cut off.

@@ -7,7 +7,7 @@
 mod error;
 mod host;
 mod look;
-mod place;
+mod shelf_dir;
 mod store;
 mod tree;
 
@@ -25,7 +25,7 @@ use belljar_spec::git::{BranchName, PushLimits};
 use belljar_spec::workspace::LinkedGit;
 use belljar_state::Lock;
 use belljar_state::damage::Damaged;
-use place::{Label, Place, tree_name};
+use shelf_dir::{Label, ShelfDir, tree_name};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ impl Provisioned {
         let repo = Foreign::open(&self.git.common).map_err(spoiled)?;
         let tip = repo.branch(&self.branch).map_err(spoiled)?;
         let on_host = on_host(&git, &self.host, tip.as_ref());
-        let place = Place::named(&self.state, &self.shelf);
+        let place = ShelfDir::named(&self.state, &self.shelf);
         let place = place.ok_or_else(|| ShelfError::Unknown(Printable::from(self.shelf.as_str())))?;
         // A branch that is gone is compared with where it started: everything since is not on any branch.
         let base = tip.as_ref().or(self.commit.as_ref());
@@ -90,7 +90,7 @@ impl Provisioned {
     fn uncommitted(
         &self,
         git: &Git,
-        place: &Place,
+        place: &ShelfDir,
         base: Option<&ObjectId>,
         from: Option<&Foreign>,
     ) -> Result<Vec<Printable>, ShelfError> {
@@ -184,7 +184,7 @@ pub fn provision(
         return Err(ShelfError::Partial(host.top));
     }
     host.refuse_odd_files()?;
-    let place = Place::of(state, &host.common);
+    let place = ShelfDir::of(state, &host.common);
     let lock = place.lock()?;
     belongs_to(&git, &place, &host)?;
     store::bring_up_to_date(&git, &place, &host)?;
@@ -207,7 +207,7 @@ pub fn provision(
 
 /// A shelf belongs to a repository, not to a path: another one that came to lie there must not see the first one's files. A
 /// label of an earlier version does not say which directory it was; there, commits that both have show that it is the same.
-fn belongs_to(git: &Git, place: &Place, host: &HostWorktree) -> Result<(), ShelfError> {
+fn belongs_to(git: &Git, place: &ShelfDir, host: &HostWorktree) -> Result<(), ShelfError> {
     let common = File::open(&host.common).map_err(ShelfError::io(&host.common))?;
     let identity = identity_of(&common).map_err(ShelfError::io(&host.common))?;
     let is_its_own = match place.label()? {
@@ -232,7 +232,7 @@ fn belongs_to(git: &Git, place: &Place, host: &HostWorktree) -> Result<(), Shelf
 pub fn list(state: &Path) -> Result<Vec<Result<Shelved, Damaged>>, ShelfError> {
     let git = Git::find()?;
     let mut found = Vec::new();
-    for place in Place::every(state)? {
+    for place in ShelfDir::every(state)? {
         let label = match place.label() {
             // Nothing was made yet.
             Ok(None) => continue,
@@ -280,7 +280,7 @@ pub fn list(state: &Path) -> Result<Vec<Result<Shelved, Damaged>>, ShelfError> {
 pub fn remove_damaged(state: &Path, id: &str) -> Result<(), ShelfError> {
     let unknown = || ShelfError::Unknown(Printable::from(id));
     let Some((shelf, name)) = id.split_once(':') else { return remove(state, id, None) };
-    let place = Place::named(state, shelf).ok_or_else(unknown)?;
+    let place = ShelfDir::named(state, shelf).ok_or_else(unknown)?;
     let _lock = place.lock()?;
     if !trees(&place)?.iter().any(|tree| tree == name) {
         return Err(unknown());
@@ -299,7 +299,7 @@ pub fn remove_damaged(state: &Path, id: &str) -> Result<(), ShelfError> {
 /// uses it.
 pub fn remove(state: &Path, shelf: &str, branch: Option<&BranchName>) -> Result<(), ShelfError> {
     let unknown = || ShelfError::Unknown(Printable::from(shelf));
-    let place = Place::named(state, shelf).ok_or_else(unknown)?;
+    let place = ShelfDir::named(state, shelf).ok_or_else(unknown)?;
     let _lock = place.lock()?;
     let wanted: Vec<String> = match branch {
         Some(branch) => vec![tree_name(branch)],
@@ -332,7 +332,7 @@ pub fn remove(state: &Path, shelf: &str, branch: Option<&BranchName>) -> Result<
 }
 
 /// Takes a branch and its worktree's part out of the git directory that agents write to.
-fn remove_of_repo(place: &Place, own: &str, branch: &BranchName) -> Result<(), ShelfError> {
+fn remove_of_repo(place: &ShelfDir, own: &str, branch: &BranchName) -> Result<(), ShelfError> {
     let Some(label) = place.label()? else { return Ok(()) };
     let repo =
         Foreign::open(&place.repo()).map_err(|source| ShelfError::Spoiled { host: label.host, source })?;
@@ -350,7 +350,7 @@ fn checked_out(git: &Git, host: &HostWorktree) -> Result<BranchName, ShelfError>
     name.ok_or_else(|| ShelfError::NoRepository(host.top.clone()))
 }
 
-fn trees(place: &Place) -> Result<Vec<String>, ShelfError> {
+fn trees(place: &ShelfDir) -> Result<Vec<String>, ShelfError> {
     let marks = place.root.join("marks");
     let entries = match fs::read_dir(&marks) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -364,7 +364,7 @@ fn trees(place: &Place) -> Result<Vec<String>, ShelfError> {
     Ok(names)
 }
 
-fn hold_alone(place: &Place, tree: &str) -> Result<Option<Lock>, ShelfError> {
+fn hold_alone(place: &ShelfDir, tree: &str) -> Result<Option<Lock>, ShelfError> {
     let mark = place.mark(tree);
     Lock::try_now(&mark.join("lock")).map_err(ShelfError::io(&mark))
 }

@@ -8,7 +8,7 @@
 //! `ours` is where git works for us: its config is ours, and it has the host's objects as alternates.
 
 use super::host::{HostWorktree, Tip};
-use super::place::Place;
+use super::shelf_dir::ShelfDir;
 use super::{ShelfError, spoiled};
 use crate::foreign::{Foreign, ForeignError};
 use crate::inert::Git;
@@ -19,7 +19,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// Makes both repositories if they are missing, and brings the host's branches and tags up to date.
-pub(super) fn bring_up_to_date(git: &Git, place: &Place, host: &HostWorktree) -> Result<(), ShelfError> {
+pub(super) fn bring_up_to_date(git: &Git, place: &ShelfDir, host: &HostWorktree) -> Result<(), ShelfError> {
     make_ours(git, place, host)?;
     let tips = host.tips(git)?;
     if !place.repo().join("HEAD").exists() {
@@ -37,7 +37,7 @@ pub(super) fn bring_up_to_date(git: &Git, place: &Place, host: &HostWorktree) ->
 
 /// Whether the host has a commit that it had when the shelf last saw it, or the shelf has nothing of anybody's. Where there was no
 /// commit yet, whether its git directory was there before the shelf was: one that came to lie there later was made later.
-pub(super) fn is_related(git: &Git, place: &Place, host: &HostWorktree) -> Result<bool, ShelfError> {
+pub(super) fn is_related(git: &Git, place: &ShelfDir, host: &HostWorktree) -> Result<bool, ShelfError> {
     let seen = match fs::read(place.seen()) {
         Ok(seen) => Tip::read(&seen),
         Err(error) if error.kind() == ErrorKind::NotFound && !place.repo().exists() => return Ok(true),
@@ -56,7 +56,7 @@ pub(super) fn is_related(git: &Git, place: &Place, host: &HostWorktree) -> Resul
     Ok(lines.split(|byte| *byte == b'\n').any(is_commit))
 }
 
-fn make_ours(git: &Git, place: &Place, host: &HostWorktree) -> Result<(), ShelfError> {
+fn make_ours(git: &Git, place: &ShelfDir, host: &HostWorktree) -> Result<(), ShelfError> {
     let ours = place.ours();
     if !ours.join("HEAD").exists() {
         let format = git.on(&host.common).args(["rev-parse", "--show-object-format"]).line()?;
@@ -79,7 +79,7 @@ fn make_ours(git: &Git, place: &Place, host: &HostWorktree) -> Result<(), ShelfE
     }
 }
 
-fn make_repo(git: &Git, place: &Place, host: &HostWorktree, tips: &[Tip]) -> Result<(), ShelfError> {
+fn make_repo(git: &Git, place: &ShelfDir, host: &HostWorktree, tips: &[Tip]) -> Result<(), ShelfError> {
     let unfinished = place.fresh("repo");
     let format = git.on(&place.ours()).args(["rev-parse", "--show-object-format"]).line()?;
     let init = git.anywhere().args(["init", "-q", "--bare", "--template="]);
@@ -119,7 +119,7 @@ fn make_repo(git: &Git, place: &Place, host: &HostWorktree, tips: &[Tip]) -> Res
 /// Packs what is in some commits and not in others; gives the pack's name, if there is anything.
 fn pack(
     git: &Git,
-    place: &Place,
+    place: &ShelfDir,
     host: &HostWorktree,
     wanted: &[Tip],
     known: &[Tip],
@@ -144,7 +144,7 @@ fn pack(
     Ok(Some(String::from_utf8_lossy(&name).trim_end().to_string()))
 }
 
-fn existing(git: &Git, place: &Place, hashes: HashSet<String>) -> Result<HashSet<String>, ShelfError> {
+fn existing(git: &Git, place: &ShelfDir, hashes: HashSet<String>) -> Result<HashSet<String>, ShelfError> {
     let input: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
     let check = git.on(&place.ours()).args(["cat-file", "--batch-check=%(objectname) %(objecttype)"]);
     let lines = check.output_with(input.as_bytes())?;
@@ -155,7 +155,7 @@ fn existing(git: &Git, place: &Place, hashes: HashSet<String>) -> Result<HashSet
 
 fn bring_objects(
     git: &Git,
-    place: &Place,
+    place: &ShelfDir,
     host: &HostWorktree,
     tips: &[Tip],
     seen: &[Tip],
@@ -173,7 +173,7 @@ fn bring_objects(
     Ok(())
 }
 
-fn bring_refs(place: &Place, host: &HostWorktree, tips: &[Tip], seen: &[Tip]) -> Result<(), ShelfError> {
+fn bring_refs(place: &ShelfDir, host: &HostWorktree, tips: &[Tip], seen: &[Tip]) -> Result<(), ShelfError> {
     let repo = Foreign::open(&place.repo()).map_err(spoiled(host))?;
     if let Ok(shallow) = fs::read(place.ours().join("shallow")) {
         repo.write("shallow", &shallow).map_err(spoiled(host))?;
@@ -189,7 +189,7 @@ fn bring_refs(place: &Place, host: &HostWorktree, tips: &[Tip], seen: &[Tip]) ->
     Ok(())
 }
 
-fn write_seen(place: &Place, tips: &[Tip]) -> Result<(), ShelfError> {
+fn write_seen(place: &ShelfDir, tips: &[Tip]) -> Result<(), ShelfError> {
     let lines: String = tips.iter().map(|tip| format!("{} {}\n", tip.hash, tip.name)).collect();
     let path = place.seen();
     write_atomic(&path, lines.as_bytes(), Survives::Kill).map_err(ShelfError::io(&path))

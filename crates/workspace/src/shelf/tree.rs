@@ -11,7 +11,7 @@
 //! added to.
 
 use super::host::{Checkout, HostWorktree};
-use super::place::{Place, tree_name};
+use super::shelf_dir::{ShelfDir, tree_name};
 use super::{Outcome, ShelfError, spoiled};
 use crate::foreign::{Foreign, Head, Import, excludes, import, object};
 use crate::inert::{Call, Git};
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 /// The worktree of one branch.
 pub(super) struct Tree<'a> {
     pub(super) git: &'a Git,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a ShelfDir,
     pub(super) lock: &'a Lock,
     pub(super) host: &'a HostWorktree,
     pub(super) branch: &'a BranchName,
@@ -115,7 +115,7 @@ impl Tree<'_> {
     }
 
     /// What is known of a worktree; nothing if it was never finished, an error with the reason if that is not understood.
-    pub(super) fn read_mark(place: &Place, name: &str) -> Result<Option<Mark>, String> {
+    pub(super) fn read_mark(place: &ShelfDir, name: &str) -> Result<Option<Mark>, String> {
         let path = place.mark(name).join("mark.json");
         let text = match damage::read_small(&path, MOST_OF_A_MARK) {
             Ok(text) => text,
@@ -137,7 +137,7 @@ impl Tree<'_> {
 
     /// Writes down how much is not committed. A mark that is not understood stays as it is.
     pub(super) fn note_uncommitted(
-        place: &Place,
+        place: &ShelfDir,
         branch: &BranchName,
         uncommitted: Option<u64>,
     ) -> Result<(), ShelfError> {
@@ -400,7 +400,7 @@ impl Tree<'_> {
     }
 }
 
-fn put_mark(place: &Place, name: &str, mark: &Mark) -> Result<(), ShelfError> {
+fn put_mark(place: &ShelfDir, name: &str, mark: &Mark) -> Result<(), ShelfError> {
     let path = place.mark(name).join("mark.json");
     let text = serde_json::to_vec(mark).map_err(|error| ShelfError::io(&path)(error.into()))?;
     write_atomic(&path, &text, Survives::Kill).map_err(ShelfError::io(&path))

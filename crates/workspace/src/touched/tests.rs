@@ -165,7 +165,7 @@ fn too_many_are_not_compared_and_hide_nothing() {
     assert_eq!((touched.added, touched.paths.len(), touched.more), (NAMED as u64 + 1, NAMED, false));
     for directory in ["a", "b"] {
         fs::create_dir(at(directory)).unwrap();
-        for number in 0..MOST / 2 {
+        for number in 0..MAX_TOUCHED_PATHS / 2 {
             fs::hard_link(at("0"), at(&format!("{directory}/{number}"))).unwrap();
         }
     }

@@ -85,7 +85,7 @@ async fn listen(mut signals: EndSignals, tell: oneshot::Sender<()>, screen: Weak
         signals.next().await;
         if announced(&screen, "stopped at once") {
             // Others write it, if somebody reads.
-            tokio::time::sleep(A_MOMENT).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
     // The sandbox ends with us, to its last process.
@@ -101,5 +101,5 @@ fn announced(screen: &Weak<Mutex<Screen>>, text: &str) -> bool {
 
 /// As a shell says it of a program that ctrl-C ended.
 pub(super) const CANCELLED: u8 = 130;
-const A_MOMENT: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const SECOND: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use super::attend::{Shared, attended};
 use super::screen::{Screen, say_patiently};
 use super::sentence::seconds;
 use super::{ending, request, state};
-use crate::args::{AgentPhasesArgs, PlaceArgs};
+use crate::args::{AgentPhasesArgs, SandboxOptions};
 use crate::commands::model::counted;
 use crate::commands::refused;
 use crate::failure::say_notes;
@@ -62,7 +62,7 @@ pub(super) fn phases(options: AgentPhasesArgs) -> Result<u8, SandboxError> {
 }
 
 /// Where a phase runs: as flags say, and within that as the phase says.
-fn spec(place: &PlaceArgs, phase: &Phase) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
+fn spec(place: &SandboxOptions, phase: &Phase) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
     let (mut asked, mut surroundings) = place.clone().asked()?;
     if asked.egress.mode == Some(Mode::Open) {
         let message = "`--egress open` would open every phase";

@@ -1,6 +1,6 @@
 //! From words to a run: who, what, with which model, and where.
 
-use crate::args::{AgentRunArgs, PlaceArgs, WishArgs};
+use crate::args::{AgentRunArgs, SandboxOptions, WishArgs};
 use belljar_agent::adapter::ModelName;
 use belljar_agent::budget::RunBudget;
 use belljar_agent::run::{Agent, RunRequest};
@@ -28,7 +28,7 @@ pub(super) fn request(
     agent: Agent,
     prompt: String,
     wish: WishArgs,
-    place: PlaceArgs,
+    place: SandboxOptions,
 ) -> Result<(RunRequest, Vec<Note>), SandboxError> {
     let WishArgs { model, effort, context, budget } = wish;
     let (context, budget) = (input::context(&context)?, budget.unwrap_or_default());

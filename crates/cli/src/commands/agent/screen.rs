@@ -73,7 +73,7 @@ pub(super) fn say_patiently(say: impl FnOnce() + Send + 'static) {
         let _done = done;
         say();
     });
-    Writing { progress, patience: Some(PATIENCE) }.wait();
+    Writing { progress, patience: Some(WRITE_TIMEOUT) }.wait();
 }
 
 impl Screen {
@@ -84,7 +84,7 @@ impl Screen {
             true => Form::Terminal { colours: wants_colours() },
             false => Form::Plain,
         };
-        Screen::new(form, Some(PATIENCE), |from, wrote| write_all(from, io::stderr(), wrote))
+        Screen::new(form, Some(WRITE_TIMEOUT), |from, wrote| write_all(from, io::stderr(), wrote))
     }
 
     /// For a program, on standard output.
@@ -293,7 +293,7 @@ fn columns() -> usize {
 }
 
 /// For whoever reads slowly; longer is somebody who does not read.
-const PATIENCE: Duration = Duration::from_secs(3);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 /// ECMA-48, EL: what follows in the line is erased.
 const REST_OF_LINE: &str = "\x1b[K";
 

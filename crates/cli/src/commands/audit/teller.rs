@@ -22,7 +22,7 @@ impl Teller {
 
     pub(super) fn tell(&mut self, progress: Progress) {
         let now = Instant::now();
-        let due = self.last.map_or(self.start + PATIENCE, |last| last + BETWEEN_WORDS);
+        let due = self.last.map_or(self.start + FIRST_WORD_DELAY, |last| last + BETWEEN_WORDS);
         if self.watched && now >= due {
             self.last = Some(now);
             eprint!("\rverifying log {} of {}", progress.done + 1, progress.logs);
@@ -38,5 +38,5 @@ impl Teller {
 }
 
 /// What takes less is not worth a word.
-const PATIENCE: Duration = Duration::from_millis(500);
+const FIRST_WORD_DELAY: Duration = Duration::from_millis(500);
 const BETWEEN_WORDS: Duration = Duration::from_millis(100);

@@ -13,7 +13,7 @@ use crate::commands::{block_on, changes};
 use crate::failure::of_client;
 use belljar_api::{CreateSandbox, SandboxRequest, WorkspaceRequest};
 use belljar_config::{self as config, EgressFlags};
-use belljar_fleet::{Made, Place, made, name_of};
+use belljar_fleet::{Made, SandboxDir, made, name_of};
 use belljar_spec::SandboxError;
 use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Nested, Policy};
 
@@ -46,7 +46,7 @@ pub(crate) fn admin(options: AdminArgs) -> Result<u8, SandboxError> {
 /// One of its own, which goes with the shell: the folder's sandbox stays as it is.
 fn request(repository: &Repository, root: bool) -> Result<CreateSandbox, SandboxError> {
     let place = volume::all()?.with_file_name("sandboxes").join(name_of(&repository.key()));
-    let (profile, like) = match made(&Place::new(place))? {
+    let (profile, like) = match made(&SandboxDir::new(place))? {
         Some(Made { profile, asked, .. }) => (Some(profile), asked),
         None => (profile_of(repository)?, SandboxRequest::default()),
     };

@@ -64,10 +64,10 @@ fn state(command: &CommandInfo) -> String {
 /// As one line that cannot move the cursor.
 fn shown(argv: &[String]) -> String {
     let line: String = argv.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    match line.char_indices().nth(LONGEST) {
+    match line.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((at, _)) => format!("{}…", &line[..at]),
         None => line,
     }
 }
 
-const LONGEST: usize = 100;
+const MAX_SHOWN_CHARS: usize = 100;

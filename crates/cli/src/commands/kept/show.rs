@@ -7,7 +7,7 @@ use crate::failure::say_notes;
 use belljar_api::SandboxRequest;
 use belljar_engine::Engine;
 use belljar_fleet::request::{Surroundings, understand};
-use belljar_fleet::{Made, Place, Profiles, made, name_of};
+use belljar_fleet::{Made, Profiles, SandboxDir, made, name_of};
 use belljar_spec::git::BranchName;
 use belljar_spec::{SandboxError, SandboxSpec};
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) fn spec(
     let key = repository.key();
     let name = name_of(&key);
     // Beside the volumes, as the fleet has it.
-    let place = Place::new(volumes.with_file_name("sandboxes").join(&name));
+    let place = SandboxDir::new(volumes.with_file_name("sandboxes").join(&name));
     // One that is there is shown as it would be woken: with the flags of its start, and by its profile as it is now.
     let (profile, asked) = match made(&place)? {
         Some(Made { profile, asked, .. }) => (Some(profile), asked),

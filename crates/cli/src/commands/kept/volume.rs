@@ -116,11 +116,11 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = openat(&self.fd, name, flags, Mode::empty()).ok()?;
         let stat = fstat(&fd).ok()?;
-        if !FileType::from_raw_mode(stat.st_mode).is_file() || stat.st_size as u64 > LONGEST {
+        if !FileType::from_raw_mode(stat.st_mode).is_file() || stat.st_size as u64 > MAX_SETTINGS_BYTES {
             return None;
         }
         let mut text = String::new();
-        File::from(fd).take(LONGEST).read_to_string(&mut text).ok()?;
+        File::from(fd).take(MAX_SETTINGS_BYTES).read_to_string(&mut text).ok()?;
         Some(text)
     }
 
@@ -159,7 +159,7 @@ fn broken(what: &str, path: &Path, error: std::io::Error) -> SandboxError {
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const PRIVATE: u32 = 0o700;
 /// No settings of an agent are longer.
-const LONGEST: u64 = 1 << 20;
+const MAX_SETTINGS_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

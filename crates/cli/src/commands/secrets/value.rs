@@ -50,7 +50,7 @@ fn typed(question: &str) -> io::Result<Typed> {
     let _raw = RawMode::enter(stdin())?;
     // Not before the terminal is silent: somebody may answer at once.
     eprint!("{question}");
-    let mut line = Zeroizing::new(Vec::with_capacity(MOST));
+    let mut line = Zeroizing::new(Vec::with_capacity(MAX_SECRET_BYTES));
     let outcome = loop {
         let mut key = [0];
         if retry_on_intr(|| read_some(stdin(), &mut key))? == 0 {
@@ -63,7 +63,7 @@ fn typed(question: &str) -> io::Result<Typed> {
             BACKSPACE | DELETE => erase(&mut line),
             KILL_LINE => line.clear(),
             // Growing would leave a copy behind; the vault takes no value of this length.
-            byte if line.len() < MOST => line.push(byte),
+            byte if line.len() < MAX_SECRET_BYTES => line.push(byte),
             _ => {}
         }
     };
@@ -86,7 +86,7 @@ fn erase(line: &mut Vec<u8>) {
 }
 
 /// More than the vault takes.
-const MOST: usize = 66_000;
+const MAX_SECRET_BYTES: usize = 66_000;
 const INTERRUPT: u8 = 3;
 const END: u8 = 4;
 const BACKSPACE: u8 = 8;

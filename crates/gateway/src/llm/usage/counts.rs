@@ -139,7 +139,7 @@ fn replace(count: &mut u64, said: &Value) {
 
 /// Whole and not absurd: a count near the end of the range would make every sum one.
 fn number(value: &Value) -> Option<u64> {
-    value.as_u64().filter(|number| *number <= MOST)
+    value.as_u64().filter(|number| *number <= MAX_TOKENS)
 }
 
 /// OpenRouter, and LiteLLM where it is set up to, say beside the counts what they cost.
@@ -150,4 +150,4 @@ fn cost(usage: &mut Usage, counts: &Value) {
 }
 
 const LONGEST_ID: usize = 200;
-const MOST: u64 = 1 << 40;
+const MAX_TOKENS: u64 = 1 << 40;

@@ -35,7 +35,7 @@ impl Events {
     }
 
     fn extend(&mut self, bytes: &[u8]) {
-        if self.line_too_long || self.line.len() + bytes.len() > MOST {
+        if self.line_too_long || self.line.len() + bytes.len() > MAX_EVENT_BYTES {
             self.line_too_long = true;
             self.line = Vec::new();
         } else {
@@ -54,7 +54,7 @@ impl Events {
             (self.has_data, self.event_too_long) = (false, false);
         } else if let Some(data) = self.line.strip_prefix(b"data:") {
             let data = data.strip_prefix(b" ").unwrap_or(data);
-            if self.data.len() + data.len() > MOST {
+            if self.data.len() + data.len() > MAX_EVENT_BYTES {
                 self.event_too_long = true;
                 self.data = Vec::new();
             } else if !self.event_too_long {
@@ -70,4 +70,4 @@ impl Events {
 }
 
 /// The last event of a Responses stream repeats the whole answer.
-const MOST: usize = 16 << 20;
+const MAX_EVENT_BYTES: usize = 16 << 20;

@@ -82,7 +82,7 @@ impl Reader {
     /// The next bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         match &mut self.body {
-            Body::Json(all) if all.len() + bytes.len() <= MOST => all.extend_from_slice(bytes),
+            Body::Json(all) if all.len() + bytes.len() <= MAX_ANSWER_BYTES => all.extend_from_slice(bytes),
             Body::Json(_) => self.body = Body::TooMuch,
             Body::Events(events) => {
                 let (api, usage) = (self.api, &mut self.usage);
@@ -146,7 +146,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> bool {
 }
 
 /// As much of an answer as is kept to be read at its end; a list of embeddings may be larger, and is estimated then.
-const MOST: usize = 16 << 20;
+const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 #[cfg(test)]
 mod tests;

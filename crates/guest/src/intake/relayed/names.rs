@@ -40,7 +40,7 @@ impl Names {
         if self.line.as_mut().is_some_and(|line| line.answer(&self.socket).is_err()) {
             self.line = None;
         }
-        let mut question = [0; LONGEST];
+        let mut question = [0; MAX_QUESTION_BYTES];
         while let Ok((length, client)) = self.socket.recv_from(&mut question) {
             if self.ask(&question[..length], client).is_err() {
                 self.line = None;
@@ -76,7 +76,7 @@ impl Line {
 
     /// Hands out the answers that have come. The error is the end of the stream.
     fn answer(&mut self, socket: &UdpSocket) -> io::Result<()> {
-        let mut buffer = [0; LONGEST];
+        let mut buffer = [0; MAX_QUESTION_BYTES];
         loop {
             match self.stream.read(&mut buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
@@ -102,6 +102,6 @@ impl Line {
 }
 
 /// More than any question has, and any answer of ours.
-const LONGEST: usize = 2048;
+const MAX_QUESTION_BYTES: usize = 2048;
 /// Whoever asks more at once asks again.
 const MOST_ASKING: usize = 512;

@@ -175,12 +175,12 @@ pub(super) fn blob_name(digest: &Digest) -> String {
 fn plain(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(name).ok()?;
     let name = name.trim_start_matches("./").trim_start_matches('/');
-    (!name.is_empty() && name.len() <= LONGEST).then(|| name.to_string())
+    (!name.is_empty() && name.len() <= MAX_NAME_BYTES).then(|| name.to_string())
 }
 
 /// Where a link leads, as a name of a member. A symbolic one starts in its own directory.
 fn linked(name: &str, to: &[u8], kind: Kind) -> Option<String> {
-    let to = std::str::from_utf8(to).ok().filter(|to| to.len() <= LONGEST)?;
+    let to = std::str::from_utf8(to).ok().filter(|to| to.len() <= MAX_NAME_BYTES)?;
     if kind == Kind::HardLink {
         return plain(to.as_bytes());
     }
@@ -208,4 +208,4 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// Whatever they are: an image has at most some hundred.
 const MEMBERS: usize = 10_000;
 /// Of a name: all of them are kept in mind.
-const LONGEST: usize = 4096;
+const MAX_NAME_BYTES: usize = 4096;

@@ -35,7 +35,7 @@ impl Fake {
             code.store(ended.unwrap_or(-1), Ordering::SeqCst);
             drop(held);
         };
-        start(&self.path("program"), &Place::new(self.path("job")), plan, on_end).await
+        start(&self.path("program"), &SandboxDir::new(self.path("job")), plan, on_end).await
     }
 
     /// A run whose result is on its way: its length.

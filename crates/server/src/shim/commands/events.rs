@@ -1,7 +1,7 @@
 //! A command's output as server-sent events.
 
 use super::command::{Command, Progress};
-use super::log::Place;
+use super::log::LogPosition;
 use super::text;
 use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
@@ -49,7 +49,7 @@ pub(super) fn events(
 struct Following {
     command: Arc<Command>,
     progress: watch::Receiver<Progress>,
-    place: Place,
+    place: LogPosition,
     begin: bool,
     only_now: bool,
     over: bool,

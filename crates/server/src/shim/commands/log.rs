@@ -44,7 +44,7 @@ struct Mark {
 
 /// Where a reader is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LogPosition {
     pub(crate) cursor: u64,
     /// The frame that has it, or one before that.
     frame: Mark,
@@ -96,7 +96,7 @@ impl Log {
     pub(crate) fn append(&mut self, stream: StreamName, bytes: &[u8]) -> io::Result<()> {
         let kept = self.kept[slot(stream)];
         let room = usize::try_from(self.most.saturating_sub(kept)).unwrap_or(usize::MAX);
-        let taken = &bytes[..bytes.len().min(room).min(LONGEST)];
+        let taken = &bytes[..bytes.len().min(room).min(MAX_FRAME_BYTES)];
         self.truncated |= taken.len() < bytes.len();
         let bytes = taken;
         if bytes.is_empty() {
@@ -134,15 +134,15 @@ impl Log {
     }
 
     /// A reader that begins with the byte behind this cursor.
-    pub(crate) fn place(&self, cursor: u64) -> Place {
+    pub(crate) fn place(&self, cursor: u64) -> LogPosition {
         let cursor = cursor.min(self.cursor);
         let index = self.marks.partition_point(|mark| mark.cursor <= cursor).saturating_sub(1);
-        Place { cursor, frame: self.marks.get(index).copied().unwrap_or(Mark { cursor: 0, at: 0 }) }
+        LogPosition { cursor, frame: self.marks.get(index).copied().unwrap_or(Mark { cursor: 0, at: 0 }) }
     }
 
     /// What comes next for a reader, who moves behind it: bytes of one stream, as many as there are up to `most`. Nothing where there
     /// is nothing yet.
-    pub(crate) fn read(&self, place: &mut Place, most: usize) -> io::Result<Option<Piece>> {
+    pub(crate) fn read(&self, place: &mut LogPosition, most: usize) -> io::Result<Option<Piece>> {
         if self.is_dropped() {
             return Ok(None);
         }
@@ -261,7 +261,7 @@ fn slot(stream: StreamName) -> usize {
 
 const HEADER: usize = 4;
 /// Longer than any frame from a guest; a header can hold it.
-const LONGEST: usize = 16 * 1024 * 1024;
+const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
 /// So much of a command that runs is in memory.
 const IN_MEMORY: usize = 256 * 1024;
 /// And of one that ended: a thousand of them are still little.

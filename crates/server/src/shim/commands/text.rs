@@ -1,6 +1,6 @@
 //! Output as text, where it is text: no character is ever cut in two.
 
-use super::log::{Log, Piece, Place};
+use super::log::{Log, LogPosition, Piece};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use belljar_api::CommandEvent;
@@ -8,7 +8,7 @@ use std::io;
 
 /// The next event for a reader, who moves behind it. A character whose end has not come yet waits for it; where it never comes, or
 /// something else was written in between, its bytes are told as they are.
-pub(crate) fn next(log: &Log, place: &mut Place, ended: bool) -> io::Result<Option<CommandEvent>> {
+pub(crate) fn next(log: &Log, place: &mut LogPosition, ended: bool) -> io::Result<Option<CommandEvent>> {
     let before = *place;
     let Some(Piece { stream, mut bytes }) = log.read(place, PIECE)? else { return Ok(None) };
     let cut = match std::str::from_utf8(&bytes) {
@@ -50,7 +50,7 @@ mod tests {
 
     struct Following {
         log: Log,
-        place: Place,
+        place: LogPosition,
         _directory: tempfile::TempDir,
     }
 

@@ -118,7 +118,7 @@ async fn folder(State(kept): State<Arc<Kept>>, Body(asked): Body<MakeFolder>) ->
 
 /// Where a path leads is the guest's business; whether it is one at all is ours.
 fn checked(path: &str) -> Result<&str, SandboxError> {
-    if path.is_empty() || path.contains('\0') || path.len() > LONGEST {
+    if path.is_empty() || path.contains('\0') || path.len() > MAX_PATH_BYTES {
         return Err(
             ErrorCode::PathInvalid.error("a path is not empty, has no zero byte, and at most 4096 bytes")
         );
@@ -136,4 +136,4 @@ fn kind(kind: EntryKind) -> FileKind {
 }
 
 /// The kernel's PATH_MAX.
-const LONGEST: usize = 4096;
+const MAX_PATH_BYTES: usize = 4096;

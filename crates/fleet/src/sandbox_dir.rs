@@ -22,14 +22,14 @@ use std::path::{Path, PathBuf};
 
 /// A sandbox's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SandboxDir {
     directory: PathBuf,
 }
 
-impl Place {
+impl SandboxDir {
     /// Of this directory.
-    pub fn new(directory: impl Into<PathBuf>) -> Place {
-        Place { directory: directory.into() }
+    pub fn new(directory: impl Into<PathBuf>) -> SandboxDir {
+        SandboxDir { directory: directory.into() }
     }
 
     pub fn directory(&self) -> &Path {

@@ -19,7 +19,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// All of it.
-pub(super) struct Place {
+pub(super) struct GoldenDir {
     directory: PathBuf,
     /// Where everything is kept.
     state: PathBuf,
@@ -41,14 +41,14 @@ pub(super) struct About {
     pub(super) tier: GoldenTier,
 }
 
-impl Place {
-    pub(super) fn new(state: &Path) -> Result<Place, SandboxError> {
+impl GoldenDir {
+    pub(super) fn new(state: &Path) -> Result<GoldenDir, SandboxError> {
         let directory = state.join("golden");
         for place in ["", "builds", "downloads"] {
             let path = directory.join(place);
             create_private(&path).map_err(failed(&path))?;
         }
-        Ok(Place { directory, state: state.to_path_buf(), sandboxes: state.join("fleet/sandboxes") })
+        Ok(GoldenDir { directory, state: state.to_path_buf(), sandboxes: state.join("fleet/sandboxes") })
     }
 
     /// Waits until nobody else builds; `told` hears of it if somebody does.
@@ -268,9 +268,9 @@ mod tests {
     use std::time::SystemTime;
 
     /// A place with two builds, and a sandbox that keeps its changes.
-    fn place() -> (tempfile::TempDir, Place, [Build; 2], PathBuf) {
+    fn place() -> (tempfile::TempDir, GoldenDir, [Build; 2], PathBuf) {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::new(folder.path()).unwrap();
+        let place = GoldenDir::new(folder.path()).unwrap();
         let builds = [1, 2].map(|number| {
             let name = SandboxId::from_random([number; 8]);
             place.unfinished(name).unwrap().finish("3.24.1", GoldenTier::Base).unwrap()

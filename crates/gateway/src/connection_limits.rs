@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The places of all sandboxes that a gateway serves, in descriptors.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct DescriptorBudget {
     most: u32,
     taken: AtomicU32,
 }
@@ -32,20 +32,20 @@ impl Arrival {
     }
 }
 
-impl Places {
+impl DescriptorBudget {
     /// As many as this process may have descriptors for.
-    pub(crate) fn here() -> Places {
+    pub(crate) fn here() -> DescriptorBudget {
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::from(u32::MAX));
         let most = descriptors.saturating_sub(FOR_OTHER_THINGS);
-        Places::of(u32::try_from(most).unwrap_or(u32::MAX))
+        DescriptorBudget::of(u32::try_from(most).unwrap_or(u32::MAX))
     }
 
-    fn of(most: u32) -> Places {
-        Places { most, taken: AtomicU32::new(0) }
+    fn of(most: u32) -> DescriptorBudget {
+        DescriptorBudget { most, taken: AtomicU32::new(0) }
     }
 
     /// The table of one sandbox, with so many seats at most.
-    pub(crate) fn table(self: &Arc<Places>, most: u32, arrival: Arrival) -> Arc<Table> {
+    pub(crate) fn table(self: &Arc<DescriptorBudget>, most: u32, arrival: Arrival) -> Arc<Table> {
         Arc::new(Table { most, cost: arrival.cost(), taken: AtomicU32::new(0), places: Arc::clone(self) })
     }
 }
@@ -57,7 +57,7 @@ pub(crate) struct Table {
     /// Descriptors of each.
     cost: u32,
     taken: AtomicU32,
-    places: Arc<Places>,
+    places: Arc<DescriptorBudget>,
 }
 
 impl Table {
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_sandbox_has_as_many_as_its_policy_says() {
-        let table = Arc::new(Places::of(100)).table(2, Arrival::Accepted);
+        let table = Arc::new(DescriptorBudget::of(100)).table(2, Arrival::Accepted);
         let first = table.take();
         let _second = table.take().expect("the second");
         assert!(first.is_some() && table.take().is_none());
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_more_connections_the_smaller_their_buffers() {
-        let table = Arc::new(Places::of(10_000)).table(1000, Arrival::Accepted);
+        let table = Arc::new(DescriptorBudget::of(10_000)).table(1000, Arrival::Accepted);
         let mut seats = Vec::new();
         for (taken, expected) in
             [(8, None), (9, Some(BUFFER)), (128, Some(BUFFER)), (129, Some(SMALL_BUFFER))]
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_greedy_leave_as_many_as_they_have() {
-        let places = Arc::new(Places::of(180));
+        let places = Arc::new(DescriptorBudget::of(180));
         let tables = [(); 3].map(|()| places.table(1000, Arrival::Accepted));
         let mut seats = Vec::new();
         for (table, expected) in tables.iter().zip([45, 23, 11]) {
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_is_relayed_takes_a_descriptor_more() {
-        let places = Arc::new(Places::of(180));
+        let places = Arc::new(DescriptorBudget::of(180));
         let (relayed, accepted) =
             (places.table(1000, Arrival::Relayed), places.table(1000, Arrival::Accepted));
         let seats: Vec<Seat> = std::iter::from_fn(|| relayed.take()).collect();

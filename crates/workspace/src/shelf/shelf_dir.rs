@@ -28,7 +28,7 @@ use std::time::SystemTime;
 
 /// The directory of one shelf.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct ShelfDir {
     pub(super) root: PathBuf,
     /// For what is being made: nobody else's.
     fresh: PathBuf,
@@ -45,21 +45,21 @@ pub(super) struct Label {
     pub(super) identity: Option<Identity>,
 }
 
-impl Place {
+impl ShelfDir {
     /// The one for a repository of the host's.
-    pub(super) fn of(state: &Path, common: &Path) -> Place {
-        Place::at(all(state).join(name_of(common)))
+    pub(super) fn of(state: &Path, common: &Path) -> ShelfDir {
+        ShelfDir::at(all(state).join(name_of(common)))
     }
 
     /// The one with this name, if it is there.
-    pub(super) fn named(state: &Path, name: &str) -> Option<Place> {
+    pub(super) fn named(state: &Path, name: &str) -> Option<ShelfDir> {
         let plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
-        let place = Place::at(all(state).join(name));
+        let place = ShelfDir::at(all(state).join(name));
         (plain && place.root.is_dir()).then_some(place)
     }
 
     /// All that there are, by name.
-    pub(super) fn every(state: &Path) -> Result<Vec<Place>, ShelfError> {
+    pub(super) fn every(state: &Path) -> Result<Vec<ShelfDir>, ShelfError> {
         let all = all(state);
         let entries = match fs::read_dir(&all) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -67,7 +67,7 @@ impl Place {
         };
         let mut places = Vec::new();
         for entry in entries {
-            places.push(Place::at(entry.map_err(ShelfError::io(&all))?.path()));
+            places.push(ShelfDir::at(entry.map_err(ShelfError::io(&all))?.path()));
         }
         places.retain(|place| !place.name().starts_with('.') && place.root.is_dir());
         places.sort_by(|a, b| a.root.cmp(&b.root));
@@ -134,14 +134,14 @@ impl Place {
         let _ = fs::remove_dir_all(self.root.join("new"));
     }
 
-    fn at(root: PathBuf) -> Place {
+    fn at(root: PathBuf) -> ShelfDir {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let fresh = root.join("new").join(format!("{}-{number}", std::process::id()));
-        Place { root, fresh }
+        ShelfDir { root, fresh }
     }
 
-    /// A name that no other `Place` has.
+    /// A name that no other `ShelfDir` has.
     pub(super) fn unique(&self) -> &OsStr {
         self.fresh.file_name().unwrap_or_default()
     }

@@ -11,21 +11,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An empty repository. Removed when it is dropped; after a kill, by the next [`sweep`].
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ScratchRepository {
     path: PathBuf,
     /// Held for as long as somebody works here.
     _lock: Lock,
 }
 
-impl Place {
-    pub(super) fn make(directory: &Path, format: ObjectFormat) -> io::Result<Place> {
+impl ScratchRepository {
+    pub(super) fn make(directory: &Path, format: ObjectFormat) -> io::Result<ScratchRepository> {
         create_private(directory)?;
         let _nobody_sweeps = Lock::wait(&directory.join(LOCK))?;
         let path = directory.join(name());
         // The number of a process that was killed may be ours by now.
         let _ = fs::remove_dir_all(&path);
         DirBuilder::new().mode(0o700).create(&path)?;
-        let place = Place { _lock: Lock::wait(&path.join(LOCK))?, path };
+        let place = ScratchRepository { _lock: Lock::wait(&path.join(LOCK))?, path };
         place.fill(format)?;
         Ok(place)
     }
@@ -48,7 +48,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ScratchRepository {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 /// The directory of one clone.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct CloneDir {
     pub(super) root: PathBuf,
     pub(super) id: String,
 }
@@ -69,14 +69,14 @@ impl Label {
     }
 }
 
-impl Place {
-    pub(super) fn new(state: &Path, id: SandboxId) -> Place {
-        Place { root: state.join("clones").join(id.to_string()), id: id.to_string() }
+impl CloneDir {
+    pub(super) fn new(state: &Path, id: SandboxId) -> CloneDir {
+        CloneDir { root: state.join("clones").join(id.to_string()), id: id.to_string() }
     }
 
     /// The one that is there.
-    pub(super) fn find(state: &Path, id: SandboxId) -> Result<(Place, Label), CloneError> {
-        let place = Place::new(state, id);
+    pub(super) fn find(state: &Path, id: SandboxId) -> Result<(CloneDir, Label), CloneError> {
+        let place = CloneDir::new(state, id);
         match place.label()? {
             Some(label) => Ok((place, label)),
             None => Err(CloneError::Unknown(Printable::from(place.id.as_str()))),
@@ -84,7 +84,7 @@ impl Place {
     }
 
     /// All that there are, by name: also what is not understood, and nothing that is unfinished.
-    pub(super) fn every(state: &Path) -> Result<Vec<Place>, CloneError> {
+    pub(super) fn every(state: &Path) -> Result<Vec<CloneDir>, CloneError> {
         let all = state.join("clones");
         let entries = match fs::read_dir(&all) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -95,7 +95,7 @@ impl Place {
             let entry = entry.map_err(CloneError::io(&all))?;
             let id = entry.file_name().to_string_lossy().into_owned();
             if !id.starts_with('.') {
-                places.push(Place { root: entry.path(), id });
+                places.push(CloneDir { root: entry.path(), id });
             }
         }
         places.sort_by(|a, b| a.id.cmp(&b.id));
@@ -135,14 +135,14 @@ impl Place {
 
     /// Begins one under a name that says that it is unfinished, in a directory that only we can enter, and holds it. Sweeps
     /// first what kills left: what is unfinished and nobody holds, and what is half removed.
-    pub(super) fn begin(&self) -> Result<(Place, Lock), CloneError> {
+    pub(super) fn begin(&self) -> Result<(CloneDir, Lock), CloneError> {
         let all = self.root.parent().unwrap_or(&self.root);
         create_private(all).map_err(CloneError::io(all))?;
         // Between the directory and its lock no sweep may come.
         let _only_us = Lock::wait(&all.join(".lock")).map_err(CloneError::io(all))?;
-        Place::sweep(all);
+        CloneDir::sweep(all);
         let id = format!("{UNFINISHED}{}", self.id);
-        let begun = Place { root: all.join(&id), id };
+        let begun = CloneDir { root: all.join(&id), id };
         DirBuilder::new().mode(0o700).create(&begun.root).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => CloneError::InUse(Printable::from(self.id.as_str())),
             _ => CloneError::io(&begun.root)(error),
@@ -152,7 +152,7 @@ impl Place {
     }
 
     /// It has its label: from here on it is a clone like others. The hold on it stays.
-    pub(super) fn finish(&self, begun: &Place) -> Result<(), CloneError> {
+    pub(super) fn finish(&self, begun: &CloneDir) -> Result<(), CloneError> {
         fs::rename(&begun.root, &self.root).map_err(CloneError::io(&self.root))
     }
 

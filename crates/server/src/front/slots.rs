@@ -1,4 +1,4 @@
-//! Places for what costs a process and a sandbox: so many in all, of which no grant has more than half.
+//! Slots for what costs a process and a sandbox: so many in all, of which no grant has more than half.
 
 use crate::answer::Refusal;
 use belljar_fleet::Caller;
@@ -6,18 +6,18 @@ use belljar_spec::ErrorCode;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub(super) struct Places {
+pub(super) struct Slots {
     most: usize,
     taken: Mutex<BTreeMap<String, usize>>,
 }
 
-impl Places {
-    pub(super) const fn new(most: usize) -> Places {
-        Places { most, taken: Mutex::new(BTreeMap::new()) }
+impl Slots {
+    pub(super) const fn new(most: usize) -> Slots {
+        Slots { most, taken: Mutex::new(BTreeMap::new()) }
     }
 
     /// One of them, if there is one for this caller. `what` goes on at them, and `later`, in seconds, it is worth asking again.
-    pub(super) fn take(&'static self, caller: &Caller, what: &str, later: u64) -> Result<Place, Refusal> {
+    pub(super) fn take(&'static self, caller: &Caller, what: &str, later: u64) -> Result<Slot, Refusal> {
         let full = |message: String| {
             let error = ErrorCode::TooManyRequests.error(message);
             Refusal::later(error.hint("ask again when one of them has ended"), later)
@@ -31,7 +31,7 @@ impl Places {
             return Err(full(format!("this grant has too many {what} at the same time")));
         }
         *own += 1;
-        Ok(Place { places: self, whose: caller.id().to_string() })
+        Ok(Slot { slots: self, whose: caller.id().to_string() })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
@@ -40,14 +40,14 @@ impl Places {
 }
 
 /// Held for as long as something goes on.
-pub(super) struct Place {
-    places: &'static Places,
+pub(super) struct Slot {
+    slots: &'static Slots,
     whose: String,
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        let mut taken = self.places.lock();
+        let mut taken = self.slots.lock();
         match taken.get_mut(&self.whose) {
             Some(own) if *own > 1 => *own -= 1,
             _ => drop(taken.remove(&self.whose)),
@@ -62,10 +62,10 @@ mod tests {
 
     #[test]
     fn no_grant_takes_what_others_need() {
-        static PLACES: Places = Places::new(4);
+        static SLOTS: Slots = Slots::new(4);
         let grant = |id: &str| Caller::granted(id, GrantRules::default());
         let (one, other, owner) = (grant("one"), grant("other"), Caller::owner());
-        let take = |caller: &Caller| PLACES.take(caller, "runs", 2);
+        let take = |caller: &Caller| SLOTS.take(caller, "runs", 2);
         let held = [take(&one).ok().unwrap(), take(&one).ok().unwrap()];
         assert!(take(&one).is_err());
         let another = take(&other).ok().unwrap();
@@ -73,9 +73,9 @@ mod tests {
         assert!(take(&owner).is_err() && take(&other).is_err());
         drop((held, last));
         // What was given back is there for whoever comes.
-        let all: Vec<Place> = (0..3).map(|_| take(&owner).ok().unwrap()).collect();
+        let all: Vec<Slot> = (0..3).map(|_| take(&owner).ok().unwrap()).collect();
         assert!(take(&owner).is_err());
         drop((all, another));
-        assert!(PLACES.lock().is_empty());
+        assert!(SLOTS.lock().is_empty());
     }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Everything that is said of a sandbox.
 #[derive(Debug, Default, Clone, ClapArgs)]
-pub(crate) struct PlaceArgs {
+pub(crate) struct SandboxOptions {
     #[command(flatten)]
     sandbox: SandboxArgs,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub(crate) struct PlaceArgs {
     limits: LimitArgs,
 }
 
-impl PlaceArgs {
+impl SandboxOptions {
     /// How long a command may run.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.limits.timeout
@@ -53,7 +53,7 @@ impl PlaceArgs {
     }
 
     /// Works on this folder, if one is named.
-    pub(crate) fn on(mut self, folder: Option<PathBuf>) -> PlaceArgs {
+    pub(crate) fn on(mut self, folder: Option<PathBuf>) -> SandboxOptions {
         self.sandbox.workspace = folder.or(self.sandbox.workspace);
         self
     }
@@ -122,7 +122,7 @@ impl PlaceArgs {
 
     /// The request that the flags make, without the folder.
     fn filled(self) -> Result<SandboxRequest, SandboxError> {
-        let PlaceArgs { sandbox, workspace, egress, secrets, llm, limits } = self;
+        let SandboxOptions { sandbox, workspace, egress, secrets, llm, limits } = self;
         let paths = |paths: Vec<PathBuf>| paths.into_iter().map(absolute).collect::<Result<Vec<_>, _>>();
         Ok(SandboxRequest {
             backend: Some(backend(sandbox.backend, sandbox.runtime)?)

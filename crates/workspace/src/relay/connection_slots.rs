@@ -3,18 +3,18 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Places for connections.
+/// ConnectionSlots for connections.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct ConnectionSlots {
     taken: Mutex<usize>,
     given_back: Condvar,
 }
 
 /// One of them; given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Places>);
+pub(super) struct ConnectionSlot(Arc<ConnectionSlots>);
 
-impl Places {
+impl ConnectionSlots {
     /// False if there is none after a while.
     pub(super) fn wait_for_one(&self, patience: Duration) -> bool {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -22,13 +22,13 @@ impl Places {
         *waited.unwrap_or_else(PoisonError::into_inner).0 < CONNECTIONS
     }
 
-    pub(super) fn take(places: &Arc<Places>) -> Place {
+    pub(super) fn take(places: &Arc<ConnectionSlots>) -> ConnectionSlot {
         *places.taken.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        Place(places.clone())
+        ConnectionSlot(places.clone())
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.0.given_back.notify_one();

@@ -14,15 +14,15 @@ use zeroize::Zeroizing;
 
 /// The vault's folder.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct VaultDir {
     pub(super) folder: PathBuf,
 }
 
-impl Place {
+impl VaultDir {
     /// In belljar's state directory.
-    pub(super) fn real() -> Result<Place, VaultError> {
+    pub(super) fn real() -> Result<VaultDir, VaultError> {
         let state = state_directory().map_err(|_| VaultError::NoHome)?;
-        Ok(Place { folder: state.join("vault") })
+        Ok(VaultDir { folder: state.join("vault") })
     }
 
     pub(super) fn secrets(&self) -> PathBuf {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// The files of this machine and this user. Tests have others; no variable moves the operator's.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct ConfigPaths {
     /// The operator's file.
     pub operator: PathBuf,
     /// Who has to own it.
@@ -17,11 +17,11 @@ pub struct Places {
     pub state: Option<PathBuf>,
 }
 
-impl Places {
+impl ConfigPaths {
     /// Those that count.
-    pub fn real() -> Places {
+    pub fn real() -> ConfigPaths {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-        Places {
+        ConfigPaths {
             operator: OPERATOR.into(),
             operator_id: ROOT,
             user: user_file(variable("XDG_CONFIG_HOME"), variable("HOME")),
@@ -39,7 +39,7 @@ fn user_file(config: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> 
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct Position {
     /// The file, fit to be shown.
     pub file: Arc<str>,
     /// Counted from 1.
@@ -50,7 +50,7 @@ pub struct Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct At<T> {
     pub value: T,
-    pub place: Place,
+    pub place: Position,
 }
 
 /// Where a setting comes from.
@@ -62,10 +62,10 @@ pub enum Origin {
     /// The command line.
     Flag,
     /// A line of a file.
-    Line(Place),
+    Line(Position),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -105,6 +105,6 @@ mod tests {
 
     #[test]
     fn the_operators_file_is_where_it_is() {
-        assert_eq!(Places::real().operator, PathBuf::from("/etc/belljar/belljar.toml"));
+        assert_eq!(ConfigPaths::real().operator, PathBuf::from("/etc/belljar/belljar.toml"));
     }
 }

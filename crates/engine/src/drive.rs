@@ -10,6 +10,7 @@
 //! command that timed out has timed out, also where the guest was unresponsive then, or was lost while it killed the command.
 
 use crate::exec::{Events, Input, Inputs, Output, Running};
+use crate::observe::Told;
 use belljar_spec::{Ended, LimitHit, SandboxError};
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -17,6 +18,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::sleep;
+use tracing::{Instrument, Span};
 
 /// How long a command may run, and how it is ended.
 #[derive(Debug, Clone, Copy, Default)]
@@ -103,13 +105,29 @@ impl Running {
     /// Drives the command to its end. `abort` ends it early. An error means that the command could not be started, that its
     /// sandbox was lost while it ran, or that the sink failed; the command is killed then.
     pub async fn drive(
+        mut self,
+        drive: Drive,
+        abort: impl Future<Output = ()>,
+        source: &mut impl Source,
+        sink: &mut impl Sink,
+    ) -> Result<Ended, SandboxError> {
+        let told = self.told.take();
+        let span = told.as_ref().map_or_else(Span::none, Told::span);
+        let outcome = self.drive_to_end(drive, abort, source, sink).instrument(span.clone()).await;
+        if let Some(told) = told {
+            span.in_scope(|| told.ended(&outcome));
+        }
+        outcome
+    }
+
+    async fn drive_to_end(
         self,
         drive: Drive,
         abort: impl Future<Output = ()>,
         source: &mut impl Source,
         sink: &mut impl Sink,
     ) -> Result<Ended, SandboxError> {
-        let Running { mut events, mut inputs } = self;
+        let Running { mut events, mut inputs, told: _ } = self;
         let is_writing = AtomicBool::new(false);
         let (cause, report) = {
             let mut output = pin!(pass_on(&mut events, sink, &is_writing));

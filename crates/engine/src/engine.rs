@@ -10,6 +10,7 @@ use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
 use crate::git_session::GitSession;
 use crate::neighbours::{self, Neighbours};
+use crate::observe::{self, Observer};
 use crate::record::{self, Record};
 use crate::roots::{self, PreparedRoot};
 use crate::sandbox::Outside;
@@ -29,6 +30,8 @@ use belljar_vault::SecretStore;
 use belljar_workspace::inert::Leash;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Instant;
+use tracing::{Span, debug, debug_span, info};
 
 /// Makes sandboxes. The first one of a process also removes what earlier processes left behind.
 #[derive(Clone, Default)]
@@ -49,6 +52,8 @@ pub struct Engine {
     watcher: Option<Watcher>,
     /// Who waits for the sandbox that is being made, if they can go away.
     waiting: Option<Weak<()>>,
+    /// Who counts what happens.
+    observer: Option<Observer>,
 }
 
 /// What is told of each stage that begins.
@@ -132,6 +137,13 @@ impl Engine {
         self
     }
 
+    /// Tells somebody who counts of what happens in its sandboxes.
+    #[must_use]
+    pub fn observed(mut self, observer: Observer) -> Engine {
+        self.observer = Some(observer);
+        self
+    }
+
     /// Makes a sandbox. Where the future is dropped, what was made so far is taken away, and nothing more is begun.
     pub async fn create(&self, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
         // Building a wall blocks for some milliseconds.
@@ -169,11 +181,24 @@ impl Engine {
     }
 
     fn make(&self, spec: &SandboxSpec, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
-        let record = Record::new(self.records()?, spec.id)?;
+        let began = Instant::now();
+        let record = Record::new(self.records()?, spec.id, observe::counter(self.observer.as_ref()))?;
+        let _within = debug_span!("sandbox", sandbox.id = %record.id).entered();
+        let outcome = self.make_recorded(spec, first, &record);
+        observe::started(self.observer.as_ref(), &outcome, began.elapsed());
+        outcome
+    }
+
+    fn make_recorded(
+        &self,
+        spec: &SandboxSpec,
+        first: Option<&Command>,
+        record: &Record,
+    ) -> Result<Sandbox, SandboxError> {
         // Before anything is started: a secret that cannot be read starts nothing.
         self.begins(Stage::Credentials)?;
-        let prepared = Prepared::new(spec, &self.gateway, || self.secrets())?;
-        let making = Making { prepared: &prepared, record: &record, first };
+        let prepared = step("credentials", || Prepared::new(spec, &self.gateway, || self.secrets()))?;
+        let making = Making { prepared: &prepared, record, first };
         let outcome = self.make_in_workspace(&making);
         if outcome.is_err() {
             record.end();
@@ -203,12 +228,10 @@ impl Engine {
         loop {
             self.begins(Stage::Workspace)?;
             kept::make(&making.prepared.spec, || self.state())?;
-            let workspace = Workspace::prepare(
-                &making.prepared.spec,
-                making.record.id,
-                || self.state(),
-                || self.secrets(),
-            )?;
+            let workspace = step("workspace", || {
+                let secrets = || self.secrets();
+                Workspace::prepare(&making.prepared.spec, making.record.id, || self.state(), secrets)
+            })?;
             match self.begins(Stage::Sandbox).and_then(|()| self.make_with(making, &workspace)) {
                 Ok(sandbox) => {
                     sandbox.keep(workspace);
@@ -256,6 +279,7 @@ impl Engine {
             match self.start(backend(name), making, workspace, limits.clone()) {
                 // Any other error is about what was asked for, and no weaker backend is the answer to that.
                 Err(refusal) if refusal.code == ErrorCode::BackendUnavailable => {
+                    info!(backend = name.as_str(), error = %refusal, "the backend does not work here");
                     refusals.push((name, refusal));
                 }
                 outcome => return outcome,
@@ -273,11 +297,12 @@ impl Engine {
     ) -> Result<Sandbox, SandboxError> {
         let Making { prepared, record, first } = *making;
         let (spec, id) = (&prepared.spec, record.id);
-        let root = self.root(spec, backend.name())?;
+        let root = step("root", || self.root(spec, backend.name()))?;
         // An image may have taken long to come.
         self.must_be_wanted()?;
-        let Planned { plan, spec, policy, authority, secrets } =
-            self.plan(backend.name(), spec, id, &record.directory, workspace, &root, &limits)?;
+        let Planned { plan, spec, policy, authority, secrets } = step("plan", || {
+            self.plan(backend.name(), spec, id, &record.directory, workspace, &root, &limits)
+        })?;
         let (spec, mut plan, directory) = (&spec, plan, &record.directory);
         let repository = workspace.repository.as_ref().filter(|_| plan.wall() == Wall::Own);
         if let Some(command) = first.cloned() {
@@ -292,7 +317,7 @@ impl Engine {
         }
         // What the sandbox needs outside of it is made while the guest builds what it needs inside. A sandbox that
         // cannot be recorded runs nothing.
-        let mut guest = backend.launch(&plan, &|| {
+        let meanwhile = || {
             // Not before: what the sandbox sees, its variables among it, is found out while the guest starts.
             first.map(|command| check_size(command, plan.environment()?)).transpose()?;
             record.begin(backend.name(), spec, policy.as_ref())?;
@@ -307,11 +332,12 @@ impl Engine {
                 Sweeps::default().with(&sweeps(backend.name())).run(state.as_deref());
             });
             Ok(())
-        })?;
+        };
+        let mut guest = step("launch", || backend.launch(&plan, &meanwhile))?;
         let recorder = record.recorder().expect("a backend that started a guest has called `meanwhile`");
         let recorder = Arc::clone(recorder);
         let route = match &secrets {
-            Some(secrets) => llm::open(spec, id, secrets, &recorder)?,
+            Some(secrets) => step("model", || llm::open(spec, id, secrets, &recorder))?,
             None => None,
         };
         // Of every git that works for it on the host, whoever starts that git.
@@ -356,7 +382,18 @@ impl Engine {
             guest,
             &plan,
             limits,
-            Outside { served, way_out, unreached, recorder, route, relay, neighbours, _root: root },
+            Outside {
+                served,
+                way_out,
+                unreached,
+                recorder,
+                route,
+                relay,
+                neighbours,
+                _root: root,
+                span: Span::current(),
+                observer: self.observer.clone(),
+            },
         )
     }
 
@@ -405,6 +442,15 @@ impl Engine {
             }),
         }
     }
+}
+
+/// One step of a start, in a span of its own.
+fn step<T>(name: &'static str, work: impl FnOnce() -> T) -> T {
+    let _within = debug_span!("start", start.step = name).entered();
+    let began = Instant::now();
+    let outcome = work();
+    debug!(duration_us = began.elapsed().as_micros() as u64, "done");
+    outcome
 }
 
 /// Whoever asked does not any more.

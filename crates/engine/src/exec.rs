@@ -4,6 +4,7 @@ use crate::Sandbox;
 use crate::drive::{Cap, Drive, OutputStream, Sink, Source, Wanted};
 use crate::faults::{self, guest_gone};
 use crate::held::GuestProcess;
+use crate::observe::Told;
 use crate::pause::paused;
 use crate::stream::{FromGuest, ToGuest};
 use crate::window::Window;
@@ -54,6 +55,7 @@ pub enum Output {
 pub struct Running {
     pub events: Events,
     pub inputs: Inputs,
+    pub(crate) told: Option<Told>,
 }
 
 /// What comes from a command.
@@ -113,16 +115,19 @@ impl Sandbox {
         if self.is_paused() {
             return Err(paused());
         }
+        let told = self.told();
         let (mut to, from) = self.open_stream()?;
         // Arguments may be more than fits into the socket of a guest that does not read.
         self.reply_or_dead(to.send_frame(&request(command, self.environment(), self.workspace()))).await?;
-        Ok(Running::new(Arc::new(self.guest().clone()), to, from, before))
+        let running = Running::new(Arc::new(self.guest().clone()), to, from, before);
+        Ok(Running { told: Some(told), ..running })
     }
 
     /// The command that the sandbox was made with, once.
     pub fn first_command(&self) -> Result<Running, SandboxError> {
         let (to, from) = self.take_first()?;
-        Ok(Running::new(Arc::new(self.guest().clone()), to, from, Counters::default()))
+        let running = Running::new(Arc::new(self.guest().clone()), to, from, Counters::default());
+        Ok(Running { told: Some(self.told()), ..running })
     }
 }
 
@@ -135,7 +140,16 @@ impl Running {
     ) -> Running {
         let window = Arc::new(Window::new(from));
         let inputs = Inputs { to, window: Arc::clone(&window), leaving: Vec::new() };
-        Running { events: Events { guest, window, before }, inputs }
+        Running { events: Events { guest, window, before }, inputs, told: None }
+    }
+
+    /// The log calls it by this name.
+    #[must_use]
+    pub fn named(mut self, id: String) -> Running {
+        if let Some(told) = &mut self.told {
+            told.id = id;
+        }
+        self
     }
 }
 

@@ -34,6 +34,7 @@ mod layers;
 mod liveness;
 mod llm;
 mod neighbours;
+mod observe;
 mod once;
 mod pause;
 mod publish;
@@ -64,6 +65,7 @@ pub use host::{
 };
 pub use kept::id_of as kept_work;
 pub use layers::{apply_layer, commits_of_layer, discard_layer};
+pub use observe::{Observed, Observer};
 pub use once::{Run, RunError};
 pub use publish::{Publication, Published, publish};
 pub use report::{RefusedReport, git_report};

@@ -5,7 +5,7 @@
 
 use crate::credentials::forwarded;
 use belljar_audit::{AuditError, Event, Log};
-use belljar_gateway::Recorder;
+use belljar_gateway::{Counter, Recorder};
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::workspace::GitAccess;
 use belljar_spec::{Admin, BackendName, ErrorCode, Nesting, SandboxError, SandboxId, SandboxSpec};
@@ -18,18 +18,23 @@ pub(crate) struct Record {
     pub(crate) id: SandboxId,
     /// Where it is kept, with all others.
     pub(crate) directory: PathBuf,
+    counter: Option<Counter>,
     begun: OnceLock<Arc<Recorder>>,
 }
 
 impl Record {
     /// Of a sandbox with this name, or a new one. A name that a sandbox had before is refused.
-    pub(crate) fn new(directory: PathBuf, id: Option<SandboxId>) -> Result<Record, SandboxError> {
+    pub(crate) fn new(
+        directory: PathBuf,
+        id: Option<SandboxId>,
+        counter: Option<Counter>,
+    ) -> Result<Record, SandboxError> {
         let id = match id {
             Some(id) if Log::exists(&directory, id) => return Err(AuditError::Taken(id).into()),
             Some(id) => id,
             None => new_id()?,
         };
-        Ok(Record { id, directory, begun: OnceLock::new() })
+        Ok(Record { id, directory, counter, begun: OnceLock::new() })
     }
 
     /// Says that the sandbox starts behind this wall.
@@ -56,7 +61,7 @@ impl Record {
         for event in forwarded(spec) {
             log.append(&event).map_err(failed)?;
         }
-        let _ = self.begun.set(Arc::new(Recorder::new(Some(log))));
+        let _ = self.begun.set(Arc::new(Recorder::new(Some(log)).counted(self.counter.clone())));
         Ok(())
     }
 
@@ -142,7 +147,7 @@ mod tests {
     fn a_second_wall_goes_on_with_the_record_of_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let id = SandboxId::from_random([7; 8]);
-        let record = Record::new(folder.path().into(), Some(id)).unwrap();
+        let record = Record::new(folder.path().into(), Some(id), None).unwrap();
         assert!(record.recorder().is_none());
         let spec = SandboxSpec::default();
         record.begin(BackendName::Native, &spec, None).unwrap();
@@ -159,13 +164,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let id = SandboxId::from_random([7; 8]);
         let (first, second) = (
-            Record::new(folder.path().into(), Some(id)).unwrap(),
-            Record::new(folder.path().into(), Some(id)).unwrap(),
+            Record::new(folder.path().into(), Some(id), None).unwrap(),
+            Record::new(folder.path().into(), Some(id), None).unwrap(),
         );
         let spec = SandboxSpec::default();
         first.begin(BackendName::Native, &spec, None).unwrap();
         let late = second.begin(BackendName::Native, &spec, None).unwrap_err();
-        let early = Record::new(folder.path().into(), Some(id)).err().unwrap();
+        let early = Record::new(folder.path().into(), Some(id), None).err().unwrap();
         assert_eq!((late.code, early.code), (ErrorCode::NameTaken, ErrorCode::NameTaken));
         assert!(early.message.contains(&id.to_string()), "{early}");
     }

@@ -4,6 +4,7 @@ use crate::WayOut;
 use crate::faults::disposed;
 use crate::held::Held;
 use crate::neighbours::Neighbours;
+use crate::observe::{Observer, Told};
 use crate::relay::Serving;
 use crate::stream::{self, FromGuest, ToGuest};
 use crate::workspace::{Changes, Finished, Workspace};
@@ -16,7 +17,10 @@ use belljar_spec::llm::{LlmOutcomes, LlmTotals};
 use belljar_spec::{Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId};
 use belljar_workspace::touched::Compared;
 use std::ffi::{OsStr, OsString};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tracing::Span;
 
 /// A running sandbox. Dropped, it is disposed of.
 pub struct Sandbox {
@@ -33,6 +37,7 @@ pub struct Sandbox {
     /// Where commits of sandboxes are that were killed together with belljar, in words.
     pub(crate) recovered: Vec<String>,
     files: Mutex<Files>,
+    commands: AtomicU64,
 }
 
 /// Where a sandbox's workspace is in its life.
@@ -62,6 +67,9 @@ pub(crate) struct Outside {
     pub(crate) neighbours: Mutex<Option<Neighbours>>,
     /// Keeps what its root is made of where it is.
     pub(crate) _root: crate::roots::PreparedRoot,
+    /// What is logged of it is below this.
+    pub(crate) span: Span,
+    pub(crate) observer: Option<Observer>,
 }
 
 impl Sandbox {
@@ -85,6 +93,7 @@ impl Sandbox {
             outside,
             recovered: Vec::new(),
             files: Mutex::new(Files::Closed),
+            commands: AtomicU64::new(0),
         })
     }
 
@@ -132,6 +141,16 @@ impl Sandbox {
         match &*self.files() {
             Files::Done(finished) => finished.compared.clone(),
             Files::Open(_) | Files::Closed => None,
+        }
+    }
+
+    /// How a command that begins now is told.
+    pub(crate) fn told(&self) -> Told {
+        Told {
+            sandbox: self.outside.span.clone(),
+            id: (self.commands.fetch_add(1, Ordering::Relaxed) + 1).to_string(),
+            observer: self.outside.observer.clone(),
+            began: Instant::now(),
         }
     }
 

@@ -26,6 +26,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
+use tracing::{Instrument, debug, debug_span};
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(inside: TcpStream, dialled: SocketAddr, serving: Arc<Serving>, alive: Alive) {
@@ -78,7 +79,9 @@ impl Arrival {
         }
         if start == Start::Tls && protocol == Protocol::Tls && serving.looks_into(&self.allowed) {
             let Arrival { name, port, .. } = self;
-            return Box::pin(terminate::serve(inside, ahead, name, port, serving, alive)).await;
+            let span = debug_span!("tls", egress.host = %name, egress.port = port);
+            let served = terminate::serve(inside, ahead, name, port, serving, alive);
+            return Box::pin(served.instrument(span)).await;
         }
         let permit = match serving.permit(self.allowed.clone(), protocol).await {
             Ok(permit) => permit,
@@ -244,11 +247,17 @@ impl Arrival {
 /// Records what was permitted, and dials it.
 pub(crate) async fn open(permit: &Permit, serving: &Serving) -> Result<(TcpStream, OpenRecord), Refusal> {
     let mut recorded = None;
+    let span = debug_span!("dial", egress.host = %permit.name(), egress.port = permit.port());
     let dialled = dial(permit, &serving.policy, |first| {
         recorded = Some((serving.recorder.opened(permit, first)?, first));
         Ok(())
     })
+    .instrument(span.clone())
     .await;
+    match &dialled {
+        Ok((_, address)) => span.in_scope(|| debug!(egress.address = %address, "connected")),
+        Err(undialled) => span.in_scope(|| debug!(error = ?undialled, "not connected")),
+    }
     match (dialled, recorded) {
         (Ok((outside, address)), Some((mut record, first))) => {
             serving.fit(&outside);

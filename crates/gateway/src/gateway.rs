@@ -26,6 +26,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep};
+use tracing::{Instrument, debug_span};
 
 /// Serves the sockets of sandboxes. It stops when it is dropped and nobody is served any more.
 pub struct Gateway {
@@ -87,7 +88,11 @@ impl Gateway {
             let _within = self.event_loop.enter();
             intake.open()?
         };
-        let task = self.event_loop.spawn(attend(open, Arc::clone(&serving), route, alive)).abort_handle();
+        let span = debug_span!("gateway");
+        let task = self
+            .event_loop
+            .spawn(attend(open, Arc::clone(&serving), route, alive).instrument(span))
+            .abort_handle();
         Ok(Served {
             event_loop: self.event_loop.clone(),
             serving,
@@ -194,27 +199,25 @@ async fn attend(open: Open, serving: Arc<Serving>, route: Option<Arc<Route>>, al
     for socket in open.resolvers {
         match socket {
             Asked::Datagrams(socket) => {
-                tasks.spawn(dns::serve::over_udp(socket, Arc::clone(&serving)));
+                tasks.spawn(dns::serve::over_udp(socket, Arc::clone(&serving)).in_current_span());
             }
             Asked::Relayed(source) => {
                 let serving = Arc::clone(&serving);
-                tasks.spawn(attend_latest(source, move |stream| {
-                    dns::serve::relayed(stream, Arc::clone(&serving))
-                }));
+                let relay = move |stream| dns::serve::relayed(stream, Arc::clone(&serving));
+                tasks.spawn(attend_latest(source, relay).in_current_span());
             }
         }
     }
     for listener in open.listeners {
         let (serving, alive) = (Arc::clone(&serving), alive.clone());
-        tasks.spawn(accept(listener, move |stream, dialled| {
-            connection::serve(stream, dialled, Arc::clone(&serving), alive.clone())
-        }));
+        let serve =
+            move |stream, dialled| connection::serve(stream, dialled, Arc::clone(&serving), alive.clone());
+        tasks.spawn(accept(listener, serve).in_current_span());
     }
     for (listener, route) in open.routes.into_iter().zip(std::iter::repeat(route).flatten()) {
         let (serving, alive) = (Arc::clone(&serving), alive.clone());
-        tasks.spawn(accept(listener, move |stream, _| {
-            Arc::clone(&route).serve(stream, Arc::clone(&serving), alive.clone())
-        }));
+        let serve = move |stream, _| Arc::clone(&route).serve(stream, Arc::clone(&serving), alive.clone());
+        tasks.spawn(accept(listener, serve).in_current_span());
     }
     drop(alive);
     while tasks.join_next().await.is_some() {}
@@ -231,7 +234,7 @@ where
         match source.next().await {
             Ok((stream, _)) => {
                 latest.shutdown().await;
-                latest.spawn(serve(stream));
+                latest.spawn(serve(stream).in_current_span());
             }
             Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
         }
@@ -251,7 +254,7 @@ where
             () = &mut soon, if !connections.is_empty() => soon.as_mut().reset(Instant::now() + SOON),
             accepted = source.next() => match accepted {
                 Ok((stream, dialled)) => {
-                    connections.spawn(serve(stream, dialled));
+                    connections.spawn(serve(stream, dialled).in_current_span());
                 }
                 // Too many open files, or a connection that was gone again: neither ends the sandbox's network.
                 Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,

@@ -55,6 +55,6 @@ pub use gateway::{Gateway, Served, Terms};
 pub use host_request::post_json;
 pub use intake::{DNS_ADDRESS, IPV4, IPV6, Intake, LOOPBACK, PORT, left_out, ports};
 pub use pushes::Pushes;
-pub use record::Recorder;
+pub use record::{Counted, Counter, Recorder};
 pub use resolve::resolve;
 pub use trust::check_authorities;

@@ -13,10 +13,24 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use tracing::debug;
+
+/// Something that counts, beside what the log and the summary have of it.
+#[derive(Debug, Clone, Copy)]
+pub enum Counted<'c> {
+    /// It was written to the log.
+    Recorded(&'c Event),
+    /// Something was refused, be it written or not.
+    Refused(Reason),
+}
+
+/// Who counts.
+pub type Counter = Arc<dyn Fn(Counted<'_>) + Send + Sync>;
 
 /// Keeps the record of one sandbox.
 pub struct Recorder {
     log: Option<Log>,
+    counter: Option<Counter>,
     summary: Mutex<Summary>,
     /// For each of [`Many`].
     tallies: [Mutex<Tally>; Many::ALL.len()],
@@ -42,6 +56,7 @@ impl Recorder {
     pub fn new(log: Option<Log>) -> Recorder {
         Recorder {
             log,
+            counter: None,
             summary: Mutex::default(),
             tallies: Default::default(),
             next_connection: AtomicU64::new(1),
@@ -51,10 +66,20 @@ impl Recorder {
         }
     }
 
+    /// The same, and tells this counter of all that counts.
+    #[must_use]
+    pub fn counted(mut self, counter: Option<Counter>) -> Recorder {
+        self.counter = counter;
+        self
+    }
+
     /// Whatever else is worth a line.
     pub fn write(&self, event: &Event) -> Result<(), NotRecorded> {
         let Some(log) = &self.log else { return Ok(()) };
         let written = log.append(event).map_err(|_| NotRecorded);
+        if let (Ok(()), Some(counter)) = (written, &self.counter) {
+            counter(Counted::Recorded(event));
+        }
         self.is_stuck.store(written.is_err(), Ordering::Relaxed);
         written
     }
@@ -98,12 +123,14 @@ impl Recorder {
     }
 
     pub(crate) fn connection_refused(&self, refusal: &Refusal) {
+        self.note_refusal(&refusal.destination, refusal.port, refusal.reason);
         let of = Many::of(refusal);
         self.summary().remember(of, refusal);
         self.write_some(of, &key(refusal), |times| Event::refused(refusal, times));
     }
 
     pub(crate) fn name_refused(&self, destination: Destination, record_type: &str, reason: Reason) {
+        self.note_refusal(&destination, None, reason);
         let refusal = Refusal::new(destination, None, reason);
         self.summary().remember(Many::Names, &refusal);
         self.write_some(Many::Names, &key(&refusal), |times| Event::NameRefused {
@@ -115,6 +142,7 @@ impl Recorder {
     }
 
     pub(crate) fn fetch_refused(&self, refusal: &Refusal, method: &str) {
+        self.note_refusal(&refusal.destination, refusal.port, refusal.reason);
         self.summary().remember(Many::Fetches, refusal);
         self.write_some(Many::Fetches, &key(refusal), |_| Event::fetch_refused(refusal, method));
     }
@@ -126,6 +154,8 @@ impl Recorder {
         reason: Reason,
         detail: &str,
     ) {
+        self.count_refusal(reason);
+        debug!(egress.reason = reason.code(), "a call to the model is refused");
         let detail = (!detail.is_empty()).then(|| detail.into());
         let key = format!("{model:?} {path} {}", reason.code());
         self.write_some(Many::Models, &key, |times| Event::ModelRefused {
@@ -139,6 +169,7 @@ impl Recorder {
 
     /// A push that did not leave: said once in the summary, and of each ref why.
     pub(crate) fn push_refused(&self, refusal: &Refusal, events: Vec<PushRefused>) {
+        self.note_refusal(&refusal.destination, refusal.port, refusal.reason);
         self.summary().remember(Many::Pushes, refusal);
         for PushRefused { name, port, repository, reference, reason, detail } in events {
             let key = format!("{name}:{port} {repository} {reference} {reason}");
@@ -205,6 +236,17 @@ impl Recorder {
         self.suppressed.fetch_add(1, Ordering::Relaxed);
         if !tally.stopped {
             tally.stopped = self.write(&Event::RecordsStopped { of: of.word().into() }).is_ok();
+        }
+    }
+
+    fn note_refusal(&self, destination: &Destination, port: Option<u16>, reason: Reason) {
+        self.count_refusal(reason);
+        debug!(egress.host = %destination, egress.port = port, egress.reason = reason.code(), "refused");
+    }
+
+    fn count_refusal(&self, reason: Reason) {
+        if let Some(counter) = &self.counter {
+            counter(Counted::Refused(reason));
         }
     }
 

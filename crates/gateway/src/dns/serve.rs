@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{sleep, timeout};
+use tracing::{debug, debug_span};
 
 /// Answers datagrams for as long as the sandbox lives.
 pub(crate) async fn over_udp(socket: UdpSocket, serving: Arc<Serving>) {
@@ -76,6 +77,9 @@ fn reply(message: &[u8], transport: Transport, serving: &Serving) -> Option<Vec<
         Ok(question) => question,
         Err(unanswerable) => return unanswerable.reply,
     };
+    let _within =
+        debug_span!("dns", dns.name = question.name, dns.type = record_type(question.kind)).entered();
+    debug!("asked");
     if question.class != message::IN {
         return Some(message::answer(&question, Answer::Refused, transport));
     }

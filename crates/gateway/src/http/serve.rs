@@ -3,13 +3,17 @@
 use super::HEAD;
 use super::crew::Crew;
 use super::room::Room;
-use super::route::Route;
+use super::route::{Answered, Route};
+use crate::credentials::Origin;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tracing::{Instrument, Span, debug, debug_span};
 
 impl Route {
     /// One request after the other.
@@ -18,10 +22,8 @@ impl Route {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     ) {
         let route = Arc::clone(&self);
-        let service = service_fn(move |request| {
-            let route = Arc::clone(&route);
-            async move { route.answer(request).await }
-        });
+        let within = Span::current();
+        let service = service_fn(move |request| answer(Arc::clone(&route), request, within.clone()));
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEADER).max_buf_size(HEAD);
         // In the clear, a client that has said all may still wait for its answer. By TLS nobody says it like that: who closes
@@ -41,10 +43,8 @@ impl Route {
         let _shift = crew.shift();
         let _other_side = self.upstream.lock().await.crew.shift();
         let route = Arc::clone(&self);
-        let service = service_fn(move |request| {
-            let route = Arc::clone(&route);
-            async move { route.answer(request).await }
-        });
+        let within = Span::current();
+        let service = service_fn(move |request| answer(Arc::clone(&route), request, within.clone()));
         let room = Room::among(self.serving.crowd());
         let mut builder = http2::Builder::new(crew);
         builder
@@ -68,6 +68,19 @@ impl Route {
         upstream.first = None;
         while upstream.tasks.join_next().await.is_some() {}
     }
+}
+
+/// Answers a request, in a span of its own: of its head only the method is told.
+async fn answer(route: Arc<Route>, request: Request<Incoming>, within: Span) -> Answered {
+    let Origin { name, port, .. } = &route.to;
+    let method = request.method().as_str();
+    let span =
+        debug_span!(parent: &within, "http", egress.host = %name, egress.port = port, http.method = method);
+    let answered = route.answer(request).instrument(span.clone()).await;
+    if let Ok(response) = &answered {
+        span.in_scope(|| debug!(http.status = response.status().as_u16(), "answered"));
+    }
+    answered
 }
 
 const HEADER: Duration = Duration::from_secs(30);

@@ -26,6 +26,7 @@ use belljar_audit::Ending;
 use belljar_spec::egress::{HostName, Protocol, Reason, Refusal};
 use std::sync::Arc;
 use tokio::net::TcpStream;
+use tracing::debug;
 
 /// Serves a connection that began with a hello for this name, which `ahead` holds.
 pub(crate) async fn serve(
@@ -78,6 +79,7 @@ pub(crate) async fn serve(
             return;
         }
     };
+    debug!(tls.alpn = ?alpn, tls.reached = reached.is_ok(), "opened");
     let route = Route::new(to, serving, alive, Start::Reached(reached.map(Box::new)));
     match alpn {
         Some(Alpn::Http2) => route.serve_http2(stream).await,

@@ -284,7 +284,7 @@ async fn dropped_inputs_kill_the_tree(backend: BackendName) {
     let marker = Marker::new();
     let running = place.spawn(&marked("LASTING; :", &marker)).await.unwrap();
     marker.wait_for(1);
-    let belljar_engine::Running { events, inputs } = running;
+    let belljar_engine::Running { events, inputs, .. } = running;
     drop(inputs);
     marker.wait_for_none();
     drop(events);

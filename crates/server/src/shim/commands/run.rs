@@ -38,7 +38,7 @@ async fn drive(
     mut input: CommandInput,
 ) -> Result<Ended, SandboxError> {
     let drive = Drive { timeout: Some(sandbox.limits().time_within(start.timeout)), grace: None };
-    let running = sandbox.spawn(&start).await?;
+    let running = sandbox.spawn(&start).await?.named(command.id());
     let abort = async {
         tokio::select! {
             () = command.abort.notified() => {}

@@ -8,8 +8,10 @@ mod failure;
 mod foreground;
 mod hint;
 mod host_stream;
+mod log;
 
 use std::process::ExitCode;
+use tracing_subscriber::filter::LevelFilter;
 
 fn main() -> ExitCode {
     let args = match args::Args::understand() {
@@ -17,6 +19,16 @@ fn main() -> ExitCode {
         Err(error) => return failure::say_usage(&error),
     };
     let as_json = args.wants_json();
+    let logs = match &args.command {
+        Some(args::Command::Daemon(args::DaemonCommand::Serve(options))) => {
+            log::start(Some(LevelFilter::INFO), options.log_format)
+        }
+        Some(args::Command::Shim { .. }) => log::start(Some(LevelFilter::WARN), None),
+        _ => log::start(None, None),
+    };
+    if let Err(error) = logs {
+        return if as_json { failure::say_json(&error) } else { failure::say(&error) };
+    }
     let outcome = match args.command {
         None => commands::shell::without_words(),
         Some(args::Command::Shell(options)) => commands::shell::shell(*options),

@@ -59,6 +59,11 @@ impl Caller {
         self.may(|rules| rules.allow_agents, "runs of agents", "allow_agents")
     }
 
+    /// What goes on in all sandboxes, in numbers.
+    pub fn may_see_metrics(&self) -> Result<(), SandboxError> {
+        self.may(|rules| rules.allow_metrics, "metrics", "allow_metrics")
+    }
+
     /// A key that the caller named, to make a sandbox or to join one. A key is a name and no secret: knowing it is not enough.
     pub fn may_use_key(&self, key: &str) -> Result<(), SandboxError> {
         if self.holds_key(key) {

@@ -11,6 +11,7 @@
 //!     keeper.lock         held by the shim as long as it lives
 //!     keeper.json         the shim's: where it listens, what it holds
 //!     keeper.log          what it had to say
+//!     counters            what it counted, for `/metrics`
 //!     workspace/          the folder that belongs to the sandbox, where no other was named
 //!     home/               its home, if it stays when nobody holds it
 //!     root/               what it changed of its root, if it stays and has one of its own
@@ -46,6 +47,10 @@ impl SandboxDir {
 
     pub fn log(&self) -> PathBuf {
         self.directory.join("keeper.log")
+    }
+
+    pub fn counters(&self) -> PathBuf {
+        self.directory.join("counters")
     }
 
     pub fn workspace(&self) -> PathBuf {

@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use belljar_api::{ApiError, ErrorBody};
 use belljar_spec::{ErrorCode, SandboxError};
+use tracing::error;
 
 /// An error on its way to the caller.
 #[derive(Debug)]
@@ -47,8 +48,7 @@ impl IntoResponse for Refusal {
         let request_id = REQUEST.try_with(String::clone).ok();
         if self.is_our_fault() {
             // Whoever looks at the log finds the same id.
-            let id = request_id.as_deref().unwrap_or("-");
-            log(&format!("request {id}: {}: {}", self.error.code, self.error.message));
+            error!(request.id = request_id, error.code = self.error.code.as_str(), "{}", self.error.message);
         }
         let error = ApiError { request_id, ..ApiError::from(&self.error) };
         let mut response = (self.status, Json(ErrorBody { error })).into_response();
@@ -70,13 +70,6 @@ pub(crate) fn invalid(message: impl Into<String>) -> SandboxError {
 /// The status of an error.
 pub(crate) fn status(error: &SandboxError) -> StatusCode {
     StatusCode::from_u16(error.code.status()).expect("the table of codes has valid statuses")
-}
-
-/// Says something to whoever looks after the daemon.
-pub(crate) fn log(line: &str) {
-    use std::io::Write;
-    // The one stream that is nobody's data; where it goes is the business of whoever started us.
-    let _ = writeln!(std::io::stderr(), "belljar: {line}");
 }
 
 tokio::task_local! {

@@ -49,6 +49,7 @@ use rate::Rates;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 use walls::Walls;
 
 /// What every request can use.
@@ -68,6 +69,7 @@ pub(crate) struct Front {
     /// Of this run of the daemon, so that ids of requests are never used twice.
     run: String,
     requests: AtomicU64,
+    began: SystemTime,
 }
 
 impl Front {

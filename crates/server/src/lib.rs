@@ -14,6 +14,7 @@ mod answer;
 mod command_request;
 pub mod front;
 pub mod link;
+mod metrics;
 mod run_result;
 pub mod shim;
 

@@ -15,8 +15,10 @@ mod start;
 
 pub use line::Line;
 pub use pool::{LinkError, Passing};
+use start::Program;
 pub(crate) use start::{Started, run_failed};
 
+use crate::metrics::Metrics;
 use crate::shim::Contact;
 use crate::shim::protocol::{Answer, Plan};
 use belljar_fleet::{Future, SandboxDir, Shim, ShimPlan, Shims};
@@ -31,13 +33,33 @@ pub struct Link {
     program: PathBuf,
     fleet: PathBuf,
     lines: Mutex<HashMap<String, Weak<Line>>>,
+    metrics: Arc<Metrics>,
+    environment: Vec<(&'static str, String)>,
 }
 
 impl Link {
     /// Shims are `program`, or this very program, whatever has become of its file. Runs have their directories below `fleet`.
     pub fn new(program: Option<PathBuf>, fleet: &Path) -> Link {
         let program = program.unwrap_or_else(|| "/proc/self/exe".into());
-        Link { program, fleet: fleet.to_path_buf(), lines: Mutex::default() }
+        Link {
+            program,
+            fleet: fleet.to_path_buf(),
+            lines: Mutex::default(),
+            metrics: Arc::default(),
+            environment: Vec::new(),
+        }
+    }
+
+    /// Shims have these variables beside ours.
+    #[must_use]
+    pub(crate) fn with_environment(mut self, environment: Vec<(&'static str, String)>) -> Link {
+        self.environment = environment;
+        self
+    }
+
+    /// What shims counted.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// The way to the shim of this life of a sandbox.
@@ -52,7 +74,17 @@ impl Link {
         plan: Plan,
         on_end: impl FnOnce(Option<i32>) + Send + 'static,
     ) -> Result<(Answer, Started), SandboxError> {
-        start::start(&self.program, &runs::new_place(&self.fleet)?, plan, on_end).await
+        self.start_shim(&runs::new_place(&self.fleet)?, plan, on_end).await
+    }
+
+    async fn start_shim(
+        &self,
+        place: &SandboxDir,
+        plan: Plan,
+        on_end: impl FnOnce(Option<i32>) + Send + 'static,
+    ) -> Result<(Answer, Started), SandboxError> {
+        let program = Program { path: &self.program, environment: &self.environment };
+        start::start(program, &self.metrics, place, plan, on_end).await
     }
 
     async fn find_line(&self, place: &SandboxDir) -> Result<Option<Arc<Line>>, SandboxError> {
@@ -68,7 +100,11 @@ impl Link {
         }
         let line = Line::new(contact);
         match line.watch().await {
-            Ok(()) => Ok(Some(self.keep(line))),
+            Ok(()) => {
+                let counted = self.metrics.found(place, line.pid());
+                line.at_its_end(|| drop(counted));
+                Ok(Some(self.keep(line)))
+            }
             Err(_) => Ok(None),
         }
     }
@@ -94,7 +130,7 @@ impl Shims for Link {
     ) -> Future<'a, Result<Arc<dyn Shim>, SandboxError>> {
         Box::pin(async move {
             let plan = Plan::Sandbox(Box::new(plan.clone()));
-            let (Answer::Ready(contact), shim) = start::start(&self.program, place, plan, drop).await? else {
+            let (Answer::Ready(contact), shim) = self.start_shim(place, plan, drop).await? else {
                 return Err(start::broken(place, "start a sandbox", &"its shim holds a run"));
             };
             let line = Line::new(*contact);

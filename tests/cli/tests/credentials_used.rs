@@ -201,6 +201,52 @@ fn one_of_a_file_arrives_at_its_places_alone() {
     );
 }
 
+/// Also where all of it is wanted: a log may be sent anywhere.
+#[test]
+fn the_log_has_no_value_of_a_secret_a_variable_an_argument_or_a_query() {
+    let Some(world) = World::start("") else { return };
+    let value = world.keep("anthropic");
+    let script = "curl -sS -H \"x-api-key: $ANTHROPIC_API_KEY\" 'https://api.anthropic.com/v1/models?q=query-value'; \
+                  curl -sS -d body-value https://refused.example.com; : argument-value; env | grep ^BELLJAR";
+    let logged = |log: &str, format: &str, args: &[&str]| {
+        let mut run = world.home.belljar(args);
+        let run = run.env("BELLJAR_LOG", log).env("BELLJAR_LOG_FORMAT", format).output().expect("it starts");
+        [run.stdout, run.stderr].map(|text| String::from_utf8(text).expect("text"))
+    };
+    let args = [
+        "run",
+        "--secret",
+        "anthropic",
+        "--env",
+        "PLAIN=variable-value",
+        "--",
+        "sh",
+        "-c",
+        script,
+        "word-value",
+    ];
+    for format in ["json", "text"] {
+        let [said, log] = logged("trace", format, &args);
+        assert_eq!(said, "okBELLJAR=1\n", "{log}");
+        assert_eq!(world.arrived()[0].header("x-api-key"), Some(value.as_str()));
+        for part in
+            ["sandbox", "start", "gateway", "dns", "dial", "tls", "http", "exec", "refused.example.com"]
+        {
+            assert!(log.contains(part), "{part}: {log}");
+        }
+        for secret in [&value, "variable-value", "argument-value", "word-value", "query-value", "body-value"]
+        {
+            assert!(!log.contains(secret), "{secret}: {log}");
+        }
+    }
+    for (log, format, accepted) in
+        [("loud", "json", "off, error, warn, info, debug, trace"), ("info", "xml", "`text` or `json`")]
+    {
+        let [_, said] = logged(log, format, &["run", "--", "true"]);
+        assert!(said.contains(accepted), "{said}");
+    }
+}
+
 /// How many there are in this process, and one.
 static WORLDS: AtomicU8 = AtomicU8::new(1);
 

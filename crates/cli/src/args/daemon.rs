@@ -1,5 +1,6 @@
 //! The words about the daemon, and about who may ask it for what.
 
+use crate::log::LogFormat;
 use belljar_spec::egress::Mode;
 use belljar_spec::request::HostGrant;
 use belljar_spec::{ByteSize, Cpus, parse_time};
@@ -80,6 +81,9 @@ pub(crate) struct ServeArgs {
     /// End when no sandbox lives and nobody asked for this long
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) idle_exit: Option<Duration>,
+    /// How the log is written, here and in the shims: as text, or a JSON object a line [default: $BELLJAR_LOG_FORMAT, or text]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
     /// Listen beyond this machine though nothing is encrypted: tokens and all that is said can be read on the way
     #[arg(long)]
     pub(crate) danger_plain_http: bool,
@@ -127,6 +131,9 @@ pub(crate) struct GrantArgs {
     /// Runs of agents as well
     #[arg(long)]
     pub(crate) agents: bool,
+    /// The numbers of `/metrics`, which are of everybody's sandboxes
+    #[arg(long)]
+    pub(crate) metrics: bool,
     /// The route to a model that this machine's configuration has
     #[arg(long)]
     pub(crate) llm: bool,

@@ -1,7 +1,6 @@
 //! A run as the daemon sees it: a shim, a log that grows, and somebody who listens.
 
 use super::story;
-use crate::answer::log;
 use crate::link::{Started, run_failed};
 use crate::shim::protocol::Answer;
 use belljar_agent::read::{self, Found, Reader};
@@ -10,6 +9,7 @@ use belljar_spec::{SandboxError, SandboxId};
 use std::path::Path;
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tracing::error;
 
 /// What happens in a run whose shim answered, from its first line to its result. The run ends when nobody takes them any more; nothing in
 /// it waits for that.
@@ -28,7 +28,7 @@ pub(crate) fn events(
         if tell.blocking_send(started).is_ok()
             && let Err(error) = pass(&path, &tell)
         {
-            log(&format!("the log of run {id} cannot be followed: {error}"));
+            error!("the log of run {id} cannot be followed: {error}");
         }
         shim.end_blocking();
     });

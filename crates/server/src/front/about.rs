@@ -4,6 +4,7 @@ use super::Front;
 use super::extract::{Asked, MOST_BODY, Part};
 use super::gate::Asking;
 use crate::answer::Answer;
+use crate::metrics::{CONTENT_TYPE as OPEN_METRICS, Machine};
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderName;
@@ -13,6 +14,7 @@ use belljar_api::{Capabilities, Page, ProfileInfo, Wall};
 use belljar_spec::egress::Mode;
 use serde::Serialize;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -23,6 +25,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(capabilities))
         .routes(routes!(profiles))
         .routes(routes!(openapi))
+        .routes(routes!(metrics))
 }
 
 /// That somebody is there.
@@ -88,4 +91,20 @@ async fn profiles(
     responses((status = 200, description = "OpenAPI 3.1", body = Object)))]
 async fn openapi(State(front): State<Arc<Front>>) -> ([(HeaderName, &'static str); 1], Bytes) {
     ([(CONTENT_TYPE, "application/json")], front.description.clone())
+}
+
+/// What goes on, in numbers, for Prometheus and others that read OpenMetrics
+#[utoipa::path(get, path = "/metrics", tag = "daemon",
+    responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text")))]
+async fn metrics(
+    State(front): State<Arc<Front>>,
+    Extension(asking): Extension<Asking>,
+) -> Answer<([(HeaderName, &'static str); 1], String)> {
+    asking.caller.may_see_metrics()?;
+    let text = front.blocking(|front| {
+        let began = front.began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let machine = Machine { sandboxes: &front.fleet.known(), began };
+        Ok(front.link.metrics().sum().text(&machine))
+    });
+    Ok(([(CONTENT_TYPE, OPEN_METRICS)], text.await?))
 }

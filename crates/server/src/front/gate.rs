@@ -4,7 +4,7 @@
 use super::Front;
 use super::connection::{Connection, Peer};
 use crate::answer::{Answer, REQUEST, Refusal};
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, VARY,
@@ -16,6 +16,7 @@ use belljar_fleet::Caller;
 use belljar_spec::ErrorCode;
 use std::sync::Arc;
 use std::time::Instant;
+use tracing::{Instrument, debug, info_span};
 
 /// Who asks, and under which lease.
 #[derive(Debug, Clone)]
@@ -26,10 +27,15 @@ pub(crate) struct Asking {
 
 /// Lets a request in, or answers it.
 pub(super) async fn gate(State(front): State<Arc<Front>>, mut request: Request, next: Next) -> Response {
+    let began = Instant::now();
     let id = front.new_request_id();
     let as_header = HeaderValue::from_str(&id).ok();
     let _busy = front.activity.busy();
     let origin = request.headers().get(axum::http::header::ORIGIN).cloned();
+    // What was matched, and not what was asked for: a path has names of sandboxes and of files.
+    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let span =
+        info_span!("request", request.id = id, http.method = request.method().as_str(), http.route = path);
     let mut response = REQUEST
         .scope(id, async {
             match judge(&front, &mut request) {
@@ -38,7 +44,15 @@ pub(super) async fn gate(State(front): State<Arc<Front>>, mut request: Request, 
                 Err(refusal) => refusal.into_response(),
             }
         })
+        .instrument(span.clone())
         .await;
+    span.in_scope(|| {
+        debug!(
+            http.status = response.status().as_u16(),
+            duration_us = began.elapsed().as_micros() as u64,
+            "answered"
+        )
+    });
     if let Some(id) = as_header {
         response.headers_mut().insert(REQUEST_ID, id);
     }

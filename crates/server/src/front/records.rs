@@ -3,7 +3,7 @@
 use super::Front;
 use super::extract::{Asked, Named, Part};
 use super::gate::Asking;
-use crate::answer::{Answer, invalid, log};
+use crate::answer::{Answer, invalid};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -17,6 +17,7 @@ use serde::Deserialize;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::error;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -165,7 +166,7 @@ impl Following {
                     }
                     Ok(None) => break,
                     Err(error) => {
-                        log(&format!("cannot go on with a log: {error}"));
+                        error!("cannot go on with a log: {error}");
                         return None;
                     }
                 }

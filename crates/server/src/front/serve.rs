@@ -13,7 +13,6 @@ use super::listen::Socket;
 use super::rate::Rates;
 use super::walls::Walls;
 use super::{Doors, Front, notify, openapi};
-use crate::answer::log;
 use crate::link::Link;
 use axum::Router;
 use axum::body::Body;
@@ -31,11 +30,12 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tower::Service;
+use tracing::{error, warn};
 
 /// How a daemon is to run.
 #[derive(Debug, Default)]
@@ -55,6 +55,8 @@ pub struct Settings {
     pub max_upload: Option<u64>,
     /// The program that shims are; left out, this one.
     pub program: Option<PathBuf>,
+    /// Variables of shims, beside those of this process.
+    pub shim_environment: Vec<(&'static str, String)>,
     /// How long the head of a request may take to come.
     pub patience: Option<Duration>,
 }
@@ -74,23 +76,25 @@ pub struct Ready {
 /// Runs a daemon until it is to end. `ready` is told when it listens.
 pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(), SandboxError> {
     let mut ends = Ends::new()?;
-    let link = Arc::new(Link::new(settings.program.clone(), &settings.directory));
+    let link = Link::new(settings.program.clone(), &settings.directory);
+    let link = Arc::new(link.with_environment(settings.shim_environment));
     let fleet_settings = belljar_fleet::Settings::default();
     let starts = fleet_settings.starts;
     let shims = Arc::clone(&link) as Arc<dyn Shims>;
     let fleet = Fleet::open(&settings.directory, shims, fleet_settings).await?;
     for (name, error) in fleet.unknown() {
-        log(&format!("`{name}` is not understood, and left as it is: {error}"));
+        warn!("`{name}` is not understood, and left as it is: {error}");
     }
     let grants = GrantStore::open(&settings.directory);
     if let Some(damage) = grants.damage() {
-        log(&format!("no grant counts: {damage}"));
+        error!("no grant counts: {damage}");
     }
     crate::link::runs::clear(&settings.directory);
     let front = Arc::new(Front {
         grants,
         link,
         doors: settings.doors,
+        began: SystemTime::now(),
         used: Used::default(),
         rates: Rates::default(),
         activity: Activity::new(),
@@ -287,11 +291,11 @@ impl Doorkeeper {
 fn again(socket: &Socket) -> Option<Socket> {
     match socket.bind_again()? {
         Ok(socket) => {
-            log("the socket was gone, and is there again");
+            warn!("the socket was gone, and is there again");
             Some(socket)
         }
         Err(error) => {
-            log(&error.message);
+            error!("{}", error.message);
             None
         }
     }

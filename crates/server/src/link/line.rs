@@ -55,6 +55,19 @@ impl Line {
         Ok(())
     }
 
+    pub(super) fn pid(&self) -> u32 {
+        self.contact.pid
+    }
+
+    /// Does this when the shim has ended.
+    pub(super) fn at_its_end(&self, act: impl FnOnce() + Send + 'static) {
+        let life = self.life.clone();
+        tokio::spawn(async move {
+            life.over().await;
+            act();
+        });
+    }
+
     /// Passes a request on, as it is but for its address and what proves that it comes from the daemon.
     pub async fn pass(&self, mut request: Request<Body>) -> Result<Response<Passing>, LinkError> {
         if self.life.is_over() {

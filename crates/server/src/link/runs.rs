@@ -1,10 +1,10 @@
 //! The directories of runs: below `runs` of the daemon's own directory, one for each run, and gone with it.
 
-use crate::answer::log;
 use belljar_fleet::SandboxDir;
 use belljar_spec::SandboxError;
 use std::fs;
 use std::path::{Path, PathBuf};
+use tracing::warn;
 
 /// A directory for a run that is to be. It is made when the run is.
 pub(super) fn new_place(fleet: &Path) -> Result<SandboxDir, SandboxError> {
@@ -22,7 +22,7 @@ pub(crate) fn clear(fleet: &Path) {
 pub(super) fn remove(place: &SandboxDir) {
     let Ok(Some(_held)) = place.hold() else { return };
     if let Err(error) = belljar_sys::remove_tree::remove(place.directory()) {
-        log(&format!("{} is left of a run: {error}", place.directory().display()));
+        warn!("{} is left of a run: {error}", place.directory().display());
     }
 }
 

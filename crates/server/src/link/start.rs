@@ -10,6 +10,7 @@
 //! One task for each waits for its end, whatever becomes of the request that it was started for, and then removes the directory of a run.
 
 use super::runs;
+use crate::metrics::Metrics;
 use crate::shim::protocol::{Answer, Plan};
 use axum::body::Bytes;
 use belljar_fleet::SandboxDir;
@@ -17,16 +18,26 @@ use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::{Survives, write_atomic};
 use futures_util::{Stream, stream};
 use std::fmt::Display;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::future::pending;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
+use tracing::{Instrument, debug, debug_span};
+
+/// What shims are.
+#[derive(Clone, Copy)]
+pub(super) struct Program<'p> {
+    pub(super) path: &'p Path,
+    /// Variables beside ours.
+    pub(super) environment: &'p [(&'static str, String)],
+}
 
 /// A shim that was started. Dropped, it is told to end.
 pub(crate) struct Started {
@@ -39,7 +50,8 @@ pub(crate) struct Started {
 /// Starts a shim with this directory and waits for its answer, which is not an error. `on_end` gets its exit code when the process has
 /// ended and nothing of a run is left, and before the client can know that the run is over: it may at once ask for the next.
 pub(super) async fn start(
-    program: &Path,
+    program: Program<'_>,
+    metrics: &Arc<Metrics>,
     place: &SandboxDir,
     plan: Plan,
     on_end: impl FnOnce(Option<i32>) + Send + 'static,
@@ -51,20 +63,26 @@ pub(super) async fn start(
     };
     let mut line = serde_json::to_vec(&plan).map_err(|error| failed("write the plan of the shim", &error))?;
     line.push(b'\n');
-    let mut child = spawn(program, place, &plan).map_err(|error| failed("start the shim", &error))?;
+    let (mut child, counters) =
+        spawn(program, place, &plan).map_err(|error| failed("start the shim", &error))?;
+    let counted = metrics.started(counters, child.id().unwrap_or_default());
     // With the standard input of its command it may be long.
     drop(plan);
     let (wanted, released) = oneshot::channel();
     let (end, over) = oneshot::channel();
     let stdout = child.stdout.take().ok_or_else(|| failed("start the shim", &"it has no standard output"))?;
     let directory = is_run.then(|| place.clone());
-    tokio::spawn(async move {
+    let span = debug_span!("shim", shim.pid = child.id());
+    let attended = async move {
         let code = attend(child, line, released, directory).await;
+        drop(counted);
+        debug!(shim.exit_code = code, "the shim ended");
         on_end(code);
         drop::<oneshot::Sender<()>>(end);
-    });
+    };
+    tokio::spawn(attended.instrument(span.clone()));
     let mut shim = Started { stdout: BufReader::with_capacity(PIECE_BYTES, stdout), wanted, over };
-    let error = match shim.answer().await {
+    let error = match shim.answer().instrument(span).await {
         Ok(Some(Answer::Error(error))) => error.into(),
         Ok(Some(answer)) => return Ok((answer, shim)),
         Ok(None) if is_run => failed("read the answer of the shim", &"it ended without one"),
@@ -127,8 +145,10 @@ impl Started {
     }
 }
 
-fn spawn(program: &Path, place: &SandboxDir, plan: &Plan) -> io::Result<Child> {
-    let mut command = Command::new(program);
+/// Starts it, with a file to count in.
+fn spawn(program: Program<'_>, place: &SandboxDir, plan: &Plan) -> io::Result<(Child, Option<File>)> {
+    let mut command = Command::new(program.path);
+    command.envs(program.environment.iter().map(|(name, value)| (name, value)));
     // What ends with the daemon, or belongs to it alone, is not for a shim.
     for own in
         ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"]
@@ -145,12 +165,14 @@ fn spawn(program: &Path, place: &SandboxDir, plan: &Plan) -> io::Result<Child> {
         }
         Plan::OneShot(_) | Plan::AgentRun(_) => fs::create_dir_all(place.directory())?,
     }
+    let counters = Metrics::prepare(place);
     command.arg0("belljar").arg("shim").arg(place.directory()).current_dir("/");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().inspect_err(|_| {
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().inspect_err(|_| {
         if plan.is_run() {
             runs::remove(place);
         }
-    })
+    })?;
+    Ok((child, counters))
 }
 
 /// Gives the process its plan, and waits for its end. A run that is not wanted any more ends with its standard input, and

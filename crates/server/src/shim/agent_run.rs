@@ -1,7 +1,7 @@
 //! A run of an agent. Its log tells what happens, to whoever reads it.
 
 use super::one_shot::TO_CLEAR_UP;
-use super::process::{runtime, surroundings};
+use super::process::{engine, runtime, surroundings};
 use super::protocol::Answer;
 use super::starter::Starter;
 use belljar_agent::adapter::{self, ModelName};
@@ -11,7 +11,6 @@ use belljar_agent::run::{Agent, RunRequest};
 use belljar_agent::{input, provider, run as agent};
 use belljar_api::AgentRun;
 use belljar_config::resolve_with;
-use belljar_engine::Engine;
 use belljar_fleet::SandboxDir;
 use belljar_fleet::request;
 use belljar_spec::request::LlmRequest;
@@ -101,7 +100,7 @@ pub(super) fn run(plan: &AgentPlan, place: &SandboxDir, starter: &mut Starter) -
         }
     });
     let ran =
-        runtime.block_on(agent::run(&Engine::new(), request, &state, Some(watcher), hung_up.notified()));
+        runtime.block_on(agent::run(&engine(place), request, &state, Some(watcher), hung_up.notified()));
     // An image may be on its way that nobody waits for any more.
     runtime.shutdown_timeout(TO_CLEAR_UP);
     ran.map(drop)

@@ -1,11 +1,10 @@
 //! A run of one command: the sandbox is made for it and gone with it.
 
-use super::process::{runtime, surroundings};
+use super::process::{engine, runtime, surroundings};
 use super::starter::Starter;
 use crate::command_request;
 use belljar_api::{RunOnce, RunResult};
 use belljar_config::resolve;
-use belljar_engine::Engine;
 use belljar_fleet::{SandboxDir, request};
 use belljar_spec::{ByteSize, Command, LimitsRequest, SandboxError, Stdin};
 use std::time::Duration;
@@ -27,7 +26,7 @@ pub(super) fn run(
     hold_to(&mut command, &spec.limits);
     let runtime = runtime()?;
     let hung_up = starter.hung_up();
-    let run = runtime.block_on(Engine::new().run_once_until(spec, &command, hung_up.notified()));
+    let run = runtime.block_on(engine(place).run_once_until(spec, &command, hung_up.notified()));
     // A sandbox that was being made when nobody wanted it any more is taken away by whoever made it. What hangs there ends with us.
     runtime.shutdown_timeout(TO_CLEAR_UP);
     Ok(crate::run_result(run?))

@@ -12,12 +12,12 @@
 use super::commands::Registry;
 use super::contact::{self, Contact};
 use super::kept::Ending;
-use super::process::{runtime, volumes};
+use super::process::{engine, runtime, volumes};
 use super::protocol::Answer;
 use super::starter::Starter;
 use super::wipe::wipe;
 use super::{Kept, routes, serve};
-use belljar_engine::{Engine, Sandbox};
+use belljar_engine::Sandbox;
 use belljar_fleet::request::{self, Surroundings, Understood};
 use belljar_fleet::{Alive, FolderId, SandboxDir, ShimPlan, Stop};
 use belljar_spec::egress::Mode;
@@ -34,7 +34,7 @@ pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) ->
     let folder = plan.sandbox.workspace.folder.as_deref().and_then(FolderId::of);
     starter.end_with_daemon();
     let runtime = runtime()?;
-    let made = Engine::new().create_blocking(&understood.spec)?;
+    let made = engine(place).create_blocking(&understood.spec)?;
     let mut notes: Vec<String> = understood.notes.iter().map(|note| note.message.clone()).collect();
     notes.extend(made.warning());
     let inside = Inside { ports: understood.ports, egress: egress(&understood.spec, &made) };

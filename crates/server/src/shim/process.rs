@@ -8,10 +8,12 @@
 //! ```
 
 use super::protocol::{Answer, Plan};
-use super::starter::{self, Starter};
+use super::starter::Starter;
 use super::{agent_run, one_shot, persistent};
+use crate::metrics;
 use belljar_api::ApiError;
 use belljar_config::Surroundings;
+use belljar_engine::Engine;
 use belljar_fleet::SandboxDir;
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::Lock;
@@ -19,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
+use tracing::error;
 
 /// Does what the daemon says on standard input, with this directory.
 pub fn run(directory: &Path) -> ExitCode {
@@ -37,7 +40,7 @@ fn work(place: &SandboxDir, starter: &mut Starter) -> Result<ExitCode, SandboxEr
     let _held = hold(place)?;
     let result = match plan {
         Plan::Sandbox(plan) => {
-            let log = |error: &SandboxError| starter::log(&format!("{}: {error}", error.code));
+            let log = |error: &SandboxError| error!("{}: {error}", error.code);
             return persistent::keep(place, *plan, starter).inspect_err(log).map(|()| ExitCode::SUCCESS);
         }
         Plan::OneShot(run) => one_shot::run(&run, place, starter).map(Some),
@@ -68,6 +71,14 @@ pub(super) fn runtime() -> Result<Runtime, SandboxError> {
         .thread_keep_alive(THREAD_KEEP_ALIVE)
         .build()
         .map_err(|error| ErrorCode::Internal.error(format!("a shim cannot begin: {error}")))
+}
+
+/// An engine that counts what its sandbox does.
+pub(super) fn engine(place: &SandboxDir) -> Engine {
+    match metrics::observer(place) {
+        Some(observer) => Engine::new().observed(observer),
+        None => Engine::new(),
+    }
 }
 
 /// Of a sandbox that lives as long as its run, and has no key to be found by.

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
+use tracing::error;
 
 /// Both ends of the connection to the daemon. It may be gone at any time: what cannot be written then is dropped.
 pub(super) struct Starter {
@@ -83,7 +84,7 @@ impl Starter {
         let outlives = Arc::clone(&self.outlives_daemon);
         self.at_end_of_input(move || {
             if !outlives.load(Ordering::SeqCst) {
-                log("the daemon ended before the sandbox was ready");
+                error!("the daemon ended before the sandbox was ready");
                 std::process::exit(1);
             }
         });
@@ -102,11 +103,6 @@ impl Starter {
             act();
         });
     }
-}
-
-/// Writes to the log.
-pub(super) fn log(text: &str) {
-    let _ = writeln!(io::stderr(), "{} {}", belljar_audit::Stamp::now(), text);
 }
 
 fn say(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {

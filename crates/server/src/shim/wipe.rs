@@ -1,6 +1,5 @@
 //! What a sandbox kept beside its place goes with it, where it is not to live again.
 
-use super::starter;
 use belljar_engine::{Changes, Sandbox, discard_layer};
 use belljar_overlay as layer;
 use belljar_workspace::clone;
@@ -16,7 +15,7 @@ pub(super) fn wipe(sandbox: &Sandbox) {
         Some(Err(error)) => Err(error.to_string()),
     };
     if let Err(error) = outcome {
-        starter::log(&format!("what the sandbox kept could not be removed: {error}"));
+        tracing::error!("what the sandbox kept could not be removed: {error}");
     }
 }
 

@@ -17,6 +17,8 @@ pub struct GrantRules {
     pub allow_sandbox: bool,
     /// Runs of agents.
     pub allow_agents: bool,
+    /// What goes on on this machine in numbers, of everybody's sandboxes.
+    pub allow_metrics: bool,
     /// Profiles that may be named; empty: only the default one. `*` is every one that has a wall of its own.
     pub profiles: Vec<String>,
     /// Modes of egress that may be chosen; empty: none and strict without further names.

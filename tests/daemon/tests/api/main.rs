@@ -5,6 +5,7 @@
 mod agents;
 mod fuzz;
 mod grants;
+mod metrics;
 mod neighbours;
 mod once;
 mod race;

@@ -85,6 +85,7 @@ fn understood(options: GrantArgs) -> Result<NewGrant, SandboxError> {
     let rules = GrantRules {
         allow_sandbox: !options.no_sandboxes,
         allow_agents: options.agents,
+        allow_metrics: options.metrics,
         allow_llm: options.llm,
         profiles: options.profiles,
         egress: options.egress,
@@ -117,13 +118,17 @@ fn row(grant: &GrantInfo) -> [String; 5] {
 }
 
 fn allows(rules: &GrantRules) -> String {
-    if !rules.allow_sandbox {
-        return "no sandboxes".into();
-    }
     let mut words = vec![match rules.sandboxes {
+        _ if !rules.allow_sandbox => "no sandboxes".into(),
         Some(most) => format!("{most} sandboxes"),
         None => "sandboxes".into(),
     }];
+    if rules.allow_metrics {
+        words.push("metrics".into());
+    }
+    if !rules.allow_sandbox {
+        return words.join(", ");
+    }
     if rules.allow_agents {
         words.push("agents".into());
     }

@@ -1,12 +1,14 @@
 //! `belljar serve`: the daemon, in the foreground.
 
 use crate::args::ServeArgs;
+use crate::log::LogFormat;
 use belljar_server::front::{self, Doors, Ready, Settings};
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::Inherited;
 use belljar_sys::rustix::fs::Mode;
 use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit, setsid, umask};
 use std::os::fd::OwnedFd;
+use tracing::{info, warn};
 
 pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
     // Before anything else is opened: what was handed over has the first numbers.
@@ -18,8 +20,9 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
                 .error(message)
                 .hint("listen at 127.0.0.1 behind a server that speaks TLS, or say --danger-plain-http"));
         }
-        eprintln!("belljar: {address} can be reached from other machines, and nothing is encrypted:");
-        eprintln!("  tokens, files and all that is said can be read and changed on the way");
+        warn!(
+            "{address} can be reached from other machines, and nothing is encrypted: tokens, files and all other data can be read and changed on the way"
+        );
     }
     forget_the_shell();
     let socket = options.socket.unwrap_or_else(|| belljar_api::socket_path_here(getuid().as_raw()));
@@ -31,6 +34,7 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
         doors: Doors { names: options.host_names, origins: options.origins },
         idle_exit: options.idle_exit,
         max_upload: options.max_upload.map(belljar_spec::ByteSize::as_u64),
+        shim_environment: options.log_format.map(LogFormat::variable).into_iter().collect(),
         program: None,
         patience: None,
     };
@@ -44,17 +48,17 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
 
 fn say_ready(ready: &Ready) {
     match &ready.socket {
-        Some(socket) => eprintln!("belljar: listening at {}", socket.display()),
-        None => eprintln!("belljar: listening at the socket that was handed over"),
+        Some(socket) => info!("listening at {}", socket.display()),
+        None => info!("listening at the socket that was handed over"),
     }
     if let Some(address) = ready.listen {
-        eprintln!("belljar: listening at http://{address}, for whoever has a token");
+        info!("listening at http://{address}, for clients with a token");
     }
     if ready.living > 0 {
-        eprintln!("belljar: found {} sandboxes alive", ready.living);
+        info!("found {} sandboxes alive", ready.living);
     }
     if ready.swept > 0 {
-        eprintln!("belljar: swept {} whose shim was dead", ready.swept);
+        info!("swept {} whose shim was dead", ready.swept);
     }
 }
 

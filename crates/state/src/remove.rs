@@ -1,5 +1,6 @@
 //! Directories of ours that are removed: for everybody else at once, and from the disk as soon as that can be.
 
+use crate::Lock;
 use belljar_sys::remove_tree::remove;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -8,10 +9,17 @@ use std::path::{Path, PathBuf};
 /// Removes a directory of ours: for everybody else at once, and under another name until it is gone. A kill leaves only that, for
 /// [`sweep_removed`].
 pub fn remove_whole(directory: &Path) -> io::Result<()> {
-    match remove(&set_aside(directory)?) {
-        // A sweep is at it as well.
+    remove_alone(&set_aside(directory)?)
+}
+
+/// Removes what was set aside, unless another process is at it: two of them would each move away what the other one empties.
+fn remove_alone(gone: &Path) -> io::Result<()> {
+    match Lock::try_directory(gone) {
+        Ok(None) => Ok(()),
+        Ok(Some(_alone)) => remove(gone),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        removed => removed,
+        // One that cannot be opened is made so by the removal, where it is ours.
+        Err(_) => remove(gone),
     }
 }
 
@@ -32,12 +40,12 @@ pub fn set_aside(directory: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Goes on with what a killed [`remove_whole`] left in a directory. Another process may be at it: both come to the same end.
+/// Goes on with what a killed [`remove_whole`] left in a directory.
 pub fn sweep_removed(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(GONE.as_bytes())) {
         // It stays for the next sweep then, and is in no process's way.
-        let _ = remove(&entry.path());
+        let _ = remove_alone(&entry.path());
     }
 }
 
@@ -60,6 +68,24 @@ mod tests {
         let left: Vec<_> =
             fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["kept"]);
+    }
+
+    /// A start sweeps what `discard` is still removing.
+    #[test]
+    fn sweeps_beside_a_removal_change_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        for _ in 0..2 {
+            let directory = folder.path().join("deep");
+            fs::create_dir_all(directory.join("d/".repeat(150))).unwrap();
+            std::thread::scope(|scope| {
+                let removal = scope.spawn(|| remove_whole(&directory));
+                while !removal.is_finished() {
+                    sweep_removed(folder.path());
+                }
+                removal.join().unwrap().unwrap();
+            });
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        }
     }
 
     #[test]

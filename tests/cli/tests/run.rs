@@ -29,6 +29,9 @@ fn a_sandbox_is_shown_without_being_made() {
 #[test]
 fn the_command_that_is_shown_for_bwrap_can_be_run() {
     let folder = folder();
+    // With a git directory of the sandbox's own, which is only made for a start.
+    let made = Command::new("git").args(["init", "--quiet"]).current_dir(folder.path()).status();
+    assert!(made.expect("git").success());
     let shown = run(folder.path(), ["show-run", "--backend", "bwrap", "--command-line"]);
     if shown.code == 125 {
         return; // Bubblewrap does not work here.

@@ -15,6 +15,7 @@ use belljar_state::new_id;
 use belljar_wire::message::{Seal, Step};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+use std::path::Path;
 
 /// A sandbox, described. No secret is in it.
 #[derive(Debug, Clone)]
@@ -39,8 +40,11 @@ impl Engine {
         kept::make(&spec, || self.state())?;
         let name = wall(&spec)?;
         let workspace = Workspace::sketch(&spec, || self.state(), || self.secrets())?;
-        let described = self.describe_in(&spec, name, &workspace);
+        let mut described = self.describe_in(&spec, name, &workspace);
         let _ = workspace.finish(None);
+        if let Ok(Description { command: Some(words), .. }) = &mut described {
+            omit_missing(words);
+        }
         described
     }
 
@@ -61,6 +65,17 @@ impl Engine {
             std::iter::once(path).chain(words.into_iter().skip(1)).collect()
         });
         Ok(Description { json, command })
+    }
+}
+
+/// Takes out what bubblewrap could not bind: a sandbox's own git directory is made for a start, and gone with the sketch.
+fn omit_missing(words: &mut Vec<String>) {
+    let mut at = 0;
+    while let Some([option, source, _]) = words.get(at..at + 3) {
+        match matches!(option.as_str(), "--bind" | "--ro-bind") && !Path::new(source).exists() {
+            true => drop(words.drain(at..at + 3)),
+            false => at += 1,
+        }
     }
 }
 

@@ -329,7 +329,8 @@ impl Engine {
             static SWEPT: OnceLock<()> = OnceLock::new();
             SWEPT.get_or_init(|| {
                 let state = state_directory().ok();
-                Sweeps::default().with(&sweeps(backend.name())).run(state.as_deref());
+                let sweeps = Sweeps::default().with(&sweeps(backend.name())).with(&belljar_workspace::SWEEPS);
+                sweeps.run(state.as_deref());
             });
             Ok(())
         };

@@ -3,7 +3,7 @@
 use belljar_gateway::Pushes;
 use belljar_spec::SandboxSpec;
 use belljar_workspace::inert::Leash;
-use belljar_workspace::pack_judge::PackJudge;
+use belljar_workspace::pack_judge::{self, PackJudge};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +11,6 @@ use std::sync::Arc;
 /// at, or beside the records where there is none; git looks at them on the sandbox's leash.
 pub(crate) fn pushes(spec: &SandboxSpec, records: &Path, leash: &Leash) -> Pushes {
     let state = belljar_state::state_directory().unwrap_or_else(|_| records.to_path_buf());
-    let judge = PackJudge::new(state.join("pushes"), leash);
+    let judge = PackJudge::new(state.join(pack_judge::DIRECTORY), leash);
     Pushes::new(spec.pushes.to_network(), Arc::new(judge))
 }

@@ -3,6 +3,15 @@
 //!
 //! A sweep takes nothing from the living: it removes only what no process holds ([`crate::Lock`]). What it cannot remove now it leaves
 //! to the next one, so it has no error to report.
+//!
+//! Not in the list, since each needs more than the state directory, or another time than the start of a sandbox:
+//! - quarantines of commits (`workspace/quarantine`): before each import and each relay, because what a killed import left may hold the
+//!   index of the host's repository that is written next; it reports what it cannot undo
+//! - shelves and clones: by the next process that takes the lock of that shelf, or of all clones
+//! - change sets (`overlay`): an unfinished apply writes in the user's folder, which only commands that change one may do
+//! - the golden root: below the lock of a build, since each build is held against the current one
+//! - the ledger of the audit log: with each new log, below the ledger's lock
+//! - sandboxes (`fleet`): by the daemon, which alone knows which shims live
 
 use std::path::Path;
 

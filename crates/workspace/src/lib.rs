@@ -22,3 +22,9 @@ mod uncommitted;
 
 pub use settings::HostFiles;
 pub use traps::{Trap, TrapKind};
+
+use belljar_state::Sweep;
+
+/// What the first start of a process removes of what killed ones left here.
+pub const SWEEPS: [Sweep; 1] =
+    [Sweep::of_state("pushes", |state| pack_judge::sweep(&state.join(pack_judge::DIRECTORY)))];

@@ -352,7 +352,7 @@ fn what_a_kill_left_is_removed() {
     fs::write(quarantines.join("1-0/lock"), "").unwrap();
     let kept = world.take(world.pack(&world.head(), &[], &[])).unwrap();
     assert_eq!(world.quarantines(), 2);
-    let _again = PackJudge::new(quarantines, &Leash::of_sandbox(None));
+    belljar_workspace::pack_judge::sweep(&quarantines);
     assert_eq!(world.quarantines(), 1, "the one in use stays");
     drop(kept);
     assert_eq!(world.quarantines(), 0);

@@ -25,7 +25,7 @@ use scratch::ScratchRepository;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use workflows::Workflows;
 
 /// Looks at packs.
@@ -36,11 +36,18 @@ pub struct PackJudge {
     directory: PathBuf,
 }
 
+/// Where packs are looked at, below the state directory.
+pub const DIRECTORY: &str = "pushes";
+
+/// Removes what a killed belljar left in a directory for packs.
+pub fn sweep(directory: &Path) {
+    scratch::sweep(directory);
+}
+
 impl PackJudge {
-    /// With the host's git, on the sandbox's leash; quarantines are made in this directory, and those that a killed belljar left behind
-    /// are removed.
+    /// With the host's git, on the sandbox's leash; quarantines are made in this directory, which the list of sweeps clears
+    /// of those that a killed belljar left.
     pub fn new(directory: PathBuf, leash: &Leash) -> PackJudge {
-        scratch::sweep(&directory);
         PackJudge { git: Git::find().ok().map(|git| git.on_leash(leash)), directory }
     }
 

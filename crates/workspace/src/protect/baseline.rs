@@ -7,6 +7,7 @@
 use super::executed::{self, Executed, runs_on_host};
 use super::fingerprint::{Budget, Fingerprint};
 use super::left::{self, Left, LeftKind, of_git_dir};
+use super::names::Names;
 use super::settings_table::settings_paths;
 use super::survey::{Different, Survey};
 use super::{MAIN_WORKTREE, git_dir, index, own};
@@ -141,6 +142,7 @@ impl Baseline {
 /// Everything that is protected, as it is now.
 fn protected(view: &View) -> BTreeMap<PathBuf, Fingerprint> {
     let linked = view.git.as_ref().map(|git| (&git.common, git.own.as_str(), &git.shields));
+    let names = Names::of(&view.folder);
     let all = [Some((&view.folder, "", &view.shields)), linked].into_iter().flatten();
     let number = view.shields.len() + view.git.as_ref().map_or(0, |git| git.shields.len());
     let mut found = BTreeMap::new();
@@ -151,7 +153,9 @@ fn protected(view: &View) -> BTreeMap<PathBuf, Fingerprint> {
             }
             let (place, budget) = (root.join(path), &mut Budget::shared_by(number));
             // Of a repository that is held as a whole, not all of its objects.
+            let is_absent = root == &view.folder && names.lack(path);
             let now = match *what == Shielded::Watched {
+                _ if is_absent => Fingerprint::Nothing,
                 true => executed::fingerprint(&place, budget),
                 false if git_dir::is_one(&place) => of_git_dir(&place, budget),
                 false => Fingerprint::of(&place, budget),

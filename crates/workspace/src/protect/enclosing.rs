@@ -29,9 +29,9 @@ pub(super) fn around(folder: &Path) -> Vec<Enclosing> {
 
 fn at(root: &Path) -> Option<Enclosing> {
     let entry = root.join(".git");
-    let git_dir = match first_line(&entry) {
-        Some(line) => root.join(path_of(line.strip_prefix(b"gitdir: ")?)),
-        None => entry,
+    let git_dir = match entry.metadata().ok()?.is_file() {
+        true => root.join(path_of(first_line(&entry)?.strip_prefix(b"gitdir: ")?)),
+        false => entry,
     };
     let git_dir = git_dir.canonicalize().ok()?;
     let common = first_line(&git_dir.join("commondir")).map(|line| git_dir.join(path_of(&line)));
@@ -69,9 +69,13 @@ pub(super) fn refuse_settings(folder: &Path, unprotect: &[ProtectedPath]) -> Res
         let parent = Path::new(known.path).parent().filter(|parent| !parent.as_os_str().is_empty());
         parent.is_some_and(|parent| folder.ends_with(parent))
     };
-    for place in folder.ancestors().take_while(|place| at(place).is_none()) {
+    for place in folder.ancestors() {
         let is_it = held().find(|known| place.ends_with(known.path));
         if let Some(known) = is_it.or_else(|| held().find(holds_some)) {
+            let mut on_the_way = folder.ancestors().take_while(|one| one.starts_with(place));
+            if on_the_way.any(|one| at(one).is_some()) {
+                return Ok(());
+            }
             let why = format!("`{}` is protected ({})", known.path, known.reason);
             return Err(is_protected(folder, &why).hint(format!(
                 "start in the folder above it, or take it out by `unprotect = [\"{}\"]` of `[workspace]` in your own belljar.toml",

@@ -152,6 +152,9 @@ pub(super) fn now(view: &View) -> Vec<Left> {
         return found;
     }
     let (common, own) = directories(view);
+    if !is_there(&common) {
+        return found;
+    }
     let entries = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
     let beside = entries.map(|entry| entry.path()).filter(|entry| *entry != own);
     found.extend(beside.map(|path| Left { path, what: LeftKind::Elsewhere }));
@@ -173,6 +176,10 @@ fn directories(view: &View) -> (PathBuf, PathBuf) {
     }
 }
 
+fn is_there(place: &Path) -> bool {
+    place.symlink_metadata().is_ok()
+}
+
 /// What there is now.
 pub fn left(view: &View) -> Vec<Left> {
     let (common, own) = directories(view);
@@ -183,7 +190,7 @@ pub fn left(view: &View) -> Vec<Left> {
     unreadable.into_iter().for_each(|path| add(path, LeftKind::Unreadable));
     for name in repositories {
         let place = view.folder.join(path_of(&name));
-        if place.join(".git").symlink_metadata().is_ok() {
+        if is_there(&place.join(".git")) {
             add(place, LeftKind::Repository);
         }
     }
@@ -196,8 +203,11 @@ pub fn left(view: &View) -> Vec<Left> {
     if common != own {
         all.push(common.clone());
     }
+    all.retain(|git_dir| is_there(git_dir));
     let worked_in = all.len();
-    all.extend(git_dir::git_dirs_below(&common.join("modules"), MOST_MODULES).unwrap_or_default());
+    if all.contains(&common) {
+        all.extend(git_dir::git_dirs_below(&common.join("modules"), MOST_MODULES).unwrap_or_default());
+    }
     all.extend(further_down(view));
     let mut seen = 0;
     for (number, git_dir) in all.iter().enumerate() {

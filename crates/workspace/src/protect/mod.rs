@@ -18,6 +18,7 @@ mod left;
 mod linked;
 mod memory;
 mod named;
+mod names;
 mod replaced;
 mod settings_table;
 mod shields;
@@ -88,9 +89,9 @@ pub fn view_of_worktree(
     own: &str,
     policy: Policy<'_>,
 ) -> Result<View, SandboxError> {
-    let folder = real(folder)?;
+    let shields = Shields::below(&real(folder)?);
     let linked = Linked { common: real(common)?, own: own.to_string() };
-    decide(&folder, Some(linked), policy, &HostFiles::real())
+    decide(shields, Some(linked), policy, &HostFiles::real())
 }
 
 /// The same as [`view`], with the config files of somebody else.
@@ -98,9 +99,10 @@ pub fn view_with(folder: &Path, policy: Policy<'_>, host: &HostFiles) -> Result<
     let folder = real(folder)?;
     enclosing::refuse_protected(&folder)?;
     enclosing::refuse_settings(&folder, policy.unprotect)?;
-    let is_file = Shields::below(&folder).look(".git")?.is_some_and(|kind| !kind.is_dir());
+    let shields = Shields::below(&folder);
+    let is_file = shields.look(".git")?.is_some_and(|kind| !kind.is_dir());
     let linked = if is_file { Some(linked::follow(&folder)?) } else { None };
-    decide(&folder, linked, policy, host)
+    decide(shields, linked, policy, host)
 }
 
 /// Paths of a view that are not in the folder, and inside are something read-only, beside those of a git directory.
@@ -119,12 +121,12 @@ pub fn held_paths(view: &View) -> Vec<ProtectedPath> {
 }
 
 fn decide(
-    folder: &Path,
+    mut shields: Shields,
     linked: Option<Linked>,
     policy: Policy<'_>,
     host: &HostFiles,
 ) -> Result<View, SandboxError> {
-    let mut shields = Shields::below(folder);
+    let folder = &shields.root().to_path_buf();
     let mut elsewhere = linked.as_ref().map(|linked| Shields::below(&linked.common));
     let git_dir = match (&linked, &mut elsewhere) {
         (Some(Linked { common, own }), Some(elsewhere)) => {
@@ -181,7 +183,7 @@ fn decide(
         })?;
     }
     let is_taken_out = |path: &str| policy.unprotect.iter().any(|one| one.as_str() == path);
-    let is_empty = linked.is_none() && is_empty(folder);
+    let is_empty = linked.is_none() && is_empty(&shields);
     for known in settings_paths().iter().filter(|known| !is_taken_out(known.path)) {
         shields.settings(known.path, if is_empty { IfMissing::Tell } else { known.if_missing })?;
     }
@@ -248,13 +250,11 @@ fn in_folder(shields: &mut Shields) -> Result<(), SandboxError> {
 }
 
 /// Whether a folder holds nothing, or only what stands for missing paths of another sandbox.
-fn is_empty(folder: &Path) -> bool {
-    let Ok(entries) = folder.read_dir() else { return false };
-    let is_placeholder = |entry: std::fs::DirEntry| {
-        let is_named_so = ALWAYS.iter().chain([&".git"]).any(|name| entry.file_name() == *name);
-        is_named_so && entry.path().read_dir().is_ok_and(|mut inside| inside.next().is_none())
-    };
-    entries.flatten().all(is_placeholder)
+fn is_empty(shields: &Shields) -> bool {
+    shields.has_only(|name| {
+        let is_named_so = ALWAYS.iter().chain([&".git"]).any(|one| name == one);
+        is_named_so && shields.root().join(name).read_dir().is_ok_and(|mut inside| inside.next().is_none())
+    })
 }
 
 fn real(path: &Path) -> Result<std::path::PathBuf, SandboxError> {

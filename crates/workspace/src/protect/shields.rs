@@ -1,5 +1,6 @@
 //! A list of shields below one directory, being made: parents first, each path once, no link on the way.
 
+use super::names::Names;
 use super::settings_table::IfMissing;
 use crate::settings::plain;
 use belljar_spec::workspace::{Shield, Shielded};
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct Shields {
     root: PathBuf,
     list: Vec<Shield>,
+    /// In the root, as they were at first: a path that is made later is met when it is mounted over.
+    names: Option<Names>,
 }
 
 /// What stands for a path that is not there.
@@ -28,16 +31,25 @@ pub(super) enum Missing {
 impl Shields {
     /// Below `root`, a real path.
     pub(super) fn below(root: &Path) -> Shields {
-        Shields { root: root.to_path_buf(), list: Vec::new() }
+        Shields { root: root.to_path_buf(), list: Vec::new(), names: Some(Names::of(root)) }
     }
 
     /// More of them.
     pub(super) fn with(root: &Path, list: Vec<Shield>) -> Shields {
-        Shields { root: root.to_path_buf(), list }
+        Shields { root: root.to_path_buf(), list, names: None }
     }
 
     pub(super) fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Whether the root is known to have only names that `is_one` knows.
+    pub(super) fn has_only(&self, is_one: impl FnMut(&String) -> bool) -> bool {
+        self.names.as_ref().is_some_and(|names| names.are_all(is_one))
+    }
+
+    fn lacks(&self, path: &str) -> bool {
+        self.names.as_ref().is_some_and(|names| names.lack(path))
     }
 
     pub(super) fn finish(self) -> Vec<Shield> {
@@ -90,7 +102,8 @@ impl Shields {
         let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
         for step in ends.map(|end| &path[..end]) {
             let place = self.root.join(step);
-            let Ok(found) = place.symlink_metadata() else {
+            let found = if self.lacks(step) { None } else { place.symlink_metadata().ok() };
+            let Some(found) = found else {
                 return match if_missing {
                     IfMissing::HoldDirectory => self.protect(path, Missing::Directory),
                     IfMissing::HoldFile if step == path => self.protect(path, Missing::File("")),
@@ -149,6 +162,9 @@ impl Shields {
 
     /// What is at `path`; a link is refused.
     pub(super) fn look(&self, path: &str) -> Result<Option<FileType>, SandboxError> {
+        if self.lacks(path) {
+            return Ok(None);
+        }
         match fs::symlink_metadata(self.root.join(path)) {
             Ok(found) if found.is_symlink() => Err(link(&self.root.join(path))),
             Ok(found) => Ok(Some(found.file_type())),
@@ -263,8 +279,9 @@ mod tests {
 
     #[test]
     fn links_and_children_of_files_are_refused() {
-        let (place, mut shields) = below(&["file", "real/"]);
+        let (place, _) = below(&["file", "real/"]);
         std::os::unix::fs::symlink("real", place.path().join("link")).unwrap();
+        let mut shields = Shields::below(place.path());
         for (path, code) in [
             ("link", ErrorCode::PathRefused),
             ("link/below", ErrorCode::PathRefused),

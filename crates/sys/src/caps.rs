@@ -57,6 +57,11 @@ pub(crate) fn raise_ambient() -> Result<(), Errno> {
     Ok(())
 }
 
+/// Whether the calling thread may use a capability.
+pub(crate) fn is_effective(capability: u32) -> bool {
+    get().is_ok_and(|sets| sets.effective & (1 << capability) != 0)
+}
+
 /// Makes everything permitted effective.
 pub(crate) fn raise_effective() -> Result<(), Errno> {
     let sets = get()?;

@@ -1,14 +1,15 @@
 //! Which ids a user namespace has: user_namespaces(7).
 
+use crate::{caps, proc};
 use rustix::process::geteuid;
 use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
+use std::sync::LazyLock;
 
 /// Whether we are root and these ids are ours to give. Root in a rootless container is an ordinary user under another name.
 pub fn are_ours(ids: Range<u32>) -> bool {
-    let has = |map: &str| fs::read_to_string(map).is_ok_and(|map| maps(&map, ids.clone()));
-    geteuid().is_root() && has("/proc/self/uid_map") && has("/proc/self/gid_map")
+    geteuid().is_root() && MAPS.iter().all(|map| maps(map, ids.clone()))
 }
 
 /// Whether our user is the machine's root under whatever id. The map of our user namespace leads only to the namespace around it,
@@ -16,18 +17,12 @@ pub fn are_ours(ids: Range<u32>) -> bool {
 pub fn is_root_outside() -> bool {
     let uid = geteuid().as_raw();
     let is_owner = fs::metadata("/proc/sys/vm").map_or(true, |found| found.uid() == uid);
-    is_owner && fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| leads_to_root(&map, uid))
+    is_owner && leads_to_root(&MAPS[0], uid)
 }
 
 /// Whether we may mount: we have CAP_SYS_ADMIN, which root in most containers has not.
 pub fn may_mount() -> bool {
-    fs::read_to_string("/proc/self/status").is_ok_and(|status| has_capability(&status, CAP_SYS_ADMIN))
-}
-
-fn has_capability(status: &str, number: u32) -> bool {
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    effective.is_some_and(|mask| mask & (1 << number) != 0)
+    caps::is_effective(CAP_SYS_ADMIN)
 }
 
 fn leads_to_root(map: &str, uid: u32) -> bool {
@@ -40,6 +35,10 @@ fn leads_to_root(map: &str, uid: u32) -> bool {
     })
 }
 
+/// Of users and of groups. They are written once, and this process stays in its user namespace.
+static MAPS: LazyLock<[String; 2]> = LazyLock::new(|| {
+    ["/proc/self/uid_map", "/proc/self/gid_map"].map(|map| proc::text(map).unwrap_or_default())
+});
 /// linux/capability.h
 const CAP_SYS_ADMIN: u32 = 21;
 
@@ -94,13 +93,5 @@ mod tests {
         ] {
             assert_eq!(leads_to_root(map, uid), is_root, "{map} {uid}");
         }
-    }
-
-    #[test]
-    fn capabilities_are_read_from_the_effective_set() {
-        let of_docker = "CapPrm:\tffffffffffffffff\nCapEff:\t00000000a80425fb\n";
-        assert!(!has_capability(of_docker, CAP_SYS_ADMIN));
-        assert!(has_capability("CapEff:\t000001ffffffffff\n", CAP_SYS_ADMIN));
-        assert!(!has_capability("", CAP_SYS_ADMIN));
     }
 }

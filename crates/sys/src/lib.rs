@@ -19,6 +19,7 @@ pub mod net;
 pub mod opened;
 pub mod orphan;
 pub mod passing;
+pub mod proc;
 pub mod remove;
 pub mod remove_tree;
 pub mod seccomp;

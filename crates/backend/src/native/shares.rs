@@ -2,8 +2,8 @@
 //! none can use them up for the others. Written into the sandbox's own user namespace, where nothing inside may raise them.
 
 use belljar_spec::Nesting;
+use belljar_sys::proc;
 use belljar_wire::message::Step;
-use std::fs;
 
 /// The steps that write them.
 pub(super) fn steps(nesting: Nesting) -> Vec<Step> {
@@ -34,10 +34,7 @@ fn share(all: u64) -> u64 {
 }
 
 fn limit(file: &str) -> u64 {
-    fs::read_to_string(file)
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(u64::from(u32::MAX >> 1))
+    proc::text(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u64::from(u32::MAX >> 1))
 }
 
 /// namespaces(7), inotify(7): the limit of a user namespace, and where the machine's is told.

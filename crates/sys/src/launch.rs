@@ -4,7 +4,7 @@
 //! threads of this process do not matter, and it can borrow our memory where we wait for it.
 
 use crate::caps::{check, last_errno, raise_ambient, raise_effective};
-use crate::{clone3, descriptors};
+use crate::{clone3, descriptors, proc};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -104,6 +104,7 @@ pub fn launch<R>(launch: &Launch<'_>, meanwhile: impl FnOnce(u32) -> R) -> Resul
         failure: failure_number,
         procs: procs.as_ref().map(AsFd::as_fd),
         has_parted: &has_parted,
+        signals: changed_signals(),
     };
     let mut pidfd: libc::c_int = -1;
     let mut args = arguments(launch, &mut pidfd)?;
@@ -272,6 +273,8 @@ struct ChildPlan<'a> {
     procs: Option<BorrowedFd<'a>>,
     /// Set when the child has a table of descriptors of its own.
     has_parted: &'a AtomicBool,
+    /// Those that it resets.
+    signals: u64,
 }
 
 impl ChildPlan<'_> {
@@ -349,7 +352,7 @@ fn run_child(plan: &ChildPlan<'_>) -> Result<std::convert::Infallible, (u8, Errn
     arrange_descriptors(plan).map_err(at(2))?;
     // A session of its own: ctrl-C in our terminal is for us, not for what we started.
     rustix::process::setsid().map_err(at(2))?;
-    reset_signals();
+    reset_signals(plan.signals);
     let errno = match (plan.launch.program, &open_program) {
         (Program::Path(path), _) => {
             // SAFETY: path, argv and env are NUL-terminated strings and NULL-terminated arrays of them.
@@ -427,14 +430,24 @@ fn arrange_descriptors(plan: &ChildPlan<'_>) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_close_range, above, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) })
 }
 
+/// The signals that are handled or ignored here, as a mask: signal 1 in the lowest bit.
+pub(crate) fn changed_signals() -> u64 {
+    let status = proc::text("/proc/thread-self/status").unwrap_or_default();
+    let mask = |name: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(name))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    };
+    mask("SigIgn:").zip(mask("SigCgt:")).map_or(u64::MAX, |(ignored, caught)| ignored | caught)
+}
+
 /// Handlers fall to their defaults at exec by themselves, ignored signals do not; and nothing stays blocked.
-pub(crate) fn reset_signals() {
+pub(crate) fn reset_signals(changed: u64) {
     // SAFETY: changing this process's own dispositions.
     unsafe {
         // Not those that cannot be changed, nor those that C libraries keep for themselves: that would fail.
-        for signal in
-            (1..=31).chain(35..=64).filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal))
-        {
+        for signal in (1..=31).chain(35..=64).filter(|signal| {
+            changed & (1 << (signal - 1)) != 0 && ![libc::SIGKILL, libc::SIGSTOP].contains(signal)
+        }) {
             libc::signal(signal, libc::SIG_DFL);
         }
         let mut none: libc::sigset_t = std::mem::zeroed();

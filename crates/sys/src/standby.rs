@@ -95,7 +95,7 @@ fn wait_and_execute(order: &Order) -> ! {
             [0, 1, 2].map(|place| unsafe { BorrowedFd::borrow_raw(first_waited_with + place) });
         while matches!(read(host, &mut [0; 1]), Ok(1) | Err(Errno::INTR)) {}
         while let Err(Errno::INTR) = poll(&mut [PollFd::new(&after, PollFlags::IN)], None) {}
-        reset_signals();
+        reset_signals(u64::MAX);
         // SAFETY: the descriptor is open; argv and env are NULL-terminated arrays of NUL-terminated strings.
         unsafe {
             libc::syscall(

@@ -44,14 +44,15 @@ fn drop_but(kept: u64) -> Result<(), Errno> {
     set(Sets { effective: kept, permitted: kept, inheritable: kept })
 }
 
-/// Makes everything permitted ambient, so that it survives an exec by an ordinary user id. Only raw system calls:
+/// Makes what it takes to build a sandbox ambient, so that it survives an exec by an ordinary user id. Only raw system calls:
 /// may run between fork and exec.
 pub(crate) fn raise_ambient() -> Result<(), Errno> {
     let mut sets = get()?;
     sets.inheritable = sets.permitted;
     sets.effective = sets.permitted;
     set(sets)?;
-    for capability in (0..=LAST_CAPABILITY).filter(|bit| sets.permitted & (1 << bit) != 0) {
+    let wanted = SETUP.into_iter().chain(MAINTENANCE);
+    for capability in wanted.filter(|bit| sets.permitted & (1 << bit) != 0) {
         prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE as u64, capability)?;
     }
     Ok(())
@@ -137,6 +138,9 @@ const VERSION_3: u32 = 0x2008_0522;
 /// CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID and SYS_CHROOT, linux/capability.h: what package managers use. SETFCAP is not
 /// among them: what it writes could be left behind in a folder of the host.
 const MAINTENANCE: [u64; 7] = [0, 1, 3, 4, 6, 7, 18];
+/// DAC_READ_SEARCH and SYS_ADMIN to mount; SETPCAP to lose all others; NET_BIND_SERVICE, NET_ADMIN and NET_RAW for a network of its
+/// own; SYS_RESOURCE to limit what a user namespace may have. MKNOD, SYS_PTRACE and the others it does without.
+const SETUP: [u64; 7] = [2, 8, 10, 12, 13, 21, 24];
 /// Higher than any kernel has; unknown ones answer EINVAL.
 const LAST_CAPABILITY: u64 = 63;
 /// SECBIT_NOROOT and its lock, linux/securebits.h. KEEP_CAPS stays unlocked: ping sets it.

@@ -2,12 +2,13 @@
 //! opened again, by us either.
 
 use crate::stream::fault;
+use belljar_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::{caps, seccomp};
 use belljar_wire::message::{self, Fault, Privileges, Seal, Syscalls};
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
+    ABI, Access, AccessFs, CompatLevel, Compatible, LandlockStatus, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, Scope,
 };
 
 /// Seals this process, which must have one thread, and with it all that it will start. Gives the Landlock version in force.
@@ -49,7 +50,7 @@ fn restrict(rules: &message::Landlock) -> Result<u32, RulesetError> {
         let everywhere = [("/", AccessFs::from_read(NEWEST))];
         for (path, access) in everywhere.into_iter().chain(writable.iter().map(|path| (path.as_str(), all))) {
             // A path that does not exist needs no permission.
-            if let Ok(opened) = PathFd::new(path) {
+            if let Ok(opened) = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
                 created = created.add_rule(PathBeneath::new(opened, access))?;
             }
         }

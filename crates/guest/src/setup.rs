@@ -155,7 +155,12 @@ impl Building {
             Step::Private { cover, bytes, inodes, modes } => self.private(cover, *bytes, *inodes, modes),
             Step::PrivateDir { target } => {
                 let tree = self.private.pop_front().ok_or(Errno::BADF)?;
-                self.put(tree, target, NodeKind::Directory)
+                self.put(tree, target, NodeKind::Directory)?;
+                // As empty as what it lies on.
+                if self.own.contains(parent_of(target)) {
+                    self.own.insert(target.clone());
+                }
+                Ok(())
             }
             Step::Bind { source: Source::Inside(place), target, access, .. } => {
                 self.bind_inside(&self.root, place, target, *access)
@@ -403,8 +408,10 @@ impl Building {
             other => other?,
         };
         if FileType::from_raw_mode(fstat(&place)?.st_mode) == FileType::Directory {
-            let flags = MountFlags::NODEV | MountFlags::RDONLY;
-            return self.mount_at(target, "tmpfs", flags, c"mode=555,size=4k,nr_inodes=1");
+            let flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::RDONLY;
+            self.own.remove(target);
+            fchdir(place)?;
+            return mount::mount("belljar", ".", "tmpfs", flags, c"mode=555,size=4k,nr_inodes=1");
         }
         mount::attach(mount::clone_tree(&self.root, c"dev/null")?, place)
     }

@@ -2,37 +2,39 @@
 //! none as a whole.
 
 use super::etc::rows;
-use super::opened::walk;
+use super::opened::Walker;
 use super::{Bind, BindKind, BindOrigin, shared};
 use std::env;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-pub(super) struct Visible {
+pub(super) struct Visible<'h> {
     pub(super) binds: Vec<Bind>,
     /// The search path inside.
     pub(super) path: Vec<PathBuf>,
     /// Variables that name where a tool's programs are.
     pub(super) variables: Vec<(OsString, OsString)>,
-    homes: Homes,
-    workspace: Option<PathBuf>,
+    homes: &'h Homes,
+    workspace: Option<&'h Path>,
+    walker: Walker,
 }
 
 /// `workspace` is where agents work: a link there leads to nothing that is shown.
-pub(super) fn visible(workspace: Option<&Path>) -> Visible {
-    let home = own();
+pub(super) fn visible<'h>(workspace: Option<&'h Path>, homes: &'h Homes) -> Visible<'h> {
     let path = env::var_os("PATH").unwrap_or_default();
-    from(home.as_deref(), env::split_paths(&path).collect(), workspace)
+    from(homes, env::split_paths(&path).collect(), workspace)
 }
 
-fn from(home: Option<&Path>, path: Vec<PathBuf>, workspace: Option<&Path>) -> Visible {
+fn from<'h>(homes: &'h Homes, path: Vec<PathBuf>, workspace: Option<&'h Path>) -> Visible<'h> {
+    let home = homes.own.as_deref();
     let mut visible = Visible {
         binds: Vec::new(),
         path: Vec::new(),
         variables: Vec::new(),
-        homes: Homes::with(home),
-        workspace: workspace.map(Path::to_path_buf),
+        homes,
+        workspace,
+        walker: Walker::default(),
     };
     for entry in path {
         let plain = entry.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
@@ -56,12 +58,12 @@ fn from(home: Option<&Path>, path: Vec<PathBuf>, workspace: Option<&Path>) -> Vi
     visible
 }
 
-impl Visible {
+impl Visible<'_> {
     /// Shows a directory where it is on the host, if it is one.
     fn add(&mut self, directory: &Path) -> bool {
         let Some(target) = directory.to_str() else { return false };
-        let walked = walk(directory);
-        let is_planted = self.workspace.as_ref().is_some_and(|workspace| shared::leaves(&walked, workspace));
+        let walked = self.walker.walk(directory);
+        let is_planted = self.workspace.is_some_and(|workspace| shared::leaves(&walked, workspace));
         let source = walked.real;
         // A link may lead anywhere, to a whole home too.
         if is_planted || !source.is_dir() || self.homes.are_in(&source) {
@@ -97,35 +99,40 @@ pub(super) struct Homes {
     /// Ours, root's, and those of the people in /etc/passwd; and the folder in which every folder is one.
     known: Vec<PathBuf>,
     all: PathBuf,
+    /// Ours, as it is named.
+    own: Option<PathBuf>,
+    /// Those in /etc/passwd, as they are named there.
+    people: Vec<PathBuf>,
 }
 
 impl Homes {
     pub(super) fn here() -> Homes {
-        Homes::with(own().as_deref())
+        Homes::with(env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute()))
     }
 
-    fn with(own: Option<&Path>) -> Homes {
+    fn with(own: Option<PathBuf>) -> Homes {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let all = real(Path::new("/home"));
-        let mut known: Vec<PathBuf> = own.into_iter().chain([Path::new("/root")]).map(real).collect();
+        let people = people();
+        let mut named: Vec<&Path> = own.as_deref().into_iter().chain([Path::new("/root")]).collect();
         // A folder that is somebody else's is written there for who has none.
         let is_theirs = |uid: u32, home: &Path| home.metadata().is_ok_and(|found| found.uid() == uid);
         // Those below /home are all known, and asking for one may have it mounted from far away.
-        let elsewhere = people().into_iter().filter(|(_, home)| home.parent() != Some(Path::new("/home")));
-        let theirs = elsewhere.filter(|(uid, home)| is_theirs(*uid, home));
-        known.extend(theirs.map(|(_, home)| real(&home)));
-        known.push(all.clone());
-        Homes { known, all }
+        let elsewhere = people.iter().filter(|(_, home)| home.parent() != Some(Path::new("/home")));
+        for (uid, home) in elsewhere {
+            if !named.contains(&home.as_path()) && is_theirs(*uid, home) {
+                named.push(home);
+            }
+        }
+        named.dedup();
+        let known = named.into_iter().map(real).chain([all.clone()]).collect();
+        Homes { known, all, own, people: people.into_iter().map(|(_, home)| home).collect() }
     }
 
     /// Whether a folder, by its real path, is a home or holds one.
     pub(super) fn are_in(&self, folder: &Path) -> bool {
         self.known.iter().any(|home| home.starts_with(folder)) || folder.parent() == Some(&self.all)
     }
-}
-
-fn own() -> Option<PathBuf> {
-    env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
 }
 
 /// The people in /etc/passwd, and their homes. A name that is no text hides no other.
@@ -141,11 +148,12 @@ fn people() -> Vec<(u32, PathBuf)> {
 }
 
 /// Homes that lie in what everybody sees, as below /opt: hidden there. Ours, and those of the people in /etc/passwd.
-pub(super) fn below_system(binds: &[Bind]) -> Vec<String> {
+pub(super) fn below_system(binds: &[Bind], homes: &Homes) -> Vec<String> {
     let system: Vec<Bind> = binds.iter().filter(|bind| bind.origin == BindOrigin::System).cloned().collect();
-    let theirs = people().into_iter().map(|(_, home)| home);
-    let mut homes: Vec<String> = theirs
-        .chain(own())
+    let mut homes: Vec<String> = homes
+        .people
+        .iter()
+        .chain(&homes.own)
         // Asking the kernel takes time: only for homes in unusual places.
         .filter(|home| home.components().count() > 2)
         .filter(|home| !home.starts_with("/home") && !home.starts_with("/root"))
@@ -189,7 +197,8 @@ mod tests {
         for entry in
             ["/home/ann", "/home/ann/", "/home", "/root", "/home/bob", "/", "bin", "/home/ann/../bob/bin"]
         {
-            let visible = from(Some(home), vec![PathBuf::from(entry)], None);
+            let homes = Homes::with(Some(home.into()));
+            let visible = from(&homes, vec![PathBuf::from(entry)], None);
             assert_eq!(visible.binds, [], "{entry}");
         }
     }
@@ -202,7 +211,7 @@ mod tests {
             std::fs::create_dir_all(place.join(directory)).unwrap();
         }
         let (all, known) = (place.join("data"), vec![place.join("root"), place.join("data")]);
-        let homes = Homes { known, all };
+        let homes = Homes { known, all, own: None, people: Vec::new() };
         for (folder, is_wide) in [
             ("", true),
             ("root", true),
@@ -220,10 +229,10 @@ mod tests {
 
     #[test]
     fn root_has_a_home_whoever_we_are() {
-        let homes = Homes::with(Some(Path::new("/home/ada")));
+        let homes = Homes::with(Some("/home/ada".into()));
         assert!(homes.are_in(Path::new("/root")) && homes.are_in(Path::new("/")));
         assert!(!homes.are_in(Path::new("/root/project")));
-        assert!(!Homes::with(Some(Path::new("/root"))).are_in(Path::new("/root/project")));
+        assert!(!Homes::with(Some("/root".into())).are_in(Path::new("/root/project")));
     }
 
     #[test]
@@ -233,7 +242,8 @@ mod tests {
         for directory in [".cargo/bin", ".rustup/toolchains", ".ssh", ".aws"] {
             std::fs::create_dir_all(home.join(directory)).unwrap();
         }
-        let visible = from(Some(&home), vec![home.join(".cargo/bin"), PathBuf::from("/usr/bin")], None);
+        let homes = Homes::with(Some(home.clone()));
+        let visible = from(&homes, vec![home.join(".cargo/bin"), PathBuf::from("/usr/bin")], None);
         let sources: Vec<_> = visible.binds.iter().map(|bind| bind.source.clone()).collect();
         assert_eq!(sources, [home.join(".cargo/bin"), home.join(".rustup")]);
         assert_eq!(visible.path[..2], [home.join(".cargo/bin"), PathBuf::from("/usr/bin")]);

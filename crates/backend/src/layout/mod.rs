@@ -27,6 +27,7 @@ mod workspace;
 
 use belljar_spec::workspace::{View, WorkspaceMode};
 use belljar_spec::{Admin, AgentContext, ErrorCode, SandboxError, SandboxSpec, WorkspacePath};
+use home::Homes;
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -169,10 +170,10 @@ struct System {
 }
 
 impl System {
-    fn of_host(marker: &Marker, workspace: Option<&Path>) -> System {
+    fn of_host(marker: &Marker, workspace: Option<&Path>, homes: &Homes) -> System {
         let (mut binds, mut links) = system::directories();
         links.push(("var/tmp".into(), "../tmp".into()));
-        let home = home::visible(workspace);
+        let home = home::visible(workspace, homes);
         binds.extend(home.binds);
         System {
             etc: etc::files(marker),
@@ -192,14 +193,15 @@ impl Layout {
     pub(crate) fn behind_wall(wanted: Wanted<'_>) -> Result<Layout, SandboxError> {
         let Wanted { marker, spec, view, resolver, authority, own, git, root, context } = wanted;
         let mut opened = OpenedPaths::default();
+        let homes = Homes::here();
         let workspace_on_host =
-            spec.workspace.as_deref().map(|path| shared::workspace(path, &mut opened)).transpose()?;
-        let named = shared::named(&spec.shared, workspace_on_host.as_deref(), &mut opened)?;
+            spec.workspace.as_deref().map(|path| shared::workspace(path, &homes, &mut opened)).transpose()?;
+        let named = shared::named(&spec.shared, workspace_on_host.as_deref(), &homes, &mut opened)?;
         // The folder of a view was found before, from the same path, which may have led elsewhere then: what is shown is judged.
         let is_shown = matches!(spec.mode, WorkspaceMode::Bind | WorkspaceMode::Overlay { .. });
         let shown = view.map(|view| &*view.folder).filter(|_| is_shown);
         let shown = shown.filter(|shown| workspace_on_host.as_deref() != Some(*shown));
-        let shown = shown.map(|folder| shared::workspace(folder, &mut opened)).transpose()?;
+        let shown = shown.map(|folder| shared::workspace(folder, &homes, &mut opened)).transpose()?;
         // A view may show a folder that belljar keeps for the sandbox. What the caller named is never one.
         let shared: Vec<&Path> = workspace_on_host
             .iter()
@@ -222,7 +224,7 @@ impl Layout {
         let tree = root.map(root::open).transpose()?;
         let mut system = match (root, &tree) {
             (Some(root), Some(tree)) => root::system(root, tree, &marker),
-            _ => System::of_host(&marker, workspace_on_host.as_deref()),
+            _ => System::of_host(&marker, workspace_on_host.as_deref(), &homes),
         };
         if spec.admin != Admin::No {
             // Other sandboxes of the folder can write there, and this one may change what they may not.
@@ -249,12 +251,12 @@ impl Layout {
         let (guard, git) =
             git.map(|git| git::add(git, etc, &mut system.path, is_program)).unwrap_or_default();
         let System { etc, mut binds, mut links, path, variables, under, shell, private } = system;
-        let (own_binds, homes) =
+        let (own_binds, in_homes) =
             binds.into_iter().partition::<Vec<_>, _>(|bind| bind.origin == BindOrigin::System);
         binds = own_binds;
         binds.extend(etc.binds);
         links.extend(etc.links);
-        binds.extend(homes);
+        binds.extend(in_homes);
         binds.extend(guard);
 
         let workspace = match (&workspace_on_host, spec.workspace_path) {
@@ -292,7 +294,7 @@ impl Layout {
         binds.extend(shown.holds(&binds)?.into_iter().filter(|hold| !is_hidden(hold)));
         binds.extend(kernel_switches(spec.admin));
         let mut masks: Vec<String> = system::MASKS.iter().map(|(path, _)| path.to_string()).collect();
-        masks.extend(home::below_system(&binds));
+        masks.extend(home::below_system(&binds, &homes));
         masks.extend(kernels);
         masks.extend(sockets::below(&binds)?);
 
@@ -362,7 +364,9 @@ impl Layout {
                 .hint("omit `root`, or use the backend `native`"));
         }
         let mut opened = OpenedPaths::default();
-        let named = spec.workspace.as_deref().map(|path| shared::workspace(path, &mut opened)).transpose()?;
+        let homes = Homes::here();
+        let named =
+            spec.workspace.as_deref().map(|path| shared::workspace(path, &homes, &mut opened)).transpose()?;
         let Some(workspace) = view.map(|view| view.folder.clone()).or(named) else {
             let message = "without a wall there is no private workspace";
             return Err(ErrorCode::NotSupported.error(message).hint("name a folder to work on"));

@@ -7,6 +7,7 @@ use belljar_sys::opened::{FileIdentity, OpenedPath};
 use belljar_sys::rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The files and folders that are open, by their real paths.
@@ -83,26 +84,63 @@ pub(super) struct Walked {
 
 /// Follows a path part by part.
 pub(super) fn walk(path: &Path) -> Walked {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    let (mut links, mut real) = (Vec::new(), PathBuf::from("/"));
-    let mut left: Vec<PathBuf> =
-        path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect();
-    while let Some(part) = left.pop() {
-        if part == Path::new("..") {
-            real.pop();
-            continue;
-        }
-        let here = real.join(&part);
-        match fs::read_link(&here) {
-            Ok(target) if links.len() < MOST_LINKS => {
-                links.push(here);
-                // An absolute one begins at the root by itself.
-                left.extend(target.components().rev().map(|part| PathBuf::from(part.as_os_str())));
+    Walker::default().walk(path)
+}
+
+/// Follows several paths, most of which have their first parts in common: each part is asked once.
+#[derive(Default)]
+pub(super) struct Walker(HashMap<PathBuf, At>);
+
+#[derive(Clone)]
+enum At {
+    Link(PathBuf),
+    /// Nothing, and so nothing below it.
+    Nothing,
+    Other,
+}
+
+impl Walker {
+    pub(super) fn walk(&mut self, path: &Path) -> Walked {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let (mut links, mut real) = (Vec::new(), PathBuf::from("/"));
+        let mut left: Vec<PathBuf> =
+            path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect();
+        while let Some(part) = left.pop() {
+            if part == Path::new("..") {
+                real.pop();
+                continue;
             }
-            _ => real = here,
+            let here = real.join(&part);
+            match self.at(&here) {
+                At::Link(target) if links.len() < MOST_LINKS => {
+                    links.push(here);
+                    // An absolute one begins at the root by itself.
+                    left.extend(target.components().rev().map(|part| PathBuf::from(part.as_os_str())));
+                }
+                _ => real = here,
+            }
         }
+        Walked { real, links }
     }
-    Walked { real, links }
+
+    fn at(&mut self, place: &Path) -> At {
+        if let Some(known) = self.0.get(place) {
+            return known.clone();
+        }
+        let above = place.parent().and_then(|parent| self.0.get(parent));
+        let found = match (above, place.parent()) {
+            (Some(At::Nothing), _) => At::Nothing,
+            // The root.
+            (_, None) => At::Other,
+            _ => match fs::read_link(place) {
+                Ok(target) => At::Link(target),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => At::Nothing,
+                Err(_) => At::Other,
+            },
+        };
+        self.0.insert(place.to_path_buf(), found.clone());
+        found
+    }
 }
 
 /// As many as the kernel follows (path_resolution(7)).

@@ -1,18 +1,22 @@
 //! The workspace and the paths that a caller names: what may be shared at all.
 
 use super::home::Homes;
-use super::opened::{MOST_LINKS, OpenedPaths, Walked, identity, moved, walk};
+use super::opened::{MOST_LINKS, OpenedPaths, Walked, Walker, identity, moved, walk};
 use super::{Bind, BindKind, BindOrigin, text};
 use belljar_spec::{ErrorCode, Permission, SandboxError, SharedPath};
 use belljar_sys::opened::{FileIdentity, OpenedPath};
 use belljar_sys::rustix::fs::FileType;
 use belljar_sys::rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The workspace: an existing folder that is not somebody's whole world.
-pub(super) fn workspace(path: &Path, opened: &mut OpenedPaths) -> Result<PathBuf, SandboxError> {
+pub(super) fn workspace(
+    path: &Path,
+    homes: &Homes,
+    opened: &mut OpenedPaths,
+) -> Result<PathBuf, SandboxError> {
     let Walked { real, .. } = resolve(path, "workspace", opened)?;
     let folder = opened.get(&real)?;
     if !folder.is_directory() {
@@ -23,7 +27,7 @@ pub(super) fn workspace(path: &Path, opened: &mut OpenedPaths) -> Result<PathBuf
     if folder.for_reading().is_err() {
         return Err(unreadable(path, "workspace"));
     }
-    refuse_whole_worlds(&real, "workspace", &Homes::here())?;
+    refuse_whole_worlds(&real, "workspace", homes)?;
     Ok(real)
 }
 
@@ -58,13 +62,10 @@ pub fn root_directory(path: &Path, own: &[PathBuf]) -> Result<PathBuf, SandboxEr
 pub(super) fn named(
     shared: &[SharedPath],
     workspace: Option<&Path>,
+    homes: &Homes,
     opened: &mut OpenedPaths,
 ) -> Result<Vec<Bind>, SandboxError> {
     let mut binds = Vec::new();
-    if shared.is_empty() {
-        return Ok(binds);
-    }
-    let homes = Homes::here();
     for SharedPath { path, permission } in shared {
         let walked = resolve(path, "path", opened)?;
         refuse_planted_links(path, &walked, workspace)?;
@@ -80,7 +81,7 @@ pub(super) fn named(
         if found.for_reading().is_err() {
             return Err(unreadable(path, "path"));
         }
-        refuse_whole_worlds(&real, "path", &homes)?;
+        refuse_whole_worlds(&real, "path", homes)?;
         let kind = match permission {
             Permission::Read => BindKind::ReadOnly,
             Permission::Write => BindKind::ReadWrite,
@@ -173,21 +174,21 @@ pub(super) fn refuse_our_own(
     own: &[PathBuf],
     opened: &OpenedPaths,
 ) -> Result<(), SandboxError> {
-    let mut known = HashMap::new();
+    let mut known: HashMap<PathBuf, Option<FileIdentity>> = HashMap::new();
+    let mut identity =
+        |path: &Path| *known.entry(path.to_path_buf()).or_insert_with(|| super::opened::identity(path));
+    let mut walker = Walker::default();
     // The same folder may be mounted at a second place.
     let holders: Vec<Vec<FileIdentity>> =
         shared.iter().map(|path| opened.get(path).map(OpenedPath::holders).unwrap_or_default()).collect();
     for named in own {
-        let own = where_it_will_be(named);
         // A link on the way to it could be made to lead elsewhere.
-        let Walked { real, mut links } = walk(named);
-        links.push(real);
+        let Walked { real: own, mut links } = walker.walk(named);
+        links.push(own.clone());
         let itself = identity(&own);
         let mut passes = |shared: &Path| {
             let shared = opened.identity(shared);
-            named.ancestors().any(|part| {
-                shared.is_some() && *known.entry(part).or_insert_with(|| identity(part)) == shared
-            })
+            shared.is_some() && named.ancestors().any(|part| identity(part) == shared)
         };
         let is_ours = |(path, holders): &(&&Path, &Vec<FileIdentity>)| {
             let is_on_the_way = links.iter().any(|way| way.starts_with(path));
@@ -213,24 +214,26 @@ pub(super) fn refuse_docker_sockets<'p>(
     sockets: &[PathBuf],
     opened: &OpenedPaths,
 ) -> Result<(), SandboxError> {
-    // By the name that it has, and by the one that it really has.
-    let names = sockets.iter().cloned().chain(sockets.iter().filter_map(|socket| socket.canonicalize().ok()));
-    let holders = |socket: PathBuf| match socket.exists() {
-        true => socket.ancestors().filter_map(identity).collect::<Vec<_>>(),
-        // A daemon that starts later puts it there.
-        false => Vec::from_iter(socket.parent().and_then(identity)),
-    };
-    let held: Vec<FileIdentity> = names.flat_map(holders).collect();
-    // One with another name, which may be anywhere on its filesystem.
-    let linked: Vec<u64> = sockets
-        .iter()
-        .filter_map(|socket| socket.metadata().ok().filter(|found| found.nlink() > 1))
-        .map(|found| found.dev())
-        .collect();
-    let is_here = sockets.iter().any(|socket| socket.exists());
+    let sockets: HashSet<&Path> = sockets.iter().map(PathBuf::as_path).collect();
+    let (mut held, mut linked) = (Vec::new(), Vec::new());
+    let mut is_here = false;
+    for socket in sockets {
+        let Ok(found) = socket.metadata() else {
+            // A daemon that starts later puts it there.
+            held.extend(socket.parent().and_then(identity));
+            continue;
+        };
+        is_here = true;
+        // By the name that it has, and by the one that it really has.
+        let real = socket.canonicalize().ok();
+        let names = std::iter::once(socket).chain(real.as_deref());
+        held.extend(names.flat_map(Path::ancestors).filter_map(identity));
+        // One with another name, which may be anywhere on its filesystem.
+        linked.extend((found.nlink() > 1).then(|| found.dev()));
+    }
     let mounts = if is_here { super::mounts::points() } else { Vec::new() };
     for path in shared {
-        let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let real = is_here.then(|| path.canonicalize().ok()).flatten().unwrap_or_else(|| path.to_path_buf());
         let nested = mounts.iter().filter(|point| point.starts_with(&real) && **point != real);
         let mut all = opened.identity(path).into_iter().chain(nested.filter_map(|point| identity(point)));
         if all.any(|file| held.contains(&file) || linked.contains(&file.device)) {
@@ -241,15 +244,6 @@ pub(super) fn refuse_docker_sockets<'p>(
         }
     }
     Ok(())
-}
-
-/// Where a path leads that may not be there yet: what is there of it may be a link.
-fn where_it_will_be(path: &Path) -> PathBuf {
-    let known = path.ancestors().find_map(|ancestor| {
-        let real = ancestor.canonicalize().ok()?;
-        Some(real.join(path.strip_prefix(ancestor).ok()?))
-    });
-    known.unwrap_or_else(|| path.to_path_buf())
 }
 
 /// Devices, kernel switches, and the sockets of services.

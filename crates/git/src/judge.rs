@@ -2,6 +2,7 @@
 
 use crate::push::{Change, Update};
 use crate::{PushRefusal, RefName};
+use belljar_spec::egress::is_control;
 use belljar_spec::git::RefPolicy;
 
 /// What the objects of an update were seen to be.
@@ -54,6 +55,10 @@ pub fn by_name(policy: &RefPolicy, update: &Update) -> Result<Questions, PushRef
         Kind::Other => return Err(PushRefusal::NotABranch),
         Kind::Branch(_) | Kind::Tag => {}
     }
+    // A prompt that shows the branch, a script or a build that puts its name into a command: each would run it.
+    if change == Change::Create && update.name.as_str().chars().any(is_obeyed) {
+        return Err(PushRefusal::Name);
+    }
     if change == Change::Delete {
         let nothing = Questions { follows: false, keeps_workflows: false };
         return if policy.delete { Ok(nothing) } else { Err(PushRefusal::Delete) };
@@ -79,6 +84,11 @@ pub fn by_facts(policy: &RefPolicy, update: &Update, facts: Facts) -> Result<(),
         Seen::Unknown if questions.keeps_workflows => Err(PushRefusal::WorkflowsUnknown),
         Seen::Yes | Seen::No | Seen::Unknown => Ok(()),
     }
+}
+
+/// Whether a letter of a name is one that a shell or a terminal obeys.
+fn is_obeyed(letter: char) -> bool {
+    "$`;|&<>'\"".contains(letter) || is_control(letter)
 }
 
 enum Kind {
@@ -127,6 +137,12 @@ mod tests {
             (hosts(), update(ZERO, A, "refs/notes/x"), Err("push_not_a_branch")),
             (hosts(), update(ZERO, A, "refs/pull/1/head"), Err("push_not_a_branch")),
             (hosts(), update(ZERO, A, "refs/heads/refs/heads/main"), Ok(false)),
+            (hosts(), update(ZERO, A, "refs/heads/größe(ui)"), Ok(false)),
+            (hosts(), update(ZERO, A, "refs/heads/$(touch${IFS}x)"), Err("push_name")),
+            (hosts(), update(ZERO, A, "refs/heads/x\u{202e}niam"), Err("push_name")),
+            (everything.clone(), update(ZERO, A, "refs/tags/`x`"), Err("push_name")),
+            // One that is there is the user's.
+            (hosts(), update(A, B, "refs/heads/r&d"), Ok(true)),
             (everything.clone(), update(A, B, "refs/heads/x"), Ok(false)),
             (everything.clone(), update(A, ZERO, "refs/heads/x"), Ok(false)),
             (everything.clone(), update(A, B, "refs/heads/main"), Err("push_branch")),

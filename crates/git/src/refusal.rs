@@ -2,6 +2,7 @@
 
 use crate::RefName;
 use belljar_spec::ByteSize;
+use belljar_spec::egress::is_control;
 use belljar_spec::git::{BranchName, RefPattern};
 use std::fmt;
 
@@ -11,6 +12,8 @@ use std::fmt;
 pub enum PushRefusal {
     /// Policy does not have this branch.
     Branch { branch: BranchName, allowed: Vec<RefPattern> },
+    /// It would be new, and its name is more than a name to a shell or a terminal.
+    Name,
     /// Neither a branch nor a tag.
     NotABranch,
     /// Tags may not be made.
@@ -56,6 +59,7 @@ impl PushRefusal {
     pub fn code(&self) -> &'static str {
         match self {
             PushRefusal::Branch { .. } => "push_branch",
+            PushRefusal::Name => "push_name",
             PushRefusal::NotABranch => "push_not_a_branch",
             PushRefusal::Tag => "push_tag",
             PushRefusal::Delete => "push_delete",
@@ -88,7 +92,8 @@ impl PushRefusal {
             PushRefusal::Workflows | PushRefusal::WorkflowsUnknown => Some("[git] workflows in belljar.toml"),
             PushRefusal::Bytes { .. } | PushRefusal::Total { .. } => Some("[git] bytes in belljar.toml"),
             PushRefusal::Objects { .. } => Some("[git] objects in belljar.toml"),
-            PushRefusal::NotABranch
+            PushRefusal::Name
+            | PushRefusal::NotABranch
             | PushRefusal::Pack { .. }
             | PushRefusal::Stale
             | PushRefusal::InTheWay { .. }
@@ -110,6 +115,7 @@ impl PushRefusal {
                 let allowed = allowed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 format!("branch {branch} may not be pushed from a sandbox; allowed: {allowed}")
             }
+            PushRefusal::Name => "a new name has letters that a shell or a terminal obeys".to_string(),
             PushRefusal::NotABranch => "only branches may be pushed from a sandbox".to_string(),
             PushRefusal::Tag => "tags may not be pushed from a sandbox".to_string(),
             PushRefusal::Delete => "nothing may be deleted from a sandbox".to_string(),
@@ -148,7 +154,7 @@ impl fmt::Display for PushRefusal {
             text = format!("{text} ({remedy})");
         }
         // Details come from elsewhere: one line, and nothing that a terminal obeys.
-        text.chars().take(MAX_LINE_CHARS).try_for_each(|char| match char.is_control() {
+        text.chars().take(MAX_LINE_CHARS).try_for_each(|char| match is_control(char) {
             true => write!(f, " "),
             false => write!(f, "{char}"),
         })

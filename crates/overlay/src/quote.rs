@@ -1,5 +1,6 @@
 //! Names and contents that an agent chose, so that a terminal or a script does not stumble over them.
 
+pub use belljar_spec::egress::is_control;
 use std::fmt::Write;
 
 /// A file's name as git writes it: as it is, or in quotes with C's escapes where it holds a control character, a quote,
@@ -14,14 +15,6 @@ pub fn name(bytes: &[u8]) -> String {
 /// A name that another one was put in front of, as in a patch: `a/` or `b/`.
 pub(super) fn prefixed(prefix: &str, bytes: &[u8]) -> Vec<u8> {
     name(&[prefix.as_bytes(), bytes].concat()).into_bytes()
-}
-
-/// Whether a terminal would obey it instead of showing it: controls, what turns text around (`trojan source`), and what
-/// nobody sees, in which text hides.
-pub fn is_control(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{3164}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// A line of a file as a terminal may see it: controls are shown, not obeyed. Tabs stay.

@@ -25,7 +25,7 @@ pub use host_pattern::{HostPattern, HostPatternError};
 pub use path::{PathReadings, RequestTarget, UnclearPath};
 pub use policy::{EgressLimits, EgressPolicy, Mode, UnknownMode};
 pub use port::{PortRange, PortRangeError};
-pub use printable::Printable;
+pub use printable::{Printable, is_control};
 pub use protocol::{Protocol, ProtocolSet, UnknownProtocol};
 pub use reason::Reason;
 pub use refusal::{Destination, Refusal, Refused, RefusedRequest, UNKNOWN_AUTHORITY};

@@ -75,6 +75,14 @@ impl From<&str> for Printable {
     }
 }
 
+/// Whether a terminal would obey it instead of showing it: controls, what turns text around (`trojan source`), and what
+/// cannot be seen, in which text hides.
+pub fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{3164}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

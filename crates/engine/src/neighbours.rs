@@ -76,7 +76,8 @@ impl Presence {
 
     fn can_write(&self, path: &Path) -> bool {
         let Some(read_only) = &self.read_only else { return false };
-        lies_in(path, &self.folders) && !lies_in(path, read_only)
+        let is_whole = lies_in(path, &self.folders) && !lies_in(path, read_only);
+        is_whole || self.folders.iter().any(|folder| is_part_of_git_directory(folder, path))
     }
 
     /// A repository of one of the two that the other can write to.
@@ -296,6 +297,16 @@ fn lies_in(path: &Path, folders: &[PathBuf]) -> bool {
     })
 }
 
+/// Whether this is a part of a git directory that git works with. A bare repository may have worktrees in it beside those.
+fn is_part_of_git_directory(path: &Path, git_directory: &Path) -> bool {
+    let first = path.strip_prefix(git_directory).ok().and_then(|below| below.components().next());
+    first.is_some_and(|first| PARTS.iter().any(|part| first.as_os_str() == *part) || path.is_file())
+}
+
+/// Directories of a git directory: gitrepository-layout(5).
+const PARTS: [&str; 9] =
+    ["hooks", "info", "lfs", "logs", "modules", "objects", "refs", "reftable", "worktrees"];
+
 /// The first folder of one of them that lies in, or holds, one of the other's.
 fn common(ours: &[PathBuf], theirs: &[PathBuf]) -> Option<PathBuf> {
     let meets = |one: &&PathBuf| theirs.iter().any(|two| one.starts_with(two) || two.starts_with(one));
@@ -448,6 +459,14 @@ mod tests {
         assert_eq!(writer(&state, &folder.with_file_name("workers")), None);
         sandbox.end();
         assert_eq!(writer(&state, &made), None);
+        // A part of a git directory is enough; a worktree that lies in a bare one is none.
+        for (name, is_part) in [("refs/heads", true), ("main", false)] {
+            let part = made.join(name);
+            fs::create_dir_all(&part).unwrap();
+            let sandbox = self::sandbox(&state, 2, &part, "a.example");
+            assert_eq!(writer(&state, &made).is_some(), is_part, "{name}");
+            sandbox.end();
+        }
     }
 
     #[test]

@@ -411,7 +411,11 @@ impl Shared {
             let scratch = self.git.scratch("index.copy");
             let leash = self.leash.get();
             let inflow = Inflow { host: &repository.host, into: &from, scratch: &scratch, leash };
-            notes = inflow.carry_in(&mut synced).map_err(|error| with_causes(&error))?;
+            // What the agent made of its git directory keeps nothing from coming out.
+            notes = inflow.carry_in(&mut synced).unwrap_or_else(|error| {
+                let (dot_git, error) = (&repository.dot_git, with_causes(&error));
+                vec![format!("what changed in `{dot_git}` on the host is not seen inside: {error}")]
+            });
             if synced != before {
                 self.git.write_synced(repository, &synced).map_err(|error| with_causes(&error))?;
             }

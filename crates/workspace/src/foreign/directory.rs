@@ -8,7 +8,7 @@ use belljar_sys::rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -165,11 +165,15 @@ impl Directory {
         }
     }
 
-    /// Removes a directory with nothing in it but such directories; what else there is stays.
+    /// Removes a directory with nothing in it but such directories, a few levels deep; what else there is stays.
     pub(super) fn remove_empty(&self, path: &str) -> Result<(), ForeignError> {
+        self.remove_empty_levels(path, DEEPEST_EMPTY)
+    }
+
+    fn remove_empty_levels(&self, path: &str, levels: u32) -> Result<(), ForeignError> {
         let Ok(Some(directory)) = self.below(path) else { return Ok(()) };
-        for name in directory.names()? {
-            directory.remove_empty(&name)?;
+        if let Some(levels) = levels.checked_sub(1) {
+            directory.names()?.iter().try_for_each(|name| directory.remove_empty_levels(name, levels))?;
         }
         let (parent, name) = self.parent_of(path)?;
         let _ = unlinkat(&parent.0, name, AtFlags::REMOVEDIR);
@@ -179,12 +183,8 @@ impl Directory {
     /// Removes a directory with everything in it.
     pub(super) fn remove_tree(&self, path: &str) -> Result<(), ForeignError> {
         let (parent, name) = self.parent_of(path)?;
-        let by_descriptor = format!("/proc/self/fd/{}/{name}", parent.0.as_raw_fd());
-        // From the directory that is open on, no link is followed.
-        match std::fs::remove_dir_all(by_descriptor) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ForeignError::io(path, error)),
-            _ => Ok(()),
-        }
+        belljar_sys::remove_tree::remove_at(&parent.0, name.as_bytes())
+            .map_err(|error| ForeignError::io(path, error))
     }
 
     fn write_by(&self, unfinished: &str, name: &str, content: &[u8], path: &str) -> Result<(), ForeignError> {
@@ -325,5 +325,7 @@ impl Drop for Locked {
 pub(crate) const NO_WAY_OUT: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
 
+/// Each level takes a descriptor and a part of the stack, and names of branches have fewer.
+const DEEPEST_EMPTY: u32 = 64;
 /// Of loose objects, a directory has some thousands before git packs them.
 const MOST_NAMES: usize = 2_000_000;

@@ -73,6 +73,11 @@ impl Foreign {
         Ok(found.into_iter().collect())
     }
 
+    /// Removes the folders that branches of longer names left, which would be in the way of one of this name.
+    pub(crate) fn make_room(&self, name: &str) -> Result<(), ForeignError> {
+        self.directory.remove_empty(name)
+    }
+
     /// Makes a branch. A folder of its name, in which no branch is left, gives way.
     pub fn put_branch(&self, branch: &BranchName, commit: &ObjectId) -> Result<(), ForeignError> {
         let name = branch.full();

@@ -28,7 +28,7 @@ pub(super) const ENVIRONMENT: [(&str, &str); 18] = [
 ];
 
 /// What a repository's own config cannot undo: where a key has one value, the environment's counts last.
-pub(super) const SETTINGS: [(&str, &str); 25] = [
+pub(super) const SETTINGS: [(&str, &str); 28] = [
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
     ("core.untrackedCache", "false"),
@@ -55,6 +55,10 @@ pub(super) const SETTINGS: [(&str, &str); 25] = [
     ("fetch.writeCommitGraph", "false"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
+    // Less than nothing would be to wait for ever for a lock that is never let go of.
+    ("core.filesRefLockTimeout", "100"),
+    ("core.packedRefsTimeout", "1000"),
+    ("reftable.lockTimeout", "1000"),
     // A repository is one because we say so, not because a folder looks like one.
     ("safe.bareRepository", "explicit"),
     ("protocol.allow", "never"),

@@ -180,6 +180,7 @@ impl Importer<'_> {
             landings: &landings,
             head: None,
             trees: None,
+            on: host.head.as_ref(),
             message: &message,
         };
         match follow.carry_out() {

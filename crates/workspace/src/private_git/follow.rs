@@ -4,7 +4,7 @@
 //! change shows as staged, which is harmless; the other way round its reverse would, and the user's next commit would undo
 //! the work. No file of the work tree is read, so no filter of the host's runs.
 
-use super::{HostGit, large_index, staged, step};
+use super::{HostGit, host_state, large_index, staged, step};
 use crate::foreign::Head;
 use crate::inert::{Call, Running};
 use crate::quarantine::{HostRepository, IndexFiles, Landing, Quarantine, QuarantineError};
@@ -27,6 +27,8 @@ pub(super) struct Follow<'a> {
     pub(super) landings: &'a [Landing],
     pub(super) head: Option<&'a HeadMove>,
     pub(super) trees: Option<&'a Trees>,
+    /// What the host's worktree was on when this was decided.
+    pub(super) on: Option<&'a Head>,
     /// For the reflog.
     pub(super) message: &'a str,
 }
@@ -106,6 +108,12 @@ impl Follow<'_> {
         transaction.prepare(&orders(self.landings, head))?;
         step("prepared");
         if seen.is_some() {
+            // By now git holds the lock of a HEAD that is on a branch which moves. One that went elsewhere before keeps its index.
+            let is_on = host_state::head(self.repository, self.host)?;
+            if is_on.as_ref() != self.on || host_state::unfinished(self.host).is_some() {
+                transaction.abort()?;
+                return Err(Obstacle::Moved("HEAD moved meanwhile".to_string()));
+            }
             let index = self.host.own.join("index");
             fs::rename(&self.files.copy, &index).map_err(QuarantineError::file("write", &index))?;
             step("renamed");
@@ -265,6 +273,11 @@ impl Transaction {
             Some(_) => Err(Obstacle::Moved(complaint(&output.stderr))),
             None => Err(Obstacle::Died),
         }
+    }
+
+    /// Gives the locks back. Dropped, git would be killed with them.
+    fn abort(mut self) -> Result<(), Obstacle> {
+        self.say("abort\n", "abort: ok")
     }
 
     fn say(&mut self, words: &str, answer: &str) -> Result<(), Obstacle> {

@@ -58,8 +58,7 @@ impl HostState {
         if let Some(Head::Branch(branch)) = &head {
             busy.remove(&branch.full());
         }
-        let unfinished = UNFINISHED.iter().find(|(file, _)| host.own.join(file).exists());
-        Ok(HostState { head, commit, refs, ids, judged, busy, unfinished: unfinished.map(|(_, name)| *name) })
+        Ok(HostState { head, commit, refs, ids, judged, busy, unfinished: unfinished(host) })
     }
 
     /// Commits whose history the host has.
@@ -82,7 +81,13 @@ impl HostState {
     }
 }
 
-fn head(repository: &HostRepository, host: &HostGit) -> Result<Option<Head>, QuarantineError> {
+/// What git is in the middle of in this worktree.
+pub(super) fn unfinished(host: &HostGit) -> Option<&'static str> {
+    UNFINISHED.iter().find(|(file, _)| host.own.join(file).exists()).map(|(_, name)| *name)
+}
+
+/// What this worktree is on; none if that is neither a branch nor a commit.
+pub(super) fn head(repository: &HostRepository, host: &HostGit) -> Result<Option<Head>, QuarantineError> {
     let path = host.own.join("HEAD");
     let text = match host.common.join("reftable").exists() {
         false => fs::read_to_string(&path).map_err(QuarantineError::file("read", &path))?,

@@ -87,11 +87,12 @@ impl Importer<'_> {
         let number = rest.len();
         if let Some(commit) = rest.iter().find_map(|one| one.new.clone()) {
             report.set_aside.push(SetAside {
-                reference: format!("{number} more refs").as_str().into(),
+                // Always by the same name: the last number is the one that counts.
+                reference: "the rest of the refs".into(),
                 kept_as: None,
                 commit,
                 is_on_host: false,
-                reason: format!("more than {MAX_MOVED_REFS} moved at once"),
+                reason: format!("{number} beyond {MAX_MOVED_REFS} moved at once"),
                 makes_submodule: false,
             });
         }
@@ -224,6 +225,7 @@ impl Importer<'_> {
                     landings: &plan.landings,
                     head: plan.head.as_ref(),
                     trees: plan.trees.as_ref(),
+                    on: host.head.as_ref(),
                     message: &message,
                 };
                 match follow.carry_out() {

@@ -14,7 +14,7 @@ use crate::foreign::{Foreign, Head, Locked};
 use crate::inert::{Git, Leash, Reach};
 use crate::protect::gitlinks;
 use belljar_git::{ObjectFormat, ObjectId};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -52,12 +52,12 @@ impl Inflow<'_> {
                 Carried::Later => return Ok(notes),
             }
         }
-        let names: BTreeSet<String> = now.keys().chain(synced.refs.keys()).cloned().collect();
+        if differing(&now, synced).count() > FEW_REFS {
+            self.follow_packed(&now, synced)?;
+        }
+        let names: Vec<String> = differing(&now, synced).cloned().collect();
         for name in names {
             let (old, new) = (synced.refs.get(&name).cloned(), now.get(&name).cloned());
-            if old == new {
-                continue;
-            }
             match self.follow(&name, old.as_ref(), new.as_ref())? {
                 Carried::Yes => {
                     synced.set_aside.remove(&name);
@@ -110,6 +110,43 @@ impl Inflow<'_> {
         head.commit(format!("{}\n", host.head()).as_bytes())?;
         index.commit(&bytes)?;
         Ok(Carried::Yes)
+    }
+
+    /// Moves all refs at once that have no file of their own inside: a fetch of the user's may bring thousands of tags, and each by itself
+    /// takes a look at all. What the agent has made or moved, and what is checked out, is left to [`Inflow::follow`].
+    fn follow_packed(&self, now: &BTreeMap<String, ObjectId>, synced: &mut Synced) -> Result<(), SetupError> {
+        let Some(lock) = self.lock("packed-refs")? else { return Ok(()) };
+        let inside = Inside::read(self.into)?;
+        let packed = self.into.read("packed-refs", MAX_PACKED_BYTES)?.unwrap_or_default();
+        let lines = packed.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"#"));
+        let lines =
+            lines.filter_map(|line| line.split_at_checked(line.iter().position(|byte| *byte == b' ')?));
+        let mut lines: BTreeMap<&[u8], &[u8]> = lines.map(|(id, name)| (&name[1..], id)).collect();
+        let is_free = |name: &str| {
+            let is_moved = inside.refs.get(name) != synced.refs.get(name);
+            let is_in_the_way = inside.excludes(name) || self.into.has(name);
+            !is_moved && !is_in_the_way && !inside.is_current(name)
+        };
+        let moved: Vec<&String> = differing(now, synced).filter(|name| is_free(name)).collect();
+        for name in &moved {
+            match now.get(*name) {
+                Some(new) => drop(lines.insert(name.as_bytes(), new.as_str().as_bytes())),
+                None => drop(lines.remove(name.as_bytes())),
+            }
+        }
+        let lines = lines.into_iter().map(|(name, id)| [id, b" ", name, b"\n"].concat());
+        let content =
+            [refs::SORTED.as_bytes().to_vec()].into_iter().chain(lines).collect::<Vec<_>>().concat();
+        let moved: Vec<String> = moved.into_iter().cloned().collect();
+        lock.commit(&content)?;
+        for name in moved {
+            synced.set_aside.remove(&name);
+            match now.get(&name) {
+                Some(new) => drop(synced.refs.insert(name, new.clone())),
+                None => drop(synced.refs.remove(&name)),
+            }
+        }
+        Ok(())
     }
 
     /// Moves a ref inside that the agent did not move, and the index with it where the ref is checked out. The index stays locked
@@ -170,12 +207,16 @@ impl Inflow<'_> {
         old: Option<&ObjectId>,
         new: Option<&ObjectId>,
     ) -> Result<Carried, SetupError> {
+        if new.is_some() && Inside::read(self.into)?.excludes(name) {
+            return Ok(Carried::No(String::new()));
+        }
         let Some(lock) = self.lock(name)? else { return Ok(Carried::Later) };
         let inside = Inside::read(self.into)?;
         let here = inside.refs.get(name);
         match (new, name.strip_prefix("refs/heads/").and_then(|branch| branch.parse().ok())) {
             (new, _) if here == new => Ok(Carried::Yes),
             (Some(new), _) if here == old => {
+                self.into.make_room(name)?;
                 lock.commit(format!("{new}\n").as_bytes())?;
                 Ok(Carried::Yes)
             }
@@ -265,6 +306,16 @@ impl Inflow<'_> {
     }
 }
 
+/// The refs that are elsewhere on the host than both sides agreed on last.
+fn differing<'r>(
+    now: &'r BTreeMap<String, ObjectId>,
+    synced: &'r Synced,
+) -> impl Iterator<Item = &'r String> {
+    let gone = synced.refs.keys().filter(|name| !now.contains_key(*name));
+    // Those that are gone first: they may make room for others.
+    gone.chain(now.iter().filter(|(name, id)| synced.refs.get(*name) != Some(*id)).map(|(name, _)| name))
+}
+
 /// What became of one move of the host's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Carried {
@@ -280,6 +331,9 @@ enum Carried {
 const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
 const MAX_REF_BYTES: u64 = 4096;
+const MAX_PACKED_BYTES: u64 = 128 << 20;
+/// Each gets a file of its own.
+const FEW_REFS: usize = 16;
 /// Two million files.
 const MAX_INDEX_BYTES: u64 = 256 << 20;
 /// A git inside that only refreshes its index has the lock for a few milliseconds.

@@ -68,6 +68,18 @@ impl Inside {
         moved
     }
 
+    /// Whether there is a ref that git cannot have together with one of this name.
+    pub(super) fn excludes(&self, name: &str) -> bool {
+        let below = format!("{name}/");
+        let is_below = |names: &mut dyn Iterator<Item = &String>| {
+            names.next().is_some_and(|next| next.starts_with(&below))
+        };
+        let is_there = |name: &str| self.refs.contains_key(name) || self.unreadable.contains(name);
+        is_below(&mut self.refs.range(below.clone()..).map(|(name, _)| name))
+            || is_below(&mut self.unreadable.range(below.clone()..))
+            || name.match_indices('/').any(|(end, _)| is_there(&name[..end]))
+    }
+
     /// Whether HEAD is on this branch.
     pub(super) fn is_current(&self, name: &str) -> bool {
         matches!(&self.head, Some(Head::Branch(branch)) if branch.full() == name)

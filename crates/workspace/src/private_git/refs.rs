@@ -249,7 +249,7 @@ fn without_own(packed: Vec<u8>) -> Vec<u8> {
 pub(super) const OWN: &str = "refs/belljar";
 /// A million refs take seconds.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
-const SORTED: &str = "# pack-refs with: sorted \n";
+pub(super) const SORTED: &str = "# pack-refs with: sorted \n";
 const FEW_LOOSE_REFS: usize = 200;
 const MAX_LOOSE_REFS: usize = 100_000;
 const MAX_REF_BYTES: u64 = 4096;

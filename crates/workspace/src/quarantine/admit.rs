@@ -3,7 +3,10 @@
 use super::host::Owner;
 use super::journal::{GitLock, IndexFiles, Journal, MOVED, Moving, keep_content};
 use super::{HostRepository, Landing, Quarantine, QuarantineError, Taken, sweep};
-use belljar_sys::rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fsync, mkdirat, openat2};
+use belljar_sys::rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW, fsync, mkdirat, openat2,
+    utimensat,
+};
 use belljar_sys::rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -235,8 +238,8 @@ const OPEN_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags
 fn move_in(from: &Path, to: &Path, passing: &Path, owner: Owner) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Ok(()) => return Ok(()),
-        // A pack's name is a hash of what is in it.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
+        // A name is a hash of the content. What nothing refers to yet may be old, and a `git gc` of the user about to remove it.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && freshen(to).is_ok() => return Ok(()),
         // Another filesystem, or one without links.
         Err(_) => {}
     }
@@ -255,6 +258,13 @@ fn move_in(from: &Path, to: &Path, passing: &Path, owner: Owner) -> io::Result<(
             Err(error)
         }
     }
+}
+
+/// Makes a file as young as one that was written now, which git's housekeeping leaves alone.
+fn freshen(file: &Path) -> io::Result<()> {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: now, last_modification: now };
+    Ok(utimensat(CWD, file, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
 /// What git locks while these land (refs as files; other kinds of storage clear up themselves).

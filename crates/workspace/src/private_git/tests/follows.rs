@@ -1,6 +1,7 @@
 //! When the host follows, row by row.
 
 use super::super::ImportMode;
+use super::meanwhile;
 use super::pair::{ID, Pair, aside, commit, git};
 use crate::foreign::Head;
 use belljar_spec::git::RefPolicy;
@@ -141,6 +142,25 @@ fn a_host_that_switched_does_not_follow() {
     assert_eq!(pair.import().followed.len(), 1);
     assert_eq!(pair.user(&["for-each-ref", "refs/belljar"]), "");
     pair.assert_same_status();
+}
+
+#[test]
+fn a_host_that_switches_while_an_import_runs_keeps_its_index() {
+    for (name, words) in
+        [("index", &["switch", "-q", "-c", "mine"][..]), ("lock", &["switch", "-q", "--detach"])]
+    {
+        let mut pair = Pair::new();
+        let before = pair.at_host("main");
+        pair.agent_commits("work", "x\n");
+        let top = pair.host.top.clone();
+        meanwhile(name, move || drop(super::pair::git(&top, &[], words)));
+        let report = pair.import();
+        assert!(aside(&report)[0].1.contains("has switched to another branch"), "{report:?}");
+        assert_eq!(pair.at_host("main"), before, "{name}");
+        assert_eq!(pair.user(&["status", "--porcelain"]), "?? work", "{name}");
+        // No lock is left.
+        pair.user(&["switch", "-q", "main"]);
+    }
 }
 
 #[test]

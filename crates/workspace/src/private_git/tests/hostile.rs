@@ -6,6 +6,7 @@ use belljar_spec::git::PushLimits;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// The host is as it was, whatever the import says.
 fn assert_refused(pair: &mut Pair, what: &str) {
@@ -131,6 +132,20 @@ fn commits_that_git_finds_malformed_are_refused_and_others_are_not() {
     assert_eq!(pair.at_host("main"), good);
     assert_eq!(aside(&report)[0].0, "refs/heads/bad: -", "{report:?}");
     pair.user(&["fsck", "--strict"]);
+}
+
+#[test]
+fn a_lock_of_the_hosts_that_is_never_let_go_of_keeps_nothing_waiting() {
+    let mut pair = Pair::new();
+    // For ever, says the config.
+    pair.user(&["config", "core.filesRefLockTimeout", "-1"]);
+    pair.user(&["config", "core.packedRefsTimeout", "-1"]);
+    fs::write(pair.host.own.join("refs/heads/main.lock"), "").unwrap();
+    pair.agent_commits("work", "x\n");
+    let began = Instant::now();
+    let report = pair.import();
+    assert_eq!(aside(&report)[0].0, "refs/heads/main: refs/belljar/ID/heads/main");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::pair::{ID, Pair, aside, commit, git};
 use crate::inert::Git;
 use crate::quarantine::HostRepository;
 use sha2::{Digest, Sha256};
+use std::fs;
 
 #[test]
 fn stashes_and_dropped_commits_are_kept_at_the_end() {
@@ -74,6 +75,47 @@ fn pins_hold_what_a_sandbox_borrows() {
 }
 
 #[test]
+fn an_object_that_the_host_has_already_is_as_young_as_a_new_one() {
+    let mut pair = Pair::new();
+    // Nothing refers to it: a `git gc` that runs meanwhile would remove it.
+    pair.write("work", "x\n");
+    let blob = pair.user(&["hash-object", "-w", "work"]);
+    let object = pair.host.own.join("objects").join(&blob[..2]).join(&blob[2..]);
+    let file = fs::File::open(&object).unwrap();
+    pair.agent_commits("work", "x\n");
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(pair.import().followed.len(), 1);
+    assert!(file.metadata().unwrap().modified().unwrap().elapsed().unwrap().as_secs() < 3600);
+}
+
+#[test]
+fn many_refs_of_the_hosts_are_carried_in_at_once() {
+    let mut pair = Pair::new();
+    pair.agent(&["branch", "mine/x"]);
+    let main = pair.at_host("main");
+    let make = |name: &str| pair.user(&["update-ref", name, "main"]);
+    (0..30).for_each(|number| drop(make(&format!("refs/tags/v{number}"))));
+    // The agent's is in its way.
+    make("refs/heads/mine");
+    pair.user(&["tag", "-a", "-m", "x", "noted"]);
+    pair.carry_in();
+    assert_eq!(pair.agent(&["tag"]), pair.user(&["tag"]));
+    assert_eq!(pair.agent(&["rev-parse", "noted^{}", "mine/x"]), format!("{main}\n{main}"));
+    // Each with a file of its own would take a look at all others.
+    assert_eq!(fs::read_dir(pair.private().join("refs/tags")).unwrap().count(), 0);
+    // The same, and not in the way any more.
+    pair.agent(&["update-ref", "-d", "refs/heads/mine/x"]);
+    fs::create_dir_all(pair.private().join("refs/heads/mine/y")).unwrap();
+    assert_eq!(pair.carry_in(), Vec::<String>::new());
+    assert_eq!(pair.agent(&["rev-parse", "mine"]), main);
+    let tags = pair.user(&["tag"]);
+    pair.user(&[&["tag", "-d"], &tags.lines().collect::<Vec<_>>()[..]].concat());
+    pair.carry_in();
+    assert_eq!(pair.agent(&["tag"]), "");
+    pair.agent(&["fsck", "--strict"]);
+}
+
+#[test]
 fn objects_of_git_lfs_come_out_with_their_commits() {
     let mut pair = Pair::new();
     pair.policy.limits.bytes = belljar_spec::ByteSize::bytes(64 << 10);
@@ -93,7 +135,7 @@ fn objects_of_git_lfs_come_out_with_their_commits() {
     }
     super::pair::write(&pair.place, "secret", "linked");
     super::pair::write(&private, &path(&linked), "");
-    std::fs::remove_file(private.join(path(&linked))).unwrap();
+    fs::remove_file(private.join(path(&linked))).unwrap();
     std::os::unix::fs::symlink(pair.place.join("secret"), private.join(path(&linked))).unwrap();
     for (file, name, size) in
         [("good", &good, 4), ("bad", &bad, 5), ("linked", &linked, 6), ("large", &large, 100 << 10)]
@@ -104,7 +146,7 @@ fn objects_of_git_lfs_come_out_with_their_commits() {
     pair.agent(&["commit", "-q", "-m", "pointers"]);
     let report = pair.import();
     assert_eq!(report.followed.len(), 1, "{report:?}");
-    assert_eq!(std::fs::read(pair.host.own.join(path(&good))).unwrap(), b"good");
+    assert_eq!(fs::read(pair.host.own.join(path(&good))).unwrap(), b"good");
     for name in [&bad, &linked, &large, &unnamed] {
         assert!(!pair.host.own.join(path(name)).exists());
     }
@@ -113,7 +155,7 @@ fn objects_of_git_lfs_come_out_with_their_commits() {
     assert!(report.notes.iter().any(|note| note.contains("its content has another name")), "{report:?}");
     // Nothing half done is left.
     let folder = pair.host.own.join(path(&bad));
-    assert_eq!(std::fs::read_dir(folder.parent().unwrap()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(folder.parent().unwrap()).unwrap().count(), 0);
 }
 
 #[test]
@@ -121,7 +163,7 @@ fn worktrees_made_inside_are_named_and_their_commits_kept() {
     let mut pair = Pair::new();
     pair.agent(&["worktree", "add", "-q", "--detach", ".wt/x"]);
     let tree = pair.host.top.join(".wt/x");
-    std::fs::write(tree.join("more"), "x\n").unwrap();
+    fs::write(tree.join("more"), "x\n").unwrap();
     let inside = |words: &[&str]| git(&tree, &[("GIT_DIR", pair.private().join("worktrees/x"))], words);
     inside(&["add", "more"]);
     inside(&["commit", "-q", "-m", "detached"]);

@@ -10,10 +10,28 @@ mod left;
 mod pair;
 
 use belljar_sys::rustix::process::{Signal, getpid, kill_process};
+use std::cell::RefCell;
 use std::env;
 
-/// Kills this process at the moment that it was told of: only a process of the tests in `killed` is told of one.
+type Act = Box<dyn FnOnce()>;
+
+thread_local! {
+    /// What happens at a moment of an import in this thread, once.
+    static MEANWHILE: RefCell<Option<(&'static str, Act)>> = const { RefCell::new(None) };
+}
+
+/// Does something at a moment of the next import in this thread.
+fn meanwhile(name: &'static str, act: impl FnOnce() + 'static) {
+    MEANWHILE.set(Some((name, Box::new(act))));
+}
+
+/// Does what a test wants to happen at this moment; kills this process at the moment that it was told of: only a process of the tests in
+/// `killed` is told of one.
 pub(super) fn step(name: &str) {
+    let is_now = MEANWHILE.with_borrow(|act| act.as_ref().is_some_and(|(chosen, _)| *chosen == name));
+    if let Some((_, act)) = is_now.then(|| MEANWHILE.take()).flatten() {
+        act();
+    }
     if env::var_os("IMPORT_KILLED_AT").is_some_and(|chosen| chosen == name) {
         let _ = kill_process(getpid(), Signal::KILL);
     }

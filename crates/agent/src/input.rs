@@ -31,7 +31,7 @@ pub(crate) fn prompt_named(named: Named<'_>, path: &Path) -> Result<String, Sand
 
 /// The same, from something that is open: standard input.
 pub fn prompt_from(stream: impl Read, from: &str) -> Result<String, SandboxError> {
-    let bytes = bytes(stream, MAX_PROMPT).map_err(|error| unreadable(from, &error))?;
+    let bytes = bytes(stream, MAX_PROMPT).map_err(|error| unreadable(from, error))?;
     prompt(bytes, from)
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn named(path: &Path, most: u64, what: &str) -> Result<String, Sandbo
 }
 
 fn read(path: &Path, file: File, most: u64) -> Result<Vec<u8>, SandboxError> {
-    bytes(file, most).map_err(|error| unreadable(&format!("`{}`", shown(path)), &error))
+    bytes(file, most).map_err(|error| unreadable(&format!("`{}`", shown(path)), error))
 }
 
 /// One more than may be, so that whoever looks sees that it is too much.
@@ -100,10 +100,11 @@ fn too_large(what: &str, most: u64) -> SandboxError {
         .hint("put it into a file of the workspace, and name that file in the prompt")
 }
 
-fn unreadable(from: &str, error: &io::Error) -> SandboxError {
+fn unreadable(from: &str, error: io::Error) -> SandboxError {
     ErrorCode::RequestValue
         .error(format!("{from} cannot be read: {error}"))
         .hint("name a file that is there and that you may read")
+        .caused_by(error)
 }
 
 fn shown(path: &Path) -> String {
@@ -174,7 +175,7 @@ mod tests {
         symlink(host.path().join("secret"), folder.path().join("c.md")).unwrap();
         let error = context(&[folder.path().to_path_buf()]).unwrap_err();
         assert!(error.message.contains("/c.md` is a link"), "{error}");
-        assert!(error.hint.unwrap().contains("--context FILE"));
+        assert!(error.hint.unwrap().to_string().contains("--context FILE"));
         // The folder itself was named by a person.
         fs::remove_file(folder.path().join("c.md")).unwrap();
         symlink(folder.path(), host.path().join("folder")).unwrap();

@@ -3,7 +3,7 @@
 //! host gets into a prompt that nobody put there. Nothing is waited for: a pipe in the place of a file is refused.
 
 use belljar_overlay::quote;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_sys::rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2, statat,
 };
@@ -69,9 +69,11 @@ fn beneath(folder: &Path, path: &Path) -> Result<Result<OwnedFd, Errno>, Sandbox
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if !path.components().all(is_plain) {
         let message = format!("`{}` may lie outside of the folder of the file that names it", shown(path));
-        return Err(ErrorCode::RequestValue.error(message).hint(
-            "write a path below that folder, without `..`; what lies elsewhere is for flags of a run: `--context`, `--prompt-file`",
-        ));
+        return Err(ErrorCode::RequestValue.error(message).hint(hint!(
+            "write a path below that folder, without `..`; a file elsewhere is given with {} or {}",
+            CommandLine::Context,
+            CommandLine::PromptFile
+        )));
     }
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -126,7 +128,7 @@ fn link(path: &Path) -> SandboxError {
     let message = format!("`{}` is a link, and links in a folder of context are not followed", shown(path));
     ErrorCode::RequestValue
         .error(message)
-        .hint("name the file itself with `--context FILE`, or take the link away")
+        .hint(hint!("name the file itself with {}, or take the link away", CommandLine::Context.of("FILE")))
 }
 
 fn not_regular(path: &Path) -> SandboxError {
@@ -145,6 +147,7 @@ fn unreadable(path: &Path, errno: Errno) -> SandboxError {
             ErrorCode::RequestValue
                 .error(format!("`{}` cannot be read: {error}", shown(path)))
                 .hint("name a file that is there and that you may read")
+                .caused_by(error)
         }
     }
 }

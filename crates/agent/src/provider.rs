@@ -5,7 +5,7 @@ use crate::run::Agent;
 use belljar_spec::llm::{Budget, UpstreamKind};
 use belljar_spec::request::{LlmRequest, LlmUrl, WebSearch};
 use belljar_spec::secret::SecretRef;
-use belljar_spec::{ErrorCode, SandboxError, SandboxRequest};
+use belljar_spec::{ErrorCode, SandboxError, SandboxRequest, Term, hint};
 
 /// A maker of models.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,9 +81,12 @@ fn unknown(model: Option<&ModelName>, agent: &Agent) -> SandboxError {
         ),
         None => format!("nobody says which model `{}` should use, or where it is", agent.name()),
     };
-    ErrorCode::RequestConflict.error(message).hint(format!(
-        "name a model of {known} with `--model PROVIDER/MODEL`, or a server with `--llm URL --llm-key REF`, \
-         or `url` in `[llm]` of your belljar.toml"
+    ErrorCode::RequestConflict.error(message).hint(hint!(
+        "name a model of {} with {}, or a server with {} and {}, or `url` in `[llm]` of your belljar.toml",
+        known.to_string(),
+        Term::Model.to("PROVIDER/MODEL"),
+        Term::LlmUrl.to("URL"),
+        Term::LlmKey.to("REF")
     ))
 }
 
@@ -145,6 +148,6 @@ mod tests {
         let model: ModelName = "acme/m".parse().unwrap();
         let error = server(LlmRequest::default(), false, Some(&model), &program()).unwrap_err();
         assert!(error.message.contains("`acme` is no provider"), "{error}");
-        assert!(error.hint.unwrap().contains("--model PROVIDER/MODEL"));
+        assert!(error.hint.unwrap().to_string().contains("`model: PROVIDER/MODEL`"));
     }
 }

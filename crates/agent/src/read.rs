@@ -5,7 +5,7 @@
 use crate::entry::{Entry, Line, System};
 use crate::log::FILE;
 use crate::stop::StopReason;
-use belljar_spec::{ErrorCode, SandboxError, SandboxId};
+use belljar_spec::{CommandLine, ErrorCode, Hint, SandboxError, SandboxId, hint};
 use belljar_state::is_written_to;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -269,13 +269,15 @@ pub enum ReadError {
 
 impl ReadError {
     /// What to do next.
-    pub fn hint(&self) -> String {
+    pub fn hint(&self) -> Hint {
         match self {
             ReadError::Directory { path, .. } | ReadError::Read { path, .. } => {
-                format!("`ls -ld {}` says whose it is", path.display())
+                format!("`ls -ld {}` says whose it is", path.display()).into()
             }
-            ReadError::NoSuchRun(_) | ReadError::Ambiguous(_) => "`belljar agent runs` lists them".into(),
-            ReadError::NoRuns(_) => "`belljar agent run` makes one".into(),
+            ReadError::NoSuchRun(_) | ReadError::Ambiguous(_) => {
+                hint!("{} lists them", CommandLine::AgentRuns)
+            }
+            ReadError::NoRuns(_) => hint!("{} makes one", CommandLine::AgentRun),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Why a run is over: a closed list, for programs that decide what to do next.
 
+use belljar_spec::{CommandLine, Hint, Term, hint};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -103,19 +104,27 @@ impl StopReason {
 
 impl StopReason {
     /// What a person can do about it, where that follows from the reason alone.
-    pub fn remedy(self) -> Option<&'static str> {
+    pub fn remedy(self) -> Option<Hint> {
         Some(match self {
-            StopReason::ErrorLength => "ask for less at once, or take a model with longer answers",
+            StopReason::ErrorLength => "ask for less at once, or take a model with longer answers".into(),
             StopReason::ErrorAuth => {
-                "look whether the key is right: `belljar secrets set`, or another `--llm-key`"
+                hint!(
+                    "check the key: set it with {}, or use another {}",
+                    CommandLine::SecretsSet,
+                    Term::LlmKey
+                )
             }
-            StopReason::ErrorQuota => "wait, or take another key or model",
-            StopReason::ErrorModel => "try again; `belljar audit show` has what the model's server answered",
-            StopReason::ErrorNetwork => "look whether the model's server can be reached from here",
-            StopReason::ErrorBudget => "allow more with `--budget`",
-            StopReason::ErrorTimeout => "allow more with `--budget time=TIME` or `--timeout`",
-            StopReason::ErrorMemory => "allow more with `--memory`",
-            StopReason::ErrorDisk => "allow more with `--disk`",
+            StopReason::ErrorQuota => "wait, or take another key or model".into(),
+            StopReason::ErrorModel => {
+                hint!("try again; {} has what the model's server answered", CommandLine::AuditShow)
+            }
+            StopReason::ErrorNetwork => "look whether the model's server can be reached from here".into(),
+            StopReason::ErrorBudget => hint!("allow more with {}", Term::Budget),
+            StopReason::ErrorTimeout => {
+                hint!("allow more with {} or {}", Term::Budget.to("time=TIME"), Term::Timeout)
+            }
+            StopReason::ErrorMemory => hint!("allow more with {}", Term::Memory),
+            StopReason::ErrorDisk => hint!("allow more with {}", Term::Disk),
             StopReason::Success
             | StopReason::Unknown
             | StopReason::ErrorAgent

@@ -1,7 +1,8 @@
 //! What is said when something is not done.
 
-use belljar_spec::{ErrorCode, SandboxError};
-use serde::{Deserialize, Serialize};
+use belljar_spec::{ErrorCode, Hint, SandboxError};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use std::error::Error;
 use std::fmt;
 use utoipa::ToSchema;
@@ -25,6 +26,11 @@ pub struct ApiError {
     /// What to do next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// The hint in pieces, where another front has other words for it: texts, and objects for what a request can set (`term`, `value`) or
+    /// only the command line has (`command_line`, `value`).
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_parts")]
+    #[schema(value_type = Option<Vec<Value>>)]
+    pub hint_parts: Option<Hint>,
     /// For whoever reads the server's log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
@@ -69,6 +75,16 @@ impl ApiError {
             (ApiCode::Unknown(_), _) => ErrorCode::Internal,
         }
     }
+
+    /// What to do next, as the server made it or, of another version, as it wrote it.
+    pub fn hint(&self) -> Option<Hint> {
+        self.hint_parts.clone().or_else(|| self.hint.clone().map(Hint::from))
+    }
+}
+
+/// Nothing for pieces of another version: `hint` says the same.
+fn known_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Hint>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
 }
 
 impl fmt::Display for ApiError {
@@ -82,11 +98,8 @@ impl Error for ApiError {}
 /// An error that another process reported.
 impl From<ApiError> for SandboxError {
     fn from(error: ApiError) -> SandboxError {
-        let made = error.code().error(&error.message);
-        let made = match &error.hint {
-            Some(hint) => made.hint(hint),
-            None => made,
-        };
+        let mut made = error.code().error(&error.message);
+        made.hint = error.hint();
         made.caused_by(error)
     }
 }
@@ -99,7 +112,8 @@ impl From<&SandboxError> for ApiError {
             kind: error.kind().to_string(),
             code,
             message: error.message.clone(),
-            hint: error.hint.clone(),
+            hint: error.hint.as_ref().map(Hint::to_string),
+            hint_parts: error.hint.clone().filter(|hint| !hint.is_text()),
             request_id: None,
         }
     }
@@ -108,14 +122,23 @@ impl From<&SandboxError> for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belljar_spec::{Term, hint};
     use serde_json::json;
 
     #[test]
     fn an_error_survives_the_way_through_json() {
-        let error = ErrorCode::WorkspaceMissing.error("there is no folder").hint("make it");
-        let json = serde_json::to_value(ApiError::from(&error)).unwrap();
-        assert_eq!(json["code"], "workspace_missing");
-        assert_eq!(SandboxError::from(serde_json::from_value::<ApiError>(json).unwrap()), error);
+        let error =
+            ErrorCode::WorkspaceMissing.error("there is no folder").hint(hint!["omit ", Term::Overlay]);
+        let mut json = serde_json::to_value(ApiError::from(&error)).unwrap();
+        assert_eq!(
+            (json["code"].as_str(), json["hint"].as_str()),
+            (Some("workspace_missing"), Some("omit `workspace.overlay`"))
+        );
+        let read =
+            |json: &Value| SandboxError::from(serde_json::from_value::<ApiError>(json.clone()).unwrap());
+        assert_eq!(read(&json), error);
+        json["hint_parts"] = json!([{ "term": "not_known_yet" }]);
+        assert_eq!(read(&json).hint, Some("omit `workspace.overlay`".into()));
     }
 
     #[test]

@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(error.code, ErrorCode::RequestValue, "{json}: {error}");
             assert!(error.message.starts_with(&format!("`{field}`: ")), "{field}: {error}");
             assert!(!error.message.contains(" at line"), "{error}");
-            assert_eq!(error.hint, Some(format!("correct `sandbox.{field}`")), "{json}");
+            assert_eq!(error.hint, Some(format!("correct `sandbox.{field}`").into()), "{json}");
         }
     }
 

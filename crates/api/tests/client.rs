@@ -26,7 +26,7 @@ async fn what_the_server_refuses_keeps_its_code_and_its_hint() {
     let error = client.sandbox("x").info().await.unwrap_err();
     assert_eq!(
         (error.code(), error.status(), error.hint()),
-        (ErrorCode::SandboxNotFound, Some(404), Some("look"))
+        (ErrorCode::SandboxNotFound, Some(404), Some("look".into()))
     );
     assert_eq!(error.to_string(), "no sandbox `x`");
 }

@@ -1,6 +1,6 @@
 //! What can go wrong with a log, by the step that failed.
 
-use belljar_spec::{ErrorCode, SandboxError, SandboxId};
+use belljar_spec::{CommandLine, ErrorCode, Hint, SandboxError, SandboxId, hint};
 use std::io;
 use std::path::PathBuf;
 
@@ -59,41 +59,44 @@ pub enum AuditError {
 
 impl AuditError {
     /// What to do next.
-    pub fn hint(&self) -> String {
+    pub fn hint(&self) -> Hint {
         match self {
             AuditError::NoHome => "set `HOME`, or `XDG_STATE_HOME` to a folder of yours".into(),
             AuditError::Directory { path, .. } | AuditError::Open { path, .. } => format!(
                 "`ls -ld {}` says whose it is; it must be yours, or set `XDG_STATE_HOME` to a folder that is",
                 path.display()
-            ),
+            )
+            .into(),
             AuditError::Taken(id) => {
-                format!("give it a name that is new; `belljar audit show {id}` says what the other one was")
-            }
-            AuditError::Held { path, .. } => {
-                format!("`fuser {}` says by which; it may be stopped", path.display())
-            }
-            AuditError::Write { path, .. } | AuditError::Torn { path } => {
-                format!(
-                    "`df {}` says whether the disk is full; nothing leaves a sandbox unrecorded",
-                    path.display()
+                hint!(
+                    "give it a name that is new; {} says what the other one was",
+                    CommandLine::AuditShow.of(id)
                 )
             }
+            AuditError::Held { path, .. } => {
+                format!("`fuser {}` says by which; it may be stopped", path.display()).into()
+            }
+            AuditError::Write { path, .. } | AuditError::Torn { path } => format!(
+                "`df {}` says whether the disk is full; nothing leaves a sandbox unrecorded",
+                path.display()
+            )
+            .into(),
             AuditError::Ended { .. } => "one sandbox, one log".into(),
-            AuditError::Read { path, .. } => format!("`ls -l {}` says whose it is", path.display()),
+            AuditError::Read { path, .. } => format!("`ls -l {}` says whose it is", path.display()).into(),
             AuditError::LedgerDamaged { .. } => {
-                "`belljar audit verify` says where; to start anew, move the whole directory away".into()
+                hint!("{} says where; to start anew, move the whole directory away", CommandLine::AuditVerify)
             }
             AuditError::LedgerDoubtful { .. } => {
-                "`belljar audit verify` says where; nothing was removed".into()
+                hint!("{} says where; nothing was removed", CommandLine::AuditVerify)
             }
             AuditError::Remove { path, .. } => {
-                format!("`ls -ld {}` says whose it is; then prune again", path.display())
+                format!("`ls -ld {}` says whose it is; then prune again", path.display()).into()
             }
-            AuditError::NoSuchLog(_) | AuditError::Ambiguous(_) => "`belljar audit` lists them".into(),
+            AuditError::NoSuchLog(_) | AuditError::Ambiguous(_) => hint!("{} lists them", CommandLine::Audit),
             AuditError::Pruned(_) => {
-                "the ledger says when; `belljar audit` lists those that are there".into()
+                hint!("the ledger says when; {} lists those that are there", CommandLine::Audit)
             }
-            AuditError::NoLogs(_) => "`belljar run` writes one for each sandbox".into(),
+            AuditError::NoLogs(_) => "each sandbox writes one".into(),
         }
     }
 }

@@ -6,7 +6,7 @@ pub(crate) use crate::door::Door;
 use crate::door::not_opened;
 use crate::layout::Layout;
 use crate::stubs::{Stubs, Turn};
-use belljar_spec::{ErrorCode, Limits, SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, Limits, SandboxError, SandboxId, Term, hint};
 use belljar_sys::before_exec::CgroupEntry;
 use belljar_sys::launch::{LaunchFailure, Started};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -336,7 +336,11 @@ impl Process {
     fn cause_of_death(&self) -> Option<SandboxError> {
         let failure = self.launch_failure()?;
         let message = format!("the guest could not {}: {}", failure.step, failure.errno);
-        Some(ErrorCode::StartFailed.error(message).hint("`GET /v1/capabilities` tries each wall by itself"))
+        Some(
+            ErrorCode::StartFailed
+                .error(message)
+                .hint(hint!("{} tries each wall by itself", Term::Capabilities)),
+        )
     }
 
     /// The guest itself, or who ends after it.
@@ -452,8 +456,13 @@ pub(crate) enum SetupFailure {
 
 /// What a person is told of a guest that hangs. What hangs is mostly a filesystem that it has to look at.
 pub(crate) fn not_ready(patience: Duration) -> SandboxError {
-    ErrorCode::NotReady.error(format!("the sandbox was not ready within {patience:?}, and was taken away"))
-        .hint("a folder it shows may be on a disk or network that does not answer; on a busy machine allow more with `limits.ready`")
+    ErrorCode::NotReady
+        .error(format!("the sandbox was not ready within {patience:?}, and was taken away"))
+        .hint(hint!(
+            "a folder it shows may be on a disk or network that does not answer; on a busy machine \
+             allow more with {}",
+            Term::ReadyTimeout
+        ))
 }
 
 impl PendingSetup {
@@ -498,7 +507,7 @@ impl PendingSetup {
 pub fn guest_gone() -> SandboxError {
     ErrorCode::GuestGone
         .error("the sandbox's first process is gone, and all its commands with it")
-        .hint("make a new sandbox; if this happens again, run `GET /v1/capabilities`")
+        .hint(hint!("make a new sandbox; if this happens again, run {}", Term::Capabilities))
 }
 
 #[cfg(test)]

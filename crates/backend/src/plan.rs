@@ -6,7 +6,7 @@ use crate::layout::{Bind, BindKind, DaemonImage, GitInside, Layout, Marker, Root
 use belljar_spec::workspace::View;
 use belljar_spec::{
     Admin, AgentContext, BackendName, ByteSize, ErrorCode, Limits, LimitsRequest, Machine, Nesting, Origin,
-    Runtime, SandboxError, SandboxId, SandboxSpec,
+    Runtime, SandboxError, SandboxId, SandboxSpec, Term, hint,
 };
 use belljar_sys::ids;
 use belljar_sys::rustix::process::{Resource, getrlimit};
@@ -264,9 +264,11 @@ impl Plan {
 
 fn no_wall_for_context() -> SandboxError {
     let message = "without a wall agent context could only be shown by changing the folder itself";
-    ErrorCode::NotSupported
-        .error(message)
-        .hint("omit `workspace.agent_context` and `[agent] context`, or use `backend: native`")
+    ErrorCode::NotSupported.error(message).hint(hint!(
+        "omit {} and `[agent] context`, or use {}",
+        Term::AgentContext,
+        Term::Backend.to("native")
+    ))
 }
 
 /// A sandbox with nothing in it, for trying out a wall.
@@ -347,7 +349,9 @@ impl Enforcement {
                 "a sandbox takes {LEAST_MEMORY} of memory for itself at least, and {} is the limit",
                 limits.memory.value
             );
-            return Err(ErrorCode::LimitUnavailable.error(message).hint("ask for more with `limits.memory`"));
+            return Err(ErrorCode::LimitUnavailable
+                .error(message)
+                .hint(hint!("ask for more with {}", Term::Memory)));
         }
         let refused = [
             ("memory", asked(limits.memory.origin) && !self.memory_by_cgroup),
@@ -365,7 +369,7 @@ impl Enforcement {
             let message = "the limit on disk cannot be held without a wall: there are no private files";
             return Err(ErrorCode::LimitUnavailable
                 .error(message)
-                .hint("omit the flag, or use `backend: native`"));
+                .hint(hint!("omit the limit, or use {}", Term::Backend.to("native"))));
         }
         let message = format!("the limit on {names} cannot be held here: no cgroup is ours to use");
         Err(ErrorCode::LimitUnavailable.error(message).hint(crate::cgroup::delegation_hint()))

@@ -1,12 +1,12 @@
 //! What a person sees when something is wrong: what happened, and what to do next.
 
-use crate::hint::for_command_line;
+use crate::terms::for_command_line;
 use belljar_api::ApiError;
 use belljar_api::client::ClientError;
 use belljar_config::Note;
 use belljar_overlay::quote::visible;
-use belljar_spec::SandboxError;
 pub(crate) use belljar_spec::exit_code::{FAILED, REFUSED, TIMED_OUT};
+use belljar_spec::{Hint, SandboxError};
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
@@ -29,7 +29,7 @@ pub(crate) fn say_json(error: &SandboxError) -> ExitCode {
 
 /// What to do next, in words of the command line.
 pub(crate) fn hint_of(error: &SandboxError) -> Option<String> {
-    error.hint.as_deref().map(for_command_line)
+    error.hint.as_ref().map(for_command_line)
 }
 
 /// An error as an object.
@@ -44,7 +44,7 @@ pub(crate) fn say_notes(notes: &[Note]) {
     for note in notes {
         eprintln!("belljar: {}", shown(&note.message));
         if let Some(hint) = &note.hint {
-            eprintln!("  hint: {}", shown(hint));
+            eprintln!("  hint: {}", shown(&for_command_line(hint)));
         }
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn of_client(error: ClientError) -> SandboxError {
         ClientError::Gone(_) | ClientError::Protocol(_) | ClientError::Source(_) => None,
     };
     let made = error.code().error(error.to_string());
-    let made = match daemon_said.or_else(|| error.hint().map(String::from)) {
+    let made = match daemon_said.map(Hint::from).or_else(|| error.hint()) {
         Some(hint) => made.hint(hint),
         None => made,
     };

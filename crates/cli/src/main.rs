@@ -6,9 +6,9 @@ mod args;
 mod commands;
 mod failure;
 mod foreground;
-mod hint;
 mod host_stream;
 mod log;
+mod terms;
 
 use std::process::ExitCode;
 use tracing_subscriber::filter::LevelFilter;

@@ -11,7 +11,7 @@ use belljar_spec::secret::{
     Credential, CredentialPlace, Forwarded, GitHubApp, GitHubGrant, GitHubProfile, Inject, SecretName,
     SecretRef, SecretSource, built_in, built_ins, searches,
 };
-use belljar_spec::{EnvName, ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, EnvName, ErrorCode, SandboxError, Term, hint};
 use belljar_vault::SecretStore;
 
 /// What was said of secrets for one run.
@@ -122,7 +122,7 @@ impl Chosen<'_> {
                 format!("the credential `{name}` is for web search, which this run has not asked for");
             return Err(ErrorCode::CredentialMissing
                 .error(message)
-                .hint(format!("use `web_search: {name}`")));
+                .hint(hint!("use {}", Term::WebSearch.to(name))));
         }
         match self.find(name).cloned() {
             Some(credential) => self.push(credential),
@@ -176,7 +176,7 @@ impl Chosen<'_> {
             None if *search == WebSearch::IfKept => Ok(()),
             None => Err(ErrorCode::CredentialMissing
                 .error(format!("no search of the web has a secret: {listed}"))
-                .hint("keep one: `belljar secrets set tavily`")),
+                .hint(hint!("keep one: {}", CommandLine::SecretsSet.of("tavily")))),
         }
     }
 
@@ -195,9 +195,11 @@ impl Chosen<'_> {
                 let message = format!(
                     "`{variable}` cannot have a placeholder: no credential is bound to `secret:{key}`"
                 );
-                return Err(ErrorCode::CredentialMissing.error(message).hint(format!(
-                    "say where it may go, under [credential.{key}] in your belljar.toml; or let this run hold the real \
-                     value, with `--forward-secret {key}`"
+                return Err(ErrorCode::CredentialMissing.error(message).hint(hint!(
+                    "say where it may go, under [credential.{}] in your belljar.toml; or let this run \
+                     hold the real value, with {}",
+                    key.to_string(),
+                    CommandLine::ForwardSecret.of(key)
                 )));
             };
             let name = bound.name.clone();
@@ -210,8 +212,8 @@ impl Chosen<'_> {
         }
         match flags.forward.iter().find(|key| !flags.variables.iter().any(|(_, named)| named == *key)) {
             Some(key) => Err(ErrorCode::RequestValue
-                .error(format!("`--forward-secret {key}` does not say into which variable"))
-                .hint(format!("add `env: NAME=secret:{key}`"))),
+                .error(format!("the secret `{key}` is to be forwarded, and no variable is named for it"))
+                .hint(hint!("add {}", Term::Env.to(format!("NAME=secret:{key}"))))),
             None => Ok(forwarded),
         }
     }
@@ -222,21 +224,23 @@ impl Chosen<'_> {
         danger_forward_key: bool,
     ) -> Result<GitHubGrant, SandboxError> {
         let Some(app) = self.layers.iter().find_map(|layer: &Settings| layer.github.as_ref()) else {
-            let message = "`--github` needs a GitHub App, and none is configured";
+            let message = "a token for GitHub needs a GitHub App, and none is configured";
             return Err(ErrorCode::CredentialMissing
                 .error(message)
                 .hint("name one under [github] in your belljar.toml: app, installation and key"));
         };
         if danger_forward_key && asked.profile != GitHubProfile::RepoWrite {
-            let message = format!("`--danger-forward-app-key` does not go with `--github {}`", asked.profile);
-            return Err(ErrorCode::NotGranted.error(message).hint(
-                "whoever holds the key can do all that the App can: it goes only with `--github repo-write`",
-            ));
+            let message =
+                format!("the key of the GitHub App cannot be forwarded with the profile `{}`", asked.profile);
+            return Err(ErrorCode::NotGranted.error(message).hint(hint!(
+                "a program that has the key can do all that the App can: it is forwarded only with {}",
+                Term::GitHub.to("repo-write")
+            )));
         }
         let app = app.value.clone();
         let credential = of_app(&app)?;
         if self.credentials.iter().any(|known| known.name == credential.name) {
-            let message = "`--github` and the credential `github` both say what GitHub gets";
+            let message = "the token of the GitHub App and the credential `github` are both for GitHub";
             return Err(ErrorCode::RequestConflict.error(message).hint("use one of them"));
         }
         self.push(credential)?;
@@ -304,7 +308,7 @@ fn has_way_out(policy: &EgressPolicy, credentials: &[Credential]) -> Result<(), 
                 format!("the credential `{}` is of no use: the mode is none, and nothing leaves", first.name);
             Err(ErrorCode::RequestConflict
                 .error(message)
-                .hint("add `egress.mode: strict`, or take the secret away"))
+                .hint(hint!("add {}, or take the secret away", Term::Egress.to("strict"))))
         }
         _ => Ok(()),
     }

@@ -3,7 +3,7 @@
 use crate::llm::LlmTable;
 use crate::read::Text;
 use crate::toml_text::TomlText;
-use belljar_spec::SandboxError;
+use belljar_spec::{CommandLine, Hint, SandboxError, hint};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use std::collections::BTreeMap;
@@ -201,19 +201,19 @@ impl File {
     }
 }
 
-fn correction(message: &str) -> &'static str {
+fn correction(message: &str) -> Hint {
     if message.contains("expected a sequence") {
-        "write a list, as in `[\"example.com\"]`"
+        "write a list, as in `[\"example.com\"]`".into()
     } else if message.contains("expected a string") {
-        "write text in quotes, as in `\"example.com\"`"
+        "write text in quotes, as in `\"example.com\"`".into()
     } else if message.contains("missing field `host`") {
-        "write `host = \"example.com\"` below `[[egress.rule]]`"
+        "write `host = \"example.com\"` below `[[egress.rule]]`".into()
     } else if ["app", "installation", "key"].iter().any(|key| message == format!("missing field `{key}`")) {
-        "write app, installation and key below `[github]`"
+        "write app, installation and key below `[github]`".into()
     } else if message.contains("array of tables") || message.contains("struct RuleTable") {
-        "write `[[egress.rule]]`, with two brackets, before each rule"
+        "write `[[egress.rule]]`, with two brackets, before each rule".into()
     } else {
-        "correct the line; `belljar config schema` prints what a file may say"
+        hint!("correct the line; {} prints what a file may say", CommandLine::ConfigSchema)
     }
 }
 
@@ -308,7 +308,7 @@ mod tests {
         ] {
             let error = parse(content).expect_err(content);
             assert!(error.message.starts_with(message), "{content}: {error}");
-            let said = error.hint.unwrap_or_default();
+            let said = error.hint.unwrap_or_default().to_string();
             assert!(said.contains(hint), "{content}: {said}");
             assert!(!error.message.contains(['\n', '\x1b']), "{content}: {}", error.message);
         }

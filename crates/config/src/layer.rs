@@ -521,7 +521,10 @@ mod tests {
             assert!(error.message.contains(message), "{error}");
         }
         let error = understand(Layer::User, "egress.groups = [\n\"githb\"]").expect_err("no group");
-        assert_eq!(error.hint.as_deref(), Some("did you mean `github`?"));
+        assert_eq!(
+            error.hint.as_ref().map(|hint| hint.to_string()).as_deref(),
+            Some("did you mean `github`?")
+        );
         assert!(error.message.starts_with("belljar.toml:2"), "{error}");
     }
 
@@ -545,7 +548,7 @@ mod tests {
                 assert_eq!(outcome.is_ok(), may.contains(&layer), "{line} by {layer}");
                 if let Err(error) = outcome {
                     assert!(error.message.contains("belljar.toml:2: `"), "{error}");
-                    let hint = error.hint.unwrap_or_default();
+                    let hint = error.hint.unwrap_or_default().to_string();
                     assert!(hint.contains("/etc/belljar/belljar.toml"), "{hint}");
                 }
             }

@@ -13,7 +13,7 @@ use belljar_spec::egress::EgressPolicy;
 use belljar_spec::git::{PushRules, RefPattern};
 use belljar_spec::secret::{Credential, Forwarded, GitHubGrant};
 use belljar_spec::workspace::ProtectedPath;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, Hint, SandboxError, hint};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ pub struct Note {
     /// What is so; lowercase, no full stop.
     pub message: String,
     /// What to do about it.
-    pub hint: Option<String>,
+    pub hint: Option<Hint>,
 }
 
 /// What this machine's files and `flags` say for a workspace.
@@ -181,11 +181,13 @@ fn repository(
             ),
         ),
     };
-    let command = format!("belljar trust {}", argument(workspace));
     loaded.notes.push(Note {
         code,
         message,
-        hint: Some(format!("`{command}` shows what it would allow, and asks")),
+        hint: Some(hint!(
+            "{} shows what it would allow, and asks",
+            CommandLine::Trust.of(argument(workspace))
+        )),
     });
     Ok(None)
 }

@@ -17,7 +17,7 @@ use crate::origin::{At, Origin, Position};
 use belljar_spec::egress::{
     EgressLimits, EgressPolicy, GroupName, HostPattern, Mode, Rule, RuleLabel, RuleSource, group,
 };
-use belljar_spec::{ByteSize, ErrorCode, SandboxError};
+use belljar_spec::{ByteSize, ErrorCode, SandboxError, Term, hint};
 use ipnet::IpNet;
 use std::fmt;
 use std::net::SocketAddr;
@@ -96,7 +96,12 @@ impl Layers {
             notes.push(Note {
                 code: "mode_is_none",
                 message: format!("nothing can be reached: the mode is none ({})", origins.mode),
-                hint: Some("add `--egress strict` for what `--allow` and `--group` say to count".into()),
+                hint: Some(hint!(
+                    "add {} for {} and {} to take effect",
+                    Term::Egress.to("strict"),
+                    Term::EgressAllow,
+                    Term::EgressGroups
+                )),
             });
         }
         Ok((policy, origins))
@@ -127,8 +132,8 @@ impl Layers {
         if let Some(wanted) = flags.mode {
             return match ceiling {
                 Some(ceiling) if wanted > ceiling.mode => Err(ErrorCode::NotGranted
-                    .error(format!("`--egress {wanted}`: {ceiling}"))
-                    .hint(format!("use `egress.mode: {}`, or ask the operator", ceiling.mode))),
+                    .error(format!("egress mode `{wanted}`: {ceiling}"))
+                    .hint(hint!("use {}, or ask the operator", Term::Egress.to(ceiling.mode)))),
                 _ => Ok((wanted, Origin::Flag)),
             };
         }
@@ -138,9 +143,9 @@ impl Layers {
                     "a repository cannot widen the mode: it says {}, without it the mode is {mode} ({origin})",
                     wanted.value
                 );
-                Err(ErrorCode::NotGranted.error(format!("{}: {what}", &wanted.place)).hint(format!(
-                    "take the line out; whoever wants it says `--egress {}` for a run",
-                    wanted.value
+                Err(ErrorCode::NotGranted.error(format!("{}: {what}", &wanted.place)).hint(hint!(
+                    "remove the line; a single run can ask for it with {}",
+                    Term::Egress.to(wanted.value)
                 )))
             }
             Some(wanted) => Ok((wanted.value, Origin::Line(wanted.place))),
@@ -156,7 +161,7 @@ impl Layers {
         for rule in &flags.allow {
             covered(only, rule, &Origin::Flag, || match rule.label.source() {
                 RuleSource::Credential(name) => format!("credential `{name}` goes to `{rule}`, which"),
-                _ => format!("`--allow {rule}`"),
+                _ => format!("the rule `{rule}`"),
             })?;
         }
         for (name, origin) in asked {

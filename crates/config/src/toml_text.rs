@@ -3,7 +3,7 @@
 
 use crate::fault::{at, nearest, plain};
 use crate::origin::Position;
-use belljar_spec::SandboxError;
+use belljar_spec::{Hint, SandboxError};
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
 
@@ -17,9 +17,9 @@ pub struct TomlText<'t> {
 
 impl TomlText<'_> {
     /// What it says, or the line that makes no sense. `correction` knows from the parser's words what to write instead.
-    pub fn parse<T: DeserializeOwned>(
+    pub fn parse<T: DeserializeOwned, H: Into<Hint>>(
         &self,
-        correction: impl Fn(&str) -> &'static str,
+        correction: impl Fn(&str) -> H,
     ) -> Result<T, SandboxError> {
         toml::from_str(self.content).map_err(|error| {
             let place = self.place(error.span().map_or(0, |span| span.start));

@@ -10,7 +10,7 @@ use crate::layer::Settings;
 use crate::load::above;
 use crate::origin::ConfigPaths;
 use crate::read::{self, FILE, FOLDER};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_state::{Survives, create_private, write_atomic};
 use belljar_sys::rustix::fs::{Mode, OFlags, fstat, open};
 use belljar_sys::rustix::process::geteuid;
@@ -65,7 +65,7 @@ pub fn propose_from(places: &ConfigPaths, workspace: &Path) -> Result<Proposal, 
             let message = format!("there is nothing to trust: `{}` does not exist", shown(&file));
             return Err(ErrorCode::ConfigInvalid
                 .error(message)
-                .hint("name the folder of the repository, as in `belljar trust DIR`"));
+                .hint(hint!("name the folder of the repository: {}", CommandLine::Trust.of("DIR"))));
         }
         Err(why) => return Err(unusable(&why)),
     };
@@ -112,7 +112,8 @@ pub fn revoke_from(places: &ConfigPaths, workspace: &Path) -> Result<bool, Sandb
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(ErrorCode::StateFailed
             .error(format!("cannot remove `{}`: {error}", shown(&record.file)))
-            .hint("remove the file by hand")),
+            .hint("remove the file by hand")
+            .caused_by(error)),
     }
 }
 

@@ -49,7 +49,7 @@ impl SecretStore for Shelf {
             SecretRef::Vault(name) if self.0.contains(&name.as_str()) => {
                 Ok(Secret::new(b"0123456789".to_vec()))
             }
-            other => Err(SecretError { message: format!("no {other}"), hint: String::new() }),
+            other => Err(SecretError { message: format!("no {other}"), hint: "".into() }),
         }
     }
 }
@@ -125,9 +125,9 @@ fn what_nobody_bound_is_refused_with_what_to_do() {
     let machine = Machine::with("", BUILD);
     let error = machine.ask(&secrets(&["nobody"])).expect_err("no such");
     assert_eq!(error.message, "there is no credential `nobody`");
-    assert!(error.hint.unwrap_or_default().contains("[credential.nobody]"));
+    assert!(error.hint.unwrap_or_default().to_string().contains("[credential.nobody]"));
     let error = machine.ask(&secrets(&["tavily"])).expect_err("not asked for");
-    assert_eq!(error.hint.as_deref(), Some("use `web_search: tavily`"));
+    assert_eq!(error.hint.as_ref().map(|hint| hint.to_string()).as_deref(), Some("use `web_search: tavily`"));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_variable_gets_a_placeholder_or_nothing() {
     }
     let error = ask("MY_KEY", "unbound", &[]).expect_err("no binding");
     assert_eq!(error.code, ErrorCode::CredentialMissing);
-    assert!(error.hint.unwrap_or_default().contains("--forward-secret unbound"));
+    assert!(error.hint.unwrap_or_default().to_string().contains("--forward-secret unbound"));
     let loaded = ask("MY_KEY", "unbound", &["unbound"]).expect("forwarded");
     assert!(loaded.credentials.is_empty());
     assert_eq!(loaded.forwarded[0].source.to_string(), "secret:unbound");

@@ -125,7 +125,7 @@ fn a_user_does_not_rewrite_the_operators_profile() {
     let machine = Machine::new("[profile.safe]\negress = \"none\"\n", "[profile.safe]\negress = \"open\"\n");
     let error = machine.profiles().expect_err("two of one name");
     assert!(error.message.contains("is the operator's already"), "{error}");
-    assert_eq!(error.hint.as_deref(), Some("give yours another name"));
+    assert_eq!(error.hint.as_ref().map(|hint| hint.to_string()).as_deref(), Some("give yours another name"));
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn what_makes_no_sense_in_a_profile_is_named_with_its_line() {
         assert!(error.message.contains(message), "{line}: {error}");
     }
     let error = error_of(Layer::User, "[profile.x]\negres = \"none\"\n");
-    assert_eq!(error.hint.as_deref(), Some("did you mean `egress`?"));
+    assert_eq!(error.hint.as_ref().map(|hint| hint.to_string()).as_deref(), Some("did you mean `egress`?"));
     let error = error_of(Layer::User, "[profile.\"No Name\"]\n");
     assert!(error.message.contains("cannot name a profile"), "{error}");
 }
@@ -203,7 +203,7 @@ fn what_makes_no_sense_of_a_sandbox_is_named_with_its_line() {
         assert!(error.message.contains(message), "{line}: {error}");
     }
     let error = error_of(Layer::Repository, "[sandbox]\nport = [1]\n");
-    assert_eq!(error.hint.as_deref(), Some("did you mean `ports`?"));
+    assert_eq!(error.hint.as_ref().map(|hint| hint.to_string()).as_deref(), Some("did you mean `ports`?"));
 }
 
 #[test]
@@ -214,5 +214,5 @@ fn each_table_belongs_to_its_layers() {
     }
     let error = error_of(Layer::Repository, "[profile.x]\negress = \"open\"\n");
     assert_eq!(error.code, ErrorCode::ConfigInvalid);
-    assert!(error.hint.unwrap_or_default().contains("`profile` below `[sandbox]`"));
+    assert!(error.hint.unwrap_or_default().to_string().contains("`profile` below `[sandbox]`"));
 }

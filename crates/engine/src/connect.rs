@@ -3,7 +3,7 @@
 
 use crate::Sandbox;
 use crate::faults::guest_gone;
-use belljar_spec::{Assurance, ErrorCode, SandboxError};
+use belljar_spec::{Assurance, ErrorCode, SandboxError, Term, hint};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::net::{SocketAddrAny, SocketType, getpeername, sockopt};
@@ -23,7 +23,7 @@ impl Sandbox {
             let message = format!("the backend {} has no network of its own that had ports", self.backend());
             return Err(ErrorCode::NotSupported
                 .error(message)
-                .hint("use `backend: native`, or connect to the port on this machine"));
+                .hint(hint!("use {}, or connect to the port on this machine", Term::Backend.to("native"))));
         }
         if let Some(stream) = self.guest().open_connection()? {
             let mut stream = usable(stream)?;

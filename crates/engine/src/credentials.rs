@@ -5,7 +5,7 @@ use crate::way_out;
 use belljar_audit::Event;
 use belljar_gateway::{Credentials, Gateway, danger_forward};
 use belljar_spec::secret::{Forwarded, GitHubGrant, SecretRef, SecretSource};
-use belljar_spec::{EnvName, ErrorCode, SandboxError, SandboxSpec};
+use belljar_spec::{EnvName, ErrorCode, SandboxError, SandboxSpec, Term, hint};
 use belljar_vault::{SecretError, SecretStore};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -106,9 +106,9 @@ pub(crate) fn forwarded(spec: &SandboxSpec) -> Vec<Event> {
 fn all_forwarded(spec: &SandboxSpec) -> Result<Vec<Forwarded>, SandboxError> {
     let mut all = spec.forwarded.clone();
     if let Some(GitHubGrant { app, danger_forward_key: true, .. }) = &spec.github {
-        let variable: EnvName = APP_KEY
-            .parse()
-            .map_err(|error: belljar_spec::EnvNameError| ErrorCode::RequestValue.error(error.to_string()))?;
+        let variable: EnvName = APP_KEY.parse().map_err(|error: belljar_spec::EnvNameError| {
+            ErrorCode::RequestValue.error(error.to_string()).caused_by(error)
+        })?;
         all.push(Forwarded { variable, source: app.key.clone() });
     }
     Ok(all)
@@ -118,8 +118,9 @@ fn all_forwarded(spec: &SandboxSpec) -> Result<Vec<Forwarded>, SandboxError> {
 fn add(spec: &mut SandboxSpec, name: EnvName, value: OsString) -> Result<(), SandboxError> {
     if spec.env.iter().any(|(known, _)| *known == name) {
         let message = format!("the variable `{name}` is set, and a secret of this sandbox has the same one");
-        return Err(ErrorCode::RequestConflict.error(message).hint(format!(
-            "take `env: {name}` away: the sandbox gets a placeholder that works like the key"
+        return Err(ErrorCode::RequestConflict.error(message).hint(hint!(
+            "take {} away: the sandbox gets a placeholder that works like the key",
+            Term::Env.to(name)
         )));
     }
     spec.env.push((name, value));
@@ -127,8 +128,7 @@ fn add(spec: &mut SandboxSpec, name: EnvName, value: OsString) -> Result<(), San
 }
 
 fn unavailable(error: SecretError) -> SandboxError {
-    let SecretError { message, hint } = error;
-    ErrorCode::SecretFailed.error(message).hint(hint)
+    ErrorCode::SecretFailed.error(&error.message).hint(error.hint.clone()).caused_by(error)
 }
 
 /// Where tools look for the private key of an App.

@@ -22,7 +22,8 @@ use belljar_config::machine;
 use belljar_gateway::{Gateway, Terms};
 use belljar_spec::workspace::View;
 use belljar_spec::{
-    Assurance, BackendChoice, BackendName, Command, ErrorCode, Limits, SandboxError, SandboxSpec,
+    Assurance, BackendChoice, BackendName, Command, ErrorCode, Hint, Limits, SandboxError, SandboxSpec, Term,
+    hint,
 };
 use belljar_state::{Sweeps, state_directory};
 use belljar_vault::HostSecrets;
@@ -217,8 +218,12 @@ impl Engine {
                 Ok(sandbox)
             }
             Err(error) => {
-                let hints: Vec<String> = error.hint.iter().cloned().chain(recovered).collect();
-                Err(if hints.is_empty() { error } else { error.hint(hints.join("; ")) })
+                let hints = error.hint.iter().cloned().chain(recovered.into_iter().map(Hint::from));
+                let all = hints.reduce(|all, more| hint!("{}; {}", all, more));
+                Err(match all {
+                    Some(all) => error.hint(all),
+                    None => error,
+                })
             }
         }
     }
@@ -468,7 +473,7 @@ fn no_wall(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> Sand
         );
         return ErrorCode::AssuranceTooLow
             .error(message)
-            .hint("ask for less with `at_least`, or use a machine that has a stronger wall");
+            .hint(hint!("ask for less with {}, or use a machine that has a stronger wall", Term::AtLeast));
     }
     let reasons: Vec<String> = refusals.iter().map(|(name, refusal)| format!("{name}: {refusal}")).collect();
     let hint = refusals.iter().find_map(|(_, refusal)| refusal.hint.clone());
@@ -476,7 +481,7 @@ fn no_wall(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> Sand
         format!("no wall works here, and belljar runs nothing without one ({})", reasons.join("; "));
     ErrorCode::BackendUnavailable
         .error(message)
-        .hint(hint.unwrap_or_else(|| "`GET /v1/capabilities` says what to do for each of them".into()))
+        .hint(hint.unwrap_or_else(|| hint!("{} says what to do for each of them", Term::Capabilities)))
 }
 
 fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxError> {
@@ -484,9 +489,10 @@ fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxErr
         Some(least) if name.assurance() < least => {
             let message =
                 format!("the backend {name} gives the assurance {}, below {least}", name.assurance());
-            Err(ErrorCode::AssuranceTooLow
-                .error(message)
-                .hint("ask for less with `at_least`, or use a machine that has a stronger wall"))
+            Err(ErrorCode::AssuranceTooLow.error(message).hint(hint!(
+                "ask for less with {}, or use a machine that has a stronger wall",
+                Term::AtLeast
+            )))
         }
         _ => Ok(()),
     }

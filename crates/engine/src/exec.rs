@@ -10,7 +10,9 @@ use crate::stream::{FromGuest, ToGuest};
 use crate::window::Window;
 use belljar_backend::Counters;
 use belljar_overlay::quote;
-use belljar_spec::{ByteSize, Command, Ended, ErrorCode, LimitHit, Origin, SandboxError, Stdin, WindowSize};
+use belljar_spec::{
+    ByteSize, Command, Ended, ErrorCode, LimitHit, Origin, SandboxError, Stdin, Term, WindowSize, hint,
+};
 use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::frame::{CHUNK, Frame, Tag, encode};
@@ -315,9 +317,11 @@ fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
     let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
     if fault.doing == OPEN_TERMINAL {
         let message = format!("cannot open a terminal for the command: {errno}");
-        return Err(ErrorCode::TooManyRequests.error(message).hint(
-            "a sandbox has at most 256 terminals, and the machine some thousands: end what holds them, or run without `terminal`",
-        ));
+        return Err(ErrorCode::TooManyRequests.error(message).hint(hint!(
+            "a sandbox has at most 256 terminals, and the machine some thousands: end what holds \
+                 them, or run without {}",
+            Term::Terminal
+        )));
     }
     let Some(program) = fault.doing.strip_prefix("run ") else { return Err(faults::file(fault)) };
     // Whoever wrote the name, a terminal shows it and does not obey it.
@@ -331,7 +335,7 @@ fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
         Errno::AGAIN => {
             return Err(ErrorCode::PidsExhausted
                 .error(format!("cannot run `{program}`: the sandbox has as many processes as it may"))
-                .hint("allow more with `limits.pids`"));
+                .hint(hint!("allow more with {}", Term::Pids)));
         }
         other => (126, format!("`{program}` cannot be run: {other}")),
     };

@@ -2,7 +2,7 @@
 
 pub(crate) use belljar_backend::guest_gone;
 use belljar_overlay::quote;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::Fault;
@@ -30,10 +30,10 @@ pub(crate) fn file(fault: &Fault) -> SandboxError {
             .hint("its mode, or that of a folder above it, does not allow that"),
         Errno::ACCESS | Errno::PERM | Errno::ROFS => ErrorCode::PermissionDenied
             .error(format!("cannot {doing}: the sandbox may not write there"))
-            .hint("share the path with `workspace.rw`, or use the workspace or /tmp"),
+            .hint(hint!("share the path with {}, or use the workspace or /tmp", Term::Rw)),
         Errno::NOSPC | Errno::DQUOT => ErrorCode::DiskFull
             .error(format!("cannot {doing}: the disk is full"))
-            .hint("free some space, or allow the sandbox more with `limits.disk`"),
+            .hint(hint!("free some space, or allow the sandbox more with {}", Term::Disk)),
         other => ErrorCode::FileOperation.error(format!("cannot {doing}: {other}")),
     }
 }
@@ -69,7 +69,7 @@ mod tests {
         ] {
             let error = file(&Fault { doing: doing.into(), errno: errno.raw_os_error() });
             assert_eq!(error.code, ErrorCode::PermissionDenied, "{doing}: {errno}");
-            let hint = error.hint.unwrap_or_default();
+            let hint = error.hint.unwrap_or_default().to_string();
             assert_eq!(hint.contains("`workspace.rw`"), !reads(doing), "{doing}: {hint}");
         }
     }

@@ -17,7 +17,7 @@ use crate::layers::discard_layer;
 use belljar_backend::home_files;
 use belljar_overlay::{LayerId, Layers};
 use belljar_spec::workspace::WorkspaceMode;
-use belljar_spec::{ErrorCode, Root, SandboxError, SandboxId, SandboxSpec, VolumeName};
+use belljar_spec::{ErrorCode, Root, SandboxError, SandboxId, SandboxSpec, Term, VolumeName, hint};
 use belljar_sys::rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use belljar_sys::rustix::io::Errno;
 use belljar_workspace::clone::{self, CloneError};
@@ -142,7 +142,9 @@ fn below<'p>(path: &'p Path, root: &Path) -> Option<&'p Path> {
 
 fn not_kept(path: &Path) -> SandboxError {
     let message = format!("`{}` is nothing that belljar keeps for sandboxes", path.display());
-    ErrorCode::PathRefused.error(message).hint("a folder of the host is shared with `workspace.rw: PATH`")
+    ErrorCode::PathRefused
+        .error(message)
+        .hint(hint!("a folder of the host is shared with {}", Term::Rw.to("PATH")))
 }
 
 /// Makes a directory that only we can enter; says whether it was missing.
@@ -190,7 +192,7 @@ fn room_for(home: &Path, rest: &Path) -> Result<(), Errno> {
 }
 
 fn failed(path: &Path, error: io::Error) -> SandboxError {
-    ErrorCode::StateFailed.error(format!("`{}` cannot be made: {error}", path.display()))
+    ErrorCode::StateFailed.error(format!("`{}` cannot be made: {error}", path.display())).caused_by(error)
 }
 
 /// Where a home is inside.

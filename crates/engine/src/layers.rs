@@ -25,7 +25,7 @@ pub fn apply_layer(
     let aside = private_git::put_aside_in(&held.directory, name_of(held.id));
     report.notes.extend(aside.iter().map(|place| {
         format!(
-            "`{}` may have commits of an earlier run in the layer that were not imported: the layer is kept; `belljar discard {}` removes both",
+            "`{}` may have commits of an earlier run in the layer that were not imported: the layer is kept; discard {} to remove both",
             place.display(),
             held.id
         )

@@ -3,7 +3,7 @@
 use crate::Sandbox;
 use crate::drive::KILL_TIMEOUT;
 use crate::held::GuestProcess;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_wire::message::{Reply, Request};
 use std::future::Future;
 use std::pin::pin;
@@ -45,5 +45,5 @@ fn unresponsive() -> SandboxError {
     let message = "the sandbox stopped responding and was ended";
     ErrorCode::GuestUnresponsive
         .error(message)
-        .hint("make a new one, or start it again (`POST /v1/sandboxes`)")
+        .hint(hint!("make a new one, or start it again ({})", Term::CreateSandbox))
 }

@@ -6,7 +6,7 @@ use belljar_backend::Wall;
 use belljar_gateway::Recorder;
 use belljar_gateway::llm::Route;
 use belljar_spec::llm::LlmRoute;
-use belljar_spec::{BackendName, ErrorCode, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{BackendName, ErrorCode, SandboxError, SandboxId, SandboxSpec, Term, hint};
 use belljar_vault::SecretStore;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -21,16 +21,19 @@ pub(crate) fn prepare(
 ) -> Result<SandboxSpec, SandboxError> {
     if wall == Wall::Absent {
         let message = format!("the backend {name} has no wall, and so no route to a model");
-        return Err(ErrorCode::NotSupported
-            .error(message)
-            .hint("use `backend: native`, or say nothing of `llm.url`, by flag or in a belljar.toml"));
+        return Err(ErrorCode::NotSupported.error(message).hint(hint!(
+            "use {}, or omit {}, also in belljar.toml",
+            Term::Backend.to("native"),
+            Term::LlmUrl
+        )));
     }
     if let Some(key) = &route.key {
         // Said now, and not at the first call, which only a program sees.
         let unreadable = |error: belljar_vault::SecretError| {
             ErrorCode::CredentialMissing
                 .error(format!("the key for the model cannot be read: {error}"))
-                .hint(error.hint)
+                .hint(error.hint.clone())
+                .caused_by(error)
         };
         secrets.read(key).map_err(unreadable)?;
     }
@@ -64,7 +67,8 @@ pub(crate) fn open(
     let wrong = |error: belljar_gateway::llm::RouteError| {
         ErrorCode::RequestValue
             .error(format!("there is no route to the model: {error}"))
-            .hint("see `llm.url`, and `[llm]` in your belljar.toml")
+            .hint(hint!("see {}, and `[llm]` in your belljar.toml", Term::LlmUrl))
+            .caused_by(error)
     };
     let route = Route::new(terms, id, Arc::clone(secrets), Arc::clone(recorder)).map_err(wrong)?;
     recorder.write(&opened).map_err(|_| record::full())?;

@@ -3,7 +3,7 @@
 
 use crate::Sandbox;
 use crate::faults::guest_gone;
-use belljar_spec::{Assurance, ErrorCode, SandboxError};
+use belljar_spec::{Assurance, ErrorCode, SandboxError, Term, hint};
 use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::{Reply, Request};
@@ -30,7 +30,9 @@ impl Sandbox {
         if self.assurance() < Assurance::Namespace {
             let message =
                 format!("the backend {} has no hold on all processes of a sandbox at once", self.backend());
-            return Err(ErrorCode::NotSupported.error(message).hint("use `backend: native`"));
+            return Err(ErrorCode::NotSupported
+                .error(message)
+                .hint(hint!("use {}", Term::Backend.to("native"))));
         }
         let _one = self.pausing().lock().await;
         let (_to, mut from) = self.request(request).await?;

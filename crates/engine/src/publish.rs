@@ -6,7 +6,7 @@ use belljar_gateway::post_json;
 use belljar_spec::egress::{HostName, Printable};
 use belljar_spec::git::BranchName;
 use belljar_spec::secret::{Credential, SecretRef, SecretSource};
-use belljar_spec::{ErrorCode, SandboxError, SandboxId};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, SandboxId, hint};
 use belljar_vault::{Secret, SecretError, SecretStore};
 use belljar_workspace::clone::{self, Forge, PullRequest, Pushed};
 use std::path::Path;
@@ -52,7 +52,7 @@ pub fn publish(
             let message = format!("branch {} was pushed; a pull request needs a token", pushed.branch);
             return Err(ErrorCode::CredentialMissing
                 .error(message)
-                .hint("name one, as in `--token secret:github`"));
+                .hint(hint!("name one, as in {}", CommandLine::PublishToken.of("secret:github"))));
         }
     };
     Ok(Published { pushed, request })

@@ -7,7 +7,9 @@ use crate::wait::wait;
 use belljar_backend::{RootTree, Wall, image_root, root_directory};
 use belljar_config as config;
 use belljar_images::{Lease, Silent, Store};
-use belljar_spec::{Assurance, BackendName, ErrorCode, ImageName, Root, SandboxError, SandboxSpec};
+use belljar_spec::{
+    Assurance, BackendName, ErrorCode, ImageName, Root, SandboxError, SandboxSpec, Term, hint,
+};
 use belljar_state::Lock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,9 +45,11 @@ pub(crate) fn prepare(
         }
         (Root::Golden | Root::Directory(_), BackendName::Docker(_)) => {
             let message = format!("Docker's containers cannot have the root `{}`", spec.root);
-            return Err(ErrorCode::NotSupported
-                .error(message)
-                .hint("use `backend: native`, or `rootfs: oci:IMAGE` with an image that Docker has"));
+            return Err(ErrorCode::NotSupported.error(message).hint(hint!(
+                "use {}, or {} with an image that Docker has",
+                Term::Backend.to("native"),
+                Term::Rootfs.to("oci:IMAGE")
+            )));
         }
         // Said when it is planned, and nothing is fetched for it.
         _ if backend.assurance() < Assurance::Namespace => return Ok(PreparedRoot::default()),
@@ -110,9 +114,12 @@ pub(crate) fn understand(
     if spec.root != Root::Host && wall == Wall::Absent {
         let message =
             format!("without a wall there is no other root than the host's, and not `{}`", spec.root);
-        return Err(ErrorCode::NotSupported
-            .error(message)
-            .hint("omit `rootfs` and `rootfs: oci:IMAGE`, or use `backend: native`"));
+        return Err(ErrorCode::NotSupported.error(message).hint(hint!(
+            "omit {} and {}, or use {}",
+            Term::Rootfs,
+            Term::Rootfs.to("oci:IMAGE"),
+            Term::Backend.to("native")
+        )));
     }
     let mut tree = root.tree.clone();
     if let (Root::Directory(path), Some(tree)) = (&spec.root, &mut tree) {

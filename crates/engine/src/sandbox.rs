@@ -14,7 +14,7 @@ use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Recorder, Served}
 use belljar_spec::egress::Reason;
 use belljar_spec::egress::Refused;
 use belljar_spec::llm::{LlmOutcomes, LlmTotals};
-use belljar_spec::{Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId};
+use belljar_spec::{Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId, Term, hint};
 use belljar_workspace::touched::Compared;
 use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -342,10 +342,12 @@ impl Drop for Sandbox {
 fn no_way_out(backend: BackendName) -> SandboxError {
     if backend.assurance() < Assurance::Namespace {
         let message = format!("the backend {backend} has no gateway that could fetch for it");
-        return ErrorCode::NotSupported.error(message).hint("use `backend: native`");
+        return ErrorCode::NotSupported.error(message).hint(hint!("use {}", Term::Backend.to("native")));
     }
     let reason = Reason::EgressOff;
-    ErrorCode::EgressRefused.error(reason.sentence()).hint("make the sandbox with `egress.mode: strict`")
+    ErrorCode::EgressRefused
+        .error(reason.sentence())
+        .hint(hint!("make the sandbox with {}", Term::Egress.to("strict")))
 }
 
 fn not_fetched(error: FetchError) -> SandboxError {

@@ -5,7 +5,7 @@ use belljar_config::Loaded;
 use belljar_gateway::llm::spend::{Books, Entry, SpendError};
 use belljar_spec::llm::Usd;
 use belljar_spec::request::LlmRequest;
-use belljar_spec::{ErrorCode, SandboxError, SandboxId};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, SandboxId, hint};
 use belljar_vault::SecretStore;
 use serde::Serialize;
 use std::path::Path;
@@ -91,7 +91,7 @@ pub async fn spend(
         let message = format!("the record of {} is not as it was written", log.sandbox);
         return Err(ErrorCode::StateFailed
             .error(message)
-            .hint(format!("`belljar audit verify {}` says more", log.sandbox)));
+            .hint(hint!("{} says more", CommandLine::AuditVerify.of(log.sandbox))));
     }
     let mut events = Vec::new();
     let mut reader = Reader::open(&log.path)?;
@@ -115,7 +115,7 @@ pub async fn spend(
         let message = format!("the sandbox {} had no route to a model", log.sandbox);
         return Err(ErrorCode::WorkNotFound
             .error(message)
-            .hint("name another sandbox; `belljar audit` lists them"));
+            .hint(hint!("name another sandbox; {} lists them", CommandLine::Audit)));
     };
     let begun = log.created.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let day = |second: u64| Stamp::at(second).to_string().chars().take(10).collect::<String>();
@@ -177,7 +177,7 @@ fn unread(error: SpendError) -> SandboxError {
         SpendError::Status(_) => "LiteLLM needs a database for its books, and `admin_key` has to open them",
         SpendError::Answer(_) => "is it a LiteLLM?",
     };
-    ErrorCode::RegistryFailed.error(error.to_string()).hint(hint)
+    ErrorCode::RegistryFailed.error(error.to_string()).hint(hint).caused_by(error)
 }
 
 const DAY: u64 = 86_400;

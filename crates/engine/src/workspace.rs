@@ -13,7 +13,8 @@ use belljar_spec::workspace::{
     GitAccess, Layer as LayerOnDisk, LinkedGit, ProtectedPath, View, WorkspaceMode,
 };
 use belljar_spec::{
-    Admin, Assurance, BackendChoice, Compare, ErrorCode, SandboxError, SandboxId, SandboxSpec,
+    Admin, Assurance, BackendChoice, CommandLine, Compare, ErrorCode, SandboxError, SandboxId, SandboxSpec,
+    Term, hint,
 };
 use belljar_state::new_id;
 use belljar_vault::SecretStore;
@@ -126,9 +127,11 @@ impl Workspace {
             }
             WorkspaceMode::Shelf { .. } | WorkspaceMode::Clone(_) => {
                 let message = "a worktree or a clone has to be made before anything can be said of it";
-                Err(ErrorCode::NotSupported
-                    .error(message)
-                    .hint("omit `--branch` and `--clone` to see the rest"))
+                Err(ErrorCode::NotSupported.error(message).hint(hint!(
+                    "omit {} and {} to see the rest",
+                    Term::Branch,
+                    Term::Clone
+                )))
             }
         }
     }
@@ -165,11 +168,10 @@ impl Workspace {
             WorkspaceMode::Overlay { layer } => {
                 let folder = folder(spec, "an overlay")?;
                 if spec.git == GitAccess::Share {
-                    let message =
-                        "an overlay leaves the folder's `.git` as it is, and `--git share` gives it away";
+                    let message = "an overlay leaves the folder's `.git` as it is, and sharing lets the sandbox write it";
                     return Err(ErrorCode::RequestConflict
                         .error(message)
-                        .hint("omit `workspace.share_git`: commits come out when the layer is applied"));
+                        .hint(hint!("omit {}: commits come out when the layer is applied", Term::ShareGit)));
                 }
                 let view = protect::view(folder, policy)?;
                 let repository = checked_out(&view).filter(|_| planted(&view).is_none());
@@ -319,8 +321,11 @@ impl Workspace {
 fn not_collected(id: SandboxId, error: SandboxError) -> SandboxError {
     match error.hint {
         Some(_) => error,
-        None => error.hint(format!(
-            "all of it is kept in the clone {id}: `belljar layers` lists it, `belljar discard {id}` removes it"
+        None => error.hint(hint!(
+            "all of it is kept in the clone {}: {} lists it, {} removes it",
+            id.to_string(),
+            CommandLine::Layers,
+            CommandLine::Discard.of(id)
         )),
     }
 }
@@ -332,7 +337,7 @@ fn ended(session: Option<Box<GitSession>>, recorder: Option<&Recorder>) -> Impor
 }
 
 const SHARED_GIT: &str =
-    "the sandbox writes this folder's own .git, and git here believes what is written there (`--git share`)";
+    "this folder's own .git is shared with the sandbox, and git here believes what is written there";
 
 /// Whether the sandbox gets git directories of its own. An administrator changes the host's, and without isolation everything of the
 /// host is in reach.
@@ -411,15 +416,18 @@ fn refuse_written(state: &Path, host: &HostGit) -> Result<(), SandboxError> {
 
 fn no_private_git(folder: &Path, error: &SetupError) -> SandboxError {
     let message = format!("the repository `{}` cannot be given to a sandbox: {error}", folder.display());
-    ErrorCode::NotSupported.error(message)
-        .hint("work on a clone with `workspace.branch: NAME`, or, if you trust what runs, let it write this repository with `workspace.share_git: true`")
+    ErrorCode::NotSupported.error(message).hint(hint!(
+        "work on a clone with {}, or, if you trust what runs, let it write this repository with {}",
+        Term::Branch.to("NAME"),
+        Term::ShareGit
+    ))
 }
 
 fn folder<'s>(spec: &'s SandboxSpec, what: &str) -> Result<&'s PathBuf, SandboxError> {
     spec.workspace.as_ref().ok_or_else(|| {
         ErrorCode::RequestConflict
             .error(format!("{what} needs a folder to be made of"))
-            .hint("name one with `workspace.folder: DIR`")
+            .hint(hint!("name one with {}", Term::Folder.to("DIR")))
     })
 }
 
@@ -472,7 +480,7 @@ fn continued(
 /// The layer that was named, if it is one of this folder.
 fn find(layers: &Layers, name: &str, folder: &Path) -> Result<Layer, SandboxError> {
     let mut found = layers.beginning(name)?;
-    let hint = "`belljar layers` shows what there is";
+    let hint = hint!("{} shows what there is", CommandLine::Layers);
     match (found.pop(), found.len()) {
         (None, _) => {
             let message = format!("there is no layer `{}`", name.escape_debug());
@@ -483,7 +491,7 @@ fn find(layers: &Layers, name: &str, folder: &Path) -> Result<Layer, SandboxErro
             let message = format!("the layer {} has changes of `{}`", layer.id, layer.folder.display());
             Err(ErrorCode::WorkNotFound
                 .error(message)
-                .hint(format!("add `--workspace {}`", layer.folder.display())))
+                .hint(hint!("add {}", Term::Folder.to(layer.folder.display()))))
         }
         (Some(_), more) => {
             let message = format!("{} layers begin with `{}`", more + 1, name.escape_debug());

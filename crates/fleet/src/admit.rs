@@ -4,7 +4,7 @@
 use belljar_spec::request::{
     GrantRules, HostPath, LimitsRequest, SandboxRequest, WorkspaceRequest, not_granted,
 };
-use belljar_spec::{BackendName, ErrorCode, Root, SandboxError};
+use belljar_spec::{BackendName, ErrorCode, Root, SandboxError, Term, hint};
 use std::path::{Path, PathBuf};
 
 /// What the caller wrote, if it may; with folders as the real paths that were judged.
@@ -85,9 +85,10 @@ pub(crate) fn can_be_held(limits: &LimitsRequest) -> Result<(), SandboxError> {
         "a limit on {} cannot be held on this machine: no cgroup is ours to use",
         unheld.join(" and ")
     );
-    Err(ErrorCode::LimitUnavailable
-        .error(message)
-        .hint("make the grant without it, or see `GET /v1/capabilities` for how a cgroup becomes available"))
+    Err(ErrorCode::LimitUnavailable.error(message).hint(hint!(
+        "make the grant without it, or see {} for how a cgroup becomes available",
+        Term::Capabilities
+    )))
 }
 
 /// Which of the limits that need a cgroup have none here.

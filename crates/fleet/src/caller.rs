@@ -3,7 +3,7 @@
 
 use crate::permission::OWNER;
 use belljar_spec::request::{GrantRules, LlmRequest, LlmUrl, SandboxRequest, pattern_matches};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,7 +159,11 @@ impl Caller {
         if self.rules.as_ref().is_none_or(says) {
             return Ok(());
         }
-        let hint = format!("the owner of this machine can make one with `{rule}`: `POST /v1/grants`");
+        let hint = hint!(
+            "the owner of this machine can make one with `{}`: {}",
+            rule.to_string(),
+            Term::CreateGrant
+        );
         Err(ErrorCode::NotGranted.error(format!("this grant does not allow {what}")).hint(hint))
     }
 }

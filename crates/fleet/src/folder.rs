@@ -2,7 +2,7 @@
 //! clone that is made anew, a folder that is moved away.
 
 use belljar_spec::request::HostPath;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -32,7 +32,9 @@ impl FolderId {
             }
             None => format!("`{path}` is not there any more, and its sandbox works on what it was"),
         };
-        Err(ErrorCode::PathMoved.error(message)
-            .hint("`POST /v1/sandboxes/NAME/stop` the sandbox, then try again: it starts with the folder that is there"))
+        Err(ErrorCode::PathMoved.error(message).hint(hint!(
+            "stop the sandbox ({}), then try again: it starts with the folder that is there",
+            Term::StopSandbox
+        )))
     }
 }

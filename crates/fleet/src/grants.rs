@@ -6,7 +6,7 @@
 use crate::sweep::Ground;
 use crate::{Caller, admit};
 use belljar_api::{GrantInfo, NewGrant, NewToken};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_state::{Survives, write_atomic};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use data_encoding::HEXLOWER;
@@ -109,7 +109,7 @@ impl GrantStore {
         let Some(at) = grants.iter().position(|kept| kept.info.id == id) else {
             return Err(ErrorCode::NameUnknown
                 .error(format!("there is no grant `{id}`"))
-                .hint("`GET /v1/grants` shows those there are"));
+                .hint(hint!("{} shows those there are", Term::ListGrants)));
         };
         let mut after = grants.clone();
         let revoked = after.remove(at);
@@ -215,20 +215,21 @@ fn read(path: &Path) -> Result<Vec<Kept>, SandboxError> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(unreadable(path, &error)),
+        Err(error) => return Err(unreadable(path, error)),
     };
-    let written: Written = serde_json::from_slice(&bytes).map_err(|error| unreadable(path, &error.into()))?;
+    let written: Written = serde_json::from_slice(&bytes).map_err(|error| unreadable(path, error.into()))?;
     if written.version != VERSION {
         let other = io::Error::other(format!("it is of version {}, and {VERSION} is known", written.version));
-        return Err(unreadable(path, &other));
+        return Err(unreadable(path, other));
     }
     Ok(written.grants)
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> SandboxError {
+fn unreadable(path: &Path, error: io::Error) -> SandboxError {
     ErrorCode::StateFailed
         .error(format!("cannot read {}: {error}", path.display()))
         .hint("repair it, or move it away: then there are no grants, and every token is refused")
+        .caused_by(error)
 }
 
 fn random<const BYTES: usize>() -> Result<String, SandboxError> {

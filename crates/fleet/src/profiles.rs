@@ -8,7 +8,7 @@ use belljar_config::{self as config, nearest};
 use belljar_engine::WallReport;
 use belljar_spec::egress::Mode;
 use belljar_spec::request::{EgressRequest, LimitsRequest, SandboxRequest, Wider};
-use belljar_spec::{Assurance, BackendChoice, BackendName, ErrorCode, SandboxError};
+use belljar_spec::{Assurance, BackendChoice, BackendName, ErrorCode, Hint, SandboxError, Term, hint};
 
 /// A profile that somebody wrote, or that belljar has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,18 +122,20 @@ impl Profiles {
             let names: Vec<&str> = self.all.iter().map(|(profile, _)| profile.name.as_str()).collect();
             let meant =
                 nearest(name, &names).map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
-            ErrorCode::ProfileUnknown
-                .error(format!("there is no profile `{name}`"))
-                .hint(format!("{meant}{}", self.offer()))
+            ErrorCode::ProfileUnknown.error(format!("there is no profile `{name}`")).hint(hint!(
+                "{}{}",
+                meant,
+                self.offer()
+            ))
         })
     }
 
-    fn offer(&self) -> String {
+    fn offer(&self) -> Hint {
         let names =
             self.all.iter().filter(|(_, works)| works.is_ok()).map(|(profile, _)| profile.name.as_str());
         match names.collect::<Vec<_>>().join(", ") {
-            none if none.is_empty() => "none works here; `GET /v1/capabilities` says why".into(),
-            names => format!("on offer here: {names}"),
+            none if none.is_empty() => hint!("none works here; {} says why", Term::Capabilities),
+            names => format!("on offer here: {names}").into(),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::SandboxDir;
 use crate::lease::Leases;
 use crate::shim::Alive;
 use belljar_api::{GrantRules, SandboxRequest};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, Hint, SandboxError, Term, hint};
 use belljar_state::{Survives, write_atomic};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ impl Record {
     pub(crate) fn read(place: &SandboxDir) -> Result<Record, SandboxError> {
         let path = place.record();
         let unreadable = |why: String| {
-            let hint = format!("look at `{}`; {TAKE_AWAY}", path.display());
+            let hint = hint!("look at `{}`; {}", path.display().to_string(), take_away());
             ErrorCode::StateFailed.error(format!("cannot read `{}`: {why}", path.display())).hint(hint)
         };
         let bytes = fs::read(&path).map_err(|error| unreadable(error.to_string()))?;
@@ -95,7 +95,7 @@ impl Record {
             );
             return Err(ErrorCode::NotSupported
                 .error(message)
-                .hint(format!("use the belljar that made it; {TAKE_AWAY}")));
+                .hint(hint!("use the belljar that made it; {}", take_away())));
         }
         serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))
     }
@@ -128,8 +128,9 @@ struct Version {
 }
 
 pub(crate) const VERSION: u32 = 1;
-const TAKE_AWAY: &str =
-    "`DELETE /v1/sandboxes/NAME?force=true` ends what runs in it and takes it away with its files";
+fn take_away() -> Hint {
+    hint!("{} ends what runs in it and takes it away with its files", Term::ForceDeleteSandbox)
+}
 
 #[cfg(test)]
 pub(crate) fn sample(key: &str, persistent: bool) -> Record {

@@ -1,11 +1,11 @@
 //! Refusals that more than one place gives, in the same words.
 
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 
 pub(crate) fn not_found(name: &str) -> SandboxError {
     ErrorCode::SandboxNotFound
         .error(format!("there is no sandbox `{name}`"))
-        .hint("`GET /v1/sandboxes` shows those that are there")
+        .hint(hint!("{} shows those that are there", Term::ListSandboxes))
 }
 
 pub(crate) fn deleted(name: &str) -> SandboxError {
@@ -36,7 +36,7 @@ pub(crate) fn not_owner(name: &str) -> SandboxError {
 pub(crate) fn too_many_leases(name: &str, why: String) -> SandboxError {
     ErrorCode::QuotaExceeded
         .error(format!("this grant has {why} on the sandbox `{name}`"))
-        .hint("give leases back that are not needed; `GET /v1/sandboxes/NAME` tells yours")
+        .hint(hint!("give leases back that are not needed; {} shows yours", Term::GetSandbox))
 }
 
 pub(crate) fn closing() -> SandboxError {

@@ -8,7 +8,7 @@ use crate::sandbox_dir::SandboxDir;
 use crate::shim::Stop;
 use belljar_api::{Sweep, SweptSandbox};
 use belljar_engine::Engine;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_state::new_id;
 use belljar_state::{Lock, create_private, set_aside, sweep_removed};
 use belljar_sys::remove_tree::remove as remove_tree;
@@ -48,6 +48,7 @@ impl Ground {
             ErrorCode::StateFailed
                 .error(format!("cannot use `{}`: {error}", path.display()))
                 .hint("it must be a directory that belongs to you")
+                .caused_by(error)
         };
         let sandboxes = directory.join(SANDBOXES);
         create_private(&sandboxes).map_err(|error| failed(&sandboxes, error))?;
@@ -109,8 +110,13 @@ fn examine(
 ) -> Result<(Option<Found>, Option<SweptSandbox>), SandboxError> {
     let held = place.hold().map_err(|error| {
         let message = format!("cannot tell whether `{}` is in use: {error}", place.directory().display());
-        ErrorCode::StateFailed.error(message)
-            .hint("look at `keeper.lock` in it; `DELETE /v1/sandboxes/NAME?force=true` ends what runs in it and takes it away with its files").caused_by(error)
+        ErrorCode::StateFailed
+            .error(message)
+            .hint(hint!(
+                "look at `keeper.lock` in it; {} ends what runs in it and takes it away with its files",
+                Term::ForceDeleteSandbox
+            ))
+            .caused_by(error)
     })?;
     let Some(held) = held else { return Ok((Some(Found { record, kept: true }), None)) };
     let Some((files, reason)) = verdict(&record) else {
@@ -180,7 +186,7 @@ pub(crate) fn make_place(place: &SandboxDir, record: &Record) -> Result<(), Sand
 /// for the next sweep.
 pub(crate) fn remove_place(place: &SandboxDir, held: Lock) -> Result<(), SandboxError> {
     forget_work(place)?;
-    let gone = set_aside(place.directory()).map_err(|error| remove_failed(place, &error))?;
+    let gone = set_aside(place.directory()).map_err(|error| remove_failed(place, error))?;
     drop(held);
     // It is no place any more, whatever is left of it, and the next sweep goes on.
     let _ = remove_tree(&gone);
@@ -223,9 +229,9 @@ fn names(directory: &Path) -> Result<Vec<String>, SandboxError> {
     Ok(names)
 }
 
-fn remove_failed(place: &SandboxDir, error: &io::Error) -> SandboxError {
+fn remove_failed(place: &SandboxDir, error: io::Error) -> SandboxError {
     let message = format!("cannot remove `{}`: {error}", place.directory().display());
-    ErrorCode::StateFailed.error(message).hint("`POST /v1/sweep` tries again")
+    ErrorCode::StateFailed.error(message).hint(hint!("{} tries again", Term::Sweep)).caused_by(error)
 }
 
 const SANDBOXES: &str = "sandboxes";

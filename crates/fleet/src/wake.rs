@@ -6,7 +6,7 @@ use crate::permission::OWNER;
 use crate::profiles::Profiles;
 use crate::record::Record;
 use belljar_api::SandboxRequest;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, Hint, SandboxError, Term, hint};
 
 /// What a sandbox is made of in its next life, and what a person should know if that is not what its last one was.
 pub(crate) fn sandbox_now(
@@ -16,7 +16,7 @@ pub(crate) fn sandbox_now(
     let profile = profiles.choose(Some(&record.profile)).map_err(|error| match error.code {
         ErrorCode::ProfileUnknown => {
             let message = format!("the profile `{}` of this sandbox was removed", record.profile);
-            ErrorCode::ProfileUnavailable.error(message).hint(format!("configure it again, or {TAKE_AWAY}"))
+            ErrorCode::ProfileUnavailable.error(message).hint(hint!("configure it again, or {}", take_away()))
         }
         _ => error,
     })?;
@@ -33,7 +33,7 @@ pub(crate) fn sandbox_now(
                 format!("the profile `{}` changed, and does not allow this sandbox: {error}", record.profile);
             ErrorCode::ProfileUnavailable
                 .error(message)
-                .hint(format!("change it back, or {TAKE_AWAY}"))
+                .hint(hint!("change it back, or {}", take_away()))
                 .caused_by(error)
         })?;
     let now = maker.withhold_model(now);
@@ -53,7 +53,7 @@ pub(crate) fn sandbox_now(
             );
             return Err(ErrorCode::ProfileUnavailable
                 .error(message)
-                .hint(format!("change it back, or {TAKE_AWAY}")));
+                .hint(hint!("change it back, or {}", take_away())));
         }
     }
     Ok((
@@ -69,7 +69,9 @@ fn shown<T: ToString>(value: &Option<T>) -> String {
     value.as_ref().map_or_else(|| "nothing".into(), T::to_string)
 }
 
-const TAKE_AWAY: &str = "delete the sandbox with its home (`DELETE /v1/sandboxes/NAME`) to make it anew";
+fn take_away() -> Hint {
+    hint!("delete the sandbox with its home ({}) to make it anew", Term::DeleteSandbox)
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use super::authorities::Authorities;
 use super::daemon_build::{self, Ended, Files, How, Job, Told};
 use super::versions::Wanted;
 use belljar_docker::Daemon;
-use belljar_spec::{ErrorCode, ImageName, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, ImageName, SandboxError, hint};
 use std::collections::BTreeMap;
 
 /// The repository of base images, on the daemon.
@@ -98,9 +98,11 @@ impl BaseRequest {
     fn source(&self) -> Result<ImageName, SandboxError> {
         let Some(mirror) = &self.pull_from else { return Ok(self.from.clone()) };
         let no = |message: String| {
-            ErrorCode::RequestValue.error(message).hint(
-                "write `--pull-from registry.example.com:5000`, or the whole name of the image at `--base`",
-            )
+            ErrorCode::RequestValue.error(message).hint(hint!(
+                "write {}, or the whole name of the image at {}",
+                CommandLine::BuildPullFrom.of("registry.example.com:5000"),
+                CommandLine::BuildFrom
+            ))
         };
         if let Some(registry) = self.from.registry() {
             return Err(no(format!(

@@ -237,7 +237,7 @@ fn unreadable(path: &Path, error: io::Error) -> SandboxError {
     }
     ErrorCode::ImageFailed.error(format!("cannot read `{shown}`: {error}")).hint(format!(
         "see to it that you can read it, or name it in `{IGNORE_FILE}`; and try again if it changed meanwhile"
-    ))
+    )).caused_by(error)
 }
 
 /// What says which files are left out.
@@ -388,7 +388,7 @@ mod tests {
         let error = Context::of(folder.path(), &[]).unwrap_err();
         assert_eq!(error.code, ErrorCode::RequestValue);
         assert!(error.message.contains("10t"), "{}", error.message);
-        assert!(error.hint.unwrap().contains("`data`"));
+        assert!(error.hint.unwrap().to_string().contains("`data`"));
     }
 
     #[test]
@@ -406,7 +406,7 @@ mod tests {
             assert_eq!(context.bytes(), u64::MAX, "{sizes:?}");
             let error = context.fits().unwrap_err();
             assert_eq!(error.code, ErrorCode::RequestValue, "{sizes:?}");
-            assert!(error.hint.unwrap().contains("`data`"));
+            assert!(error.hint.unwrap().to_string().contains("`data`"));
         }
     }
 

@@ -9,7 +9,7 @@ use belljar_docker::bollard::errors::Error;
 use belljar_docker::bollard::query_parameters::{BuildImageOptions, CreateImageOptions};
 use belljar_docker::bollard::{body_try_stream, models::ImageInspect};
 use belljar_docker::{Daemon, is_missing, refused};
-use belljar_spec::{ErrorCode, ImageName, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, ImageName, SandboxError, hint};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -151,9 +151,12 @@ pub(super) fn ensure(
     });
     pulled.map_err(|error| {
         let why = refused(&format!("pull `{name}`"), &error).message;
-        ErrorCode::ImageMissing.error(why).hint(
-            "name a mirror with `--pull-from`, an image that is here with `--base`, or `docker pull` it where that takes a login",
-        )
+        ErrorCode::ImageMissing.error(why).hint(hint!(
+            "name a mirror with {}, an image that is here with {}, or `docker pull` it where that \
+                 takes a login",
+            CommandLine::BuildPullFrom,
+            CommandLine::BuildFrom
+        ))
     })
 }
 

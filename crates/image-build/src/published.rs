@@ -4,7 +4,7 @@
 //! in a build.
 
 use super::versions::Published;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use semver::Version;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -30,7 +30,7 @@ pub(super) fn npm(package: &str, answer: &[u8]) -> Result<Published, SandboxErro
     let answer: Answer = serde_json::from_slice(answer).map_err(|error| {
         ErrorCode::RegistryFailed
             .error(format!("what the registry says of `{package}` makes no sense: {error}"))
-            .hint("see what answers at the address of `--npm-registry`")
+            .hint(hint!("see what answers at the address of {}", CommandLine::NpmRegistry))
             .caused_by(error)
     })?;
     let versions = answer.versions.keys().filter_map(|version| Version::parse(version).ok()).collect();

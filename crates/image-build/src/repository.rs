@@ -6,7 +6,7 @@ use super::daemon_build::{self, Ended, Files, How, Job, Told};
 use super::dockerfile::starts_from;
 use aws_lc_rs::digest::{SHA256, digest};
 use belljar_docker::Daemon;
-use belljar_spec::{ErrorCode, ImageName, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, ImageName, SandboxError, hint};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ impl RepositoryPlan {
                 let message = format!("the image `{image}`, which `{DOCKERFILE}` starts from, is not here");
                 return Err(ErrorCode::ImageMissing
                     .error(message)
-                    .hint(format!("make it: `belljar build-base --tag {tag}`")));
+                    .hint(hint!("make it: {}", CommandLine::BuildBase.of(format!("--tag {tag}")))));
             }
         }
         Ok(())

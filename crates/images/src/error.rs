@@ -3,7 +3,7 @@
 use crate::digest::Digest;
 use crate::disk::{self, Full};
 use crate::unpack::UnpackError;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, Hint, SandboxError, Term, hint};
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
@@ -24,7 +24,9 @@ pub enum ImageError {
     Missing(String),
     #[error("the image `{0}` is not here whole: a layer of it is missing")]
     Damaged(String),
-    #[error("`{0}` is a name of what `belljar build` makes: Docker has such images, and no registry")]
+    #[error(
+        "`{0}` is the name of an image that belljar builds: Docker has such images, and no registry does"
+    )]
     Dockers(String),
     #[error("the registry `{registry}` has no image `{image}`")]
     NotFound { registry: String, image: String },
@@ -111,37 +113,42 @@ impl ImageError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         Some(match self {
             ImageError::Busy => "try again when it is done".into(),
             ImageError::Missing(name) => {
-                format!(
-                    "`belljar images pull {name}` gets it, `belljar images import FILE {name}` takes it from a file"
+                hint!(
+                    "{} gets it, {} takes it from a file",
+                    CommandLine::ImagesPull.of(name), CommandLine::ImagesImport.of(name)
                 )
             }
-            ImageError::Dockers(name) => format!(
-                "`--backend docker` starts it; or `docker save {name} -o FILE` and `belljar images import FILE {name}`"
+            ImageError::Dockers(name) => hint!(
+                "{} starts it; or `docker save {} -o FILE` and {}",
+                Term::Backend.to("docker"), name.to_string(), CommandLine::ImagesImport.of(name)
             ),
-            ImageError::Damaged(name) => format!("`belljar images pull {name}` gets it again"),
+            ImageError::Damaged(name) => hint!("{} gets it again", CommandLine::ImagesPull.of(name)),
             ImageError::Unauthorized { registry, .. } => format!(
                 "`docker login {registry}` writes ~/.docker/config.json; passwords that it keeps elsewhere are not read"
-            ),
+            ).into(),
             ImageError::Unreachable { .. } => {
                 "is it up, and its name right? a mirror can be named in the configuration: docs/images.md"
                     .into()
             }
             ImageError::NoFile { .. } | ImageError::MirrorUnreachable { .. } => {
-                "is it up, and its address right? another mirror: `--mirror URL`".into()
+                hint!("is it up, and its address right? another mirror: {}", CommandLine::Mirror.of("URL"))
             }
             ImageError::MirrorTooSlow { .. } => {
-                "try again later, and it goes on from here; another mirror: `--mirror URL`".into()
+                hint!(
+                    "try again later, and it goes on from here; another mirror: {}",
+                    CommandLine::Mirror.of("URL")
+                )
             }
             ImageError::Downgrade { to, .. } => {
                 format!(
                     "if `{to}` is yours and may be spoken to in the clear, name it in `images.plain_http`"
-                )
+                ).into()
             }
-            ImageError::NoSpace(_) => "`belljar images gc` removes what nobody uses".into(),
+            ImageError::NoSpace(_) => hint!("{} removes unused images", CommandLine::ImagesGc),
             ImageError::TooSlow { .. } => {
                 "try again later; a mirror can be named in the configuration: docs/images.md".into()
             }
@@ -162,8 +169,11 @@ impl ImageError {
                 "what came is not used; if the digest is right, somebody on the way changes what you fetch".into()
             }
             ImageError::Document { .. } | ImageError::Layer { .. } | ImageError::TooLarge(_) => {
-                "docs/images.md says what an image may be; layers of it that were right stay until `belljar images gc`"
-                    .into()
+                hint!(
+                    "docs/images.md says what an image may be; its valid layers are kept until {} \
+                     removes them",
+                    CommandLine::ImagesGc
+                )
             }
             ImageError::Archive { .. } => {
                 "`docker save IMAGE -o FILE` and `skopeo copy` to `oci-archive:FILE` make such files".into()
@@ -173,7 +183,7 @@ impl ImageError {
             ImageError::Store { path, source, .. } if source.kind() == io::ErrorKind::InvalidData => format!(
                 "`rm {}` helps: an image that it is about is pulled again, a stopped sandbox whose file it is has to be made anew",
                 path.display()
-            ),
+            ).into(),
             ImageError::Store { .. } => return None,
         })
     }

@@ -3,7 +3,7 @@
 use super::id::LayerId;
 use super::path::RelPath;
 use super::quote;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_state::damage::Damaged;
 use serde::Serialize;
 use std::fmt;
@@ -117,21 +117,29 @@ impl From<LayerError> for SandboxError {
                     list.iter().take(SHOWN).map(|conflict| format!("\n  {conflict}")).collect();
                 let more = list.len().saturating_sub(SHOWN);
                 let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
-                ErrorCode::WorkUnsaved.error(format!("{message}{lines}{more}")).hint(
-                    "apply the other files by naming them, or merge one by hand: `belljar diff PATH | patch -p1 --merge`",
-                )
+                ErrorCode::WorkUnsaved.error(format!("{message}{lines}{more}")).hint(hint!(
+                    "apply the other files by naming them, or merge one by hand: {}",
+                    CommandLine::DiffPatch
+                ))
             }
-            LayerError::InUse(_) => ErrorCode::InUse.error(message)
-                .hint("wait until its command has ended; `belljar layers` shows what runs"),
-            LayerError::Gone(_) => ErrorCode::WorkNotFound.error(message).hint("see `belljar layers`"),
-            LayerError::NoSuchChange { .. } => ErrorCode::WorkNotFound.error(message)
-                .hint("`belljar diff --names` lists what there is"),
+            LayerError::InUse(_) => ErrorCode::InUse
+                .error(message)
+                .hint(hint!("wait until its command has ended; {} shows what runs", CommandLine::Layers)),
+            LayerError::Gone(_) => {
+                ErrorCode::WorkNotFound.error(message).hint(hint!("see {}", CommandLine::Layers))
+            }
+            LayerError::NoSuchChange { .. } => ErrorCode::WorkNotFound
+                .error(message)
+                .hint(hint!("{} lists what there is", CommandLine::DiffNames)),
             LayerError::Damaged(damaged) => damaged.error(),
-            LayerError::FolderChanged { .. } => ErrorCode::PathMoved.error(message).hint(
-                "a link or another directory is in its place, or in that of one around it: put the right one back, or `belljar discard` the layer",
-            ),
-            LayerError::Undo { .. } => ErrorCode::WorkspaceFailed.error(message)
-                .hint("make it reachable and writable again, then call `belljar apply`"),
+            LayerError::FolderChanged { .. } => ErrorCode::PathMoved.error(message).hint(hint!(
+                "a link or another directory is in its place, or in that of one around it: put the \
+                     right one back, or remove the layer with {}",
+                CommandLine::Discard
+            )),
+            LayerError::Undo { .. } => ErrorCode::WorkspaceFailed
+                .error(message)
+                .hint(hint!("make it reachable and writable again, then call {}", CommandLine::Apply)),
             LayerError::Store { .. } | LayerError::Read { .. } => ErrorCode::WorkspaceFailed.error(message),
             LayerError::Apply { source, .. } => {
                 let error = ErrorCode::WorkspaceFailed.error(message);

@@ -1,7 +1,7 @@
 //! The one error that callers of a sandbox see.
 
-use crate::ErrorCode;
 use crate::exit_code::{FAILED, REFUSED};
+use crate::{ErrorCode, Hint};
 use serde::Serialize;
 use std::error::Error;
 use std::fmt;
@@ -27,7 +27,7 @@ pub struct SandboxError {
     /// What happened, to what; lowercase, no full stop.
     pub message: String,
     /// What to do next, if there is something.
-    pub hint: Option<String>,
+    pub hint: Option<Hint>,
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
@@ -40,7 +40,7 @@ impl ErrorCode {
 
 impl SandboxError {
     /// With what to do next.
-    pub fn hint(mut self, hint: impl Into<String>) -> SandboxError {
+    pub fn hint(mut self, hint: impl Into<Hint>) -> SandboxError {
         self.hint = Some(hint.into());
         self
     }

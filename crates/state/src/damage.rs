@@ -5,7 +5,7 @@
 //! directory with an ordinary name whose label is missing, unreadable, cut short or of another version is [`Damaged`]: it is
 //! listed with its path, never swept, and removed only by its whole name. A reading command removes nothing.
 
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_sys::rustix::fs::{Mode, OFlags, open};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -34,9 +34,10 @@ impl Damaged {
     pub fn error(&self) -> SandboxError {
         let directory = self.directory.display().to_string();
         let directory = directory.escape_debug();
-        ErrorCode::WorkspaceFailed.error(self.to_string()).hint(format!(
-            "its files are in `{directory}`: copy what you need from there; `belljar discard {}` then removes it",
-            self.id.escape_debug()
+        ErrorCode::WorkspaceFailed.error(self.to_string()).hint(hint!(
+            "its files are in `{}`: copy what you need from there; {} then removes it",
+            directory.to_string(),
+            CommandLine::Discard.of(self.id.escape_debug())
         ))
     }
 }

@@ -3,7 +3,7 @@
 use crate::Damage;
 use crate::SecretError;
 use belljar_spec::secret::SecretName;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, Hint, SandboxError, hint};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -62,38 +62,39 @@ pub enum VaultError {
 
 impl VaultError {
     /// What to do next.
-    pub fn hint(&self) -> String {
+    pub fn hint(&self) -> Hint {
         match self {
             VaultError::NoHome => "set `HOME`, or `XDG_STATE_HOME` to a folder of yours".into(),
             VaultError::NotOurs { path, .. } => format!(
                 "run belljar as that user, or set `XDG_STATE_HOME` to a folder of yours; `ls -ld {}` says whose it is",
                 path.display()
-            ),
+            ).into(),
             VaultError::OpenToOthers { path, right, .. } => format!(
                 "`chmod {right:o} {}`; if somebody may have read the key, renew the secrets where they were made",
                 path.display()
-            ),
-            VaultError::Read { path, .. } => format!("`ls -ld {}` says whose it is", path.display()),
+            ).into(),
+            VaultError::Read { path, .. } => format!("`ls -ld {}` says whose it is", path.display()).into(),
             VaultError::Write { path, .. } => {
                 let folder = path.parent().unwrap_or(Path::new("/"));
                 format!(
                     "nothing was changed; `df {0}` and `ls -ld {0}` say whether there is room and whose it is",
                     folder.display()
                 )
+                .into()
             }
             VaultError::Held { path, .. } => {
-                format!("`fuser {}` says by which; it may be stopped", path.display())
+                format!("`fuser {}` says by which; it may be stopped", path.display()).into()
             }
             VaultError::Damaged { damage: Damage::Newer(_), .. } => "use the belljar that wrote it".into(),
-            VaultError::Damaged { path, .. } => format!(
-                "put back a copy, or move {} away and set the secrets again: `belljar secrets set NAME`",
-                path.display()
+            VaultError::Damaged { path, .. } => hint!(
+                "put back a copy, or move {} away and set the secrets again: {}",
+                path.display().to_string(), CommandLine::SecretsSet.of("NAME")
             ),
             VaultError::KeyGone { path } => format!(
                 "put it back, or say where it is with BELLJAR_VAULT_KEY_FILE; without it no secret can be opened: \
                  then move {} away and set the secrets again",
                 path.with_file_name("secrets.json").display()
-            ),
+            ).into(),
             VaultError::NoKeyFile { .. } => {
                 "put the key there, or unset the variable to use the one beside the vault".into()
             }
@@ -104,10 +105,16 @@ impl VaultError {
                     .into()
             }
             VaultError::Changed { name } | VaultError::NoSuchSecret { name } => {
-                format!("`belljar secrets set {name}` sets it; `belljar secrets list` says what there is")
+                hint!(
+                    "{} sets it; {} says what there is",
+                    CommandLine::SecretsSet.of(name), CommandLine::SecretsList
+                )
             }
             VaultError::Empty { .. } => {
-                "type or paste the value, or give it by a pipe: `belljar secrets set NAME < FILE`".into()
+                hint!(
+                    "type or paste the value, or give it by a pipe: {}",
+                    CommandLine::SecretsSet.of("NAME < FILE")
+                )
             }
             VaultError::TooLong { .. } => "a secret is a key or a token, not a document".into(),
             VaultError::NoRandomness => "see whether getrandom(2) works here".into(),

@@ -75,7 +75,7 @@ impl SecretStore for HostSecrets {
             SecretRef::Env(name) => variable(name),
             SecretRef::File(path) => file(path).map_err(|(problem, hint)| SecretError {
                 message: format!("the secret `{reference}` cannot be used: {problem}"),
-                hint,
+                hint: hint.into(),
             }),
         }
     }
@@ -89,7 +89,10 @@ impl State {
 
 fn variable(name: &EnvName) -> Result<Secret, SecretError> {
     let refused = |problem: &str, hint: String| {
-        Err(SecretError { message: format!("the secret `env:{name}` cannot be used: {problem}"), hint })
+        Err(SecretError {
+            message: format!("the secret `env:{name}` cannot be used: {problem}"),
+            hint: hint.into(),
+        })
     };
     let value = std::env::var_os(name.as_str()).map(|value| Secret::new(value.into_vec()));
     match value {

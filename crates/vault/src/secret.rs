@@ -2,6 +2,7 @@
 //! ask for them by name, and `./dev lint` lists the crates that may.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use belljar_spec::Hint;
 use belljar_spec::secret::SecretRef;
 use std::io::{self, Read};
 use zeroize::Zeroizing;
@@ -100,7 +101,7 @@ impl dyn SecretStore + '_ {
 #[error("{message}")]
 pub struct SecretError {
     pub message: String,
-    pub hint: String,
+    pub hint: Hint,
 }
 
 /// Does not compile if the type has the trait: there would be two of `absent` then.

@@ -4,7 +4,7 @@
 //! What is read comes into the sandbox, so that links are not followed: a repository could have one to any file of this machine.
 
 use belljar_spec::workspace::View;
-use belljar_spec::{AgentContext, ErrorCode, SandboxError};
+use belljar_spec::{AgentContext, ErrorCode, SandboxError, Term, hint};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readlinkat, statat,
@@ -82,7 +82,7 @@ fn beneath(view: &View) -> Result<(String, Option<Vec<u8>>), SandboxError> {
             format!("agent context cannot be shown at `{}`: {what}", view.folder.join(NAME).display());
         ErrorCode::RequestValue
             .error(message)
-            .hint("put a plain file in its place, or work without `workspace.agent_context`")
+            .hint(hint!("put a plain file in its place, or work without {}", Term::AgentContext))
     };
     // What a layer has lies on top.
     let upper = view.layer.as_ref().map(|layer| layer.upper.as_path());

@@ -4,7 +4,7 @@
 //! its condition: too much protected is no harm. And who is the user (inside)? There an include counts if its condition holds.
 
 use belljar_git::config::{Variable, variables};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_sys::rustix::fs::OFlags;
 use std::collections::{HashSet, VecDeque};
 use std::env;
@@ -192,7 +192,7 @@ pub(crate) fn too_many(what: &str, most: usize) -> SandboxError {
     let message = format!("git's config has more than {most} {what}, too many to protect all that it names");
     ErrorCode::PathRefused
         .error(message)
-        .hint("shorten `.git/config` or your own `~/.gitconfig`, or work with `workspace.overlay`")
+        .hint(hint!("shorten `.git/config` or your own `~/.gitconfig`, or work with {}", Term::Overlay))
 }
 
 const MOST_FILES: usize = 256;

@@ -2,7 +2,7 @@
 
 use super::{ModelName, Task};
 use belljar_spec::llm::UpstreamKind;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 
 /// A way to ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,9 +68,10 @@ pub(super) fn is_there(kind: UpstreamKind, model: &ModelName) -> Result<(), Sand
         Some((_, speaks)) if kind != UpstreamKind::LiteLlm && *speaks != kind => {
             let message =
                 format!("`{model}` is asked in the words of {speaks}, and the model's server speaks {kind}");
-            Err(ErrorCode::RequestConflict.error(message).hint(format!(
-                "give its own server, or a LiteLLM, with `--llm URL`; if this one has it, say so: `--model server/{}`",
-                model.model
+            Err(ErrorCode::RequestConflict.error(message).hint(hint!(
+                "give its own server, or a LiteLLM, with {}; if this one has it, say so: {}",
+                Term::LlmUrl.to("URL"),
+                Term::Model.to(format!("server/{}", model.model))
             )))
         }
         _ => Ok(()),

@@ -65,7 +65,7 @@ fn what_is_missing_comes_with_the_command_that_mends_it() {
     let machine = Machine::new();
     let error = machine.find("codex").unwrap_err();
     assert_eq!(error.message, "Codex is not here: there is no `codex` on PATH");
-    assert_eq!(error.hint.unwrap(), "`npm install -g @openai/codex@0.166.0`");
+    assert_eq!(error.hint.unwrap().to_string(), "`npm install -g @openai/codex@0.166.0`");
     // A folder that depends on where one stands does not count.
     machine.write("bin/codex", ELF);
     assert!(find(named("codex").unwrap(), OsStr::new("bin:.:")).is_err());

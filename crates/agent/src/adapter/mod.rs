@@ -25,7 +25,7 @@ pub use model::{ModelName, ModelNameError};
 
 use crate::parse::Parser;
 use belljar_spec::llm::UpstreamKind;
-use belljar_spec::{EnvName, ErrorCode, Printable, SandboxError};
+use belljar_spec::{EnvName, ErrorCode, Printable, SandboxError, Term, hint};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -143,10 +143,12 @@ impl Adapter {
             let others = ALL.iter().filter(|other| other.speaks.contains(&kind)).map(|other| other.name);
             let message =
                 format!("{} does not speak {kind}, which is what the model's server speaks", self.title);
-            return Err(ErrorCode::RequestConflict.error(message).hint(format!(
-                "give it a server that speaks {} (`--llm URL`, `--llm-kind`), or take another agent: {}",
+            return Err(ErrorCode::RequestConflict.error(message).hint(hint!(
+                "give it a server that speaks {} ({}, {}), or take another agent: {}",
                 kinds.join(" or "),
-                others.collect::<Vec<_>>().join(", "),
+                Term::LlmUrl.to("URL"),
+                Term::LlmKind,
+                others.collect::<Vec<_>>().join(", ")
             )));
         }
         match model {
@@ -163,8 +165,8 @@ impl Adapter {
         let message = format!("{} cannot be asked for the effort `{effort}`", self.title);
         let known: Vec<String> = self.efforts.iter().map(Effort::to_string).collect();
         Err(ErrorCode::RequestValue.error(message).hint(match known.is_empty() {
-            true => "omit `--effort`: it has no such setting".to_string(),
-            false => format!("it knows {}", known.join(", ")),
+            true => hint!("omit {}: it has no such setting", Term::Effort),
+            false => format!("it knows {}", known.join(", ")).into(),
         }))
     }
 }
@@ -226,7 +228,7 @@ mod tests {
             ("pirate", None),
             ("p", None),
         ] {
-            let hint = named(name).err().and_then(|error| error.hint).unwrap_or_default();
+            let hint = named(name).err().and_then(|error| error.hint).unwrap_or_default().to_string();
             let said = hint.strip_prefix("did you mean `").and_then(|rest| rest.split('`').next());
             assert_eq!(said, meant, "{name}: {hint}");
         }
@@ -259,8 +261,8 @@ mod tests {
         let error = codex.can_ask(Anthropic, None).unwrap_err();
         assert_eq!(error.message, "Codex does not speak anthropic, which is what the model's server speaks");
         assert_eq!(
-            error.hint.unwrap(),
-            "give it a server that speaks openai or litellm (`--llm URL`, `--llm-kind`), or take another agent: claude, opencode, pi"
+            error.hint.unwrap().to_string(),
+            "give it a server that speaks openai or litellm (`llm.url: URL`, `llm.kind`), or take another agent: claude, opencode, pi"
         );
     }
 
@@ -270,10 +272,10 @@ mod tests {
         assert!(codex.can_think(Effort::Minimal).is_ok());
         let error = claude.can_think(Effort::Minimal).unwrap_err();
         assert_eq!(error.message, "Claude Code cannot be asked for the effort `minimal`");
-        assert_eq!(error.hint.unwrap(), "it knows off, low, medium, high, xhigh");
+        assert_eq!(error.hint.unwrap().to_string(), "it knows off, low, medium, high, xhigh");
         assert_eq!(
-            gemini.can_think(Effort::Low).unwrap_err().hint.unwrap(),
-            "omit `--effort`: it has no such setting"
+            gemini.can_think(Effort::Low).unwrap_err().hint.unwrap().to_string(),
+            "omit `effort`: it has no such setting"
         );
     }
 }

@@ -107,7 +107,7 @@ BELLJAR_EFFORT=low
         let program = folder.path().canonicalize().unwrap().join("agent");
         assert!(found(&program).unwrap_err().message.ends_with("does not exist"));
         fs::write(&program, "#!/bin/sh\n").unwrap();
-        assert_eq!(found(&program).unwrap_err().hint.unwrap(), "make it executable: `chmod +x`");
+        assert_eq!(found(&program).unwrap_err().hint.unwrap().to_string(), "make it executable: `chmod +x`");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(found(&program).unwrap().needs, [program]);
         assert!(found(folder.path()).unwrap_err().message.ends_with("is not a file"));

@@ -7,7 +7,7 @@ use crate::log::Watcher;
 use crate::run::{RunRequest, RunResult, check, run};
 use belljar_engine::Engine;
 use belljar_spec::workspace::WorkspaceMode;
-use belljar_spec::{ErrorCode, SandboxError, SandboxSpec};
+use belljar_spec::{ErrorCode, SandboxError, SandboxSpec, Term, hint};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -118,7 +118,7 @@ fn continued(mode: WorkspaceMode, last: Option<&RunResult>) -> Result<WorkspaceM
             let message = "phases cannot share a clone: the host makes a fresh one for each sandbox";
             Err(ErrorCode::RequestConflict
                 .error(message)
-                .hint("clone the repository yourself, and use `--branch NAME` in it"))
+                .hint(hint!("clone the repository yourself, and use {} in it", Term::Branch.to("NAME"))))
         }
         (WorkspaceMode::Overlay { .. }, Some(last)) => {
             // One in which nothing was changed is not kept.

@@ -126,7 +126,7 @@ fn what_is_wrong_is_said_with_its_line_and_what_to_write() {
     ] {
         let error = read(content).err().unwrap_or_else(|| panic!("{content} makes sense"));
         assert!(error.message.contains(message), "{content}: {error}");
-        let said = error.hint.clone().unwrap_or_default();
+        let said = error.hint.clone().unwrap_or_default().to_string();
         assert!(said.contains(hint), "{content}: {said}");
         assert!(!error.message.contains('\n'), "{content}: {}", error.message);
     }

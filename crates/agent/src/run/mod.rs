@@ -29,7 +29,9 @@ use crate::stop::StopReason;
 use crate::stream::Stream;
 use attend::{Attended, attend};
 use belljar_engine::{Engine, RefusedReport, Sandbox, Stage};
-use belljar_spec::{Command, Compare, EnvName, ErrorCode, Permission, SandboxError, SharedPath, Stdin};
+use belljar_spec::{
+    Command, Compare, EnvName, ErrorCode, Permission, SandboxError, SharedPath, Stdin, Term, hint,
+};
 use belljar_state::new_id;
 use course::Course;
 use judge::{Facts, judge};
@@ -155,9 +157,12 @@ fn ready(request: &RunRequest) -> Result<Ready, SandboxError> {
     };
     let Some(route) = &request.sandbox.llm else {
         let message = format!("{} needs a model, and the sandbox has no route to one", adapter.title);
-        return Err(ErrorCode::RequestConflict
-            .error(message)
-            .hint("name one with `--model provider/model`, or a server with `--llm URL --llm-key REF`"));
+        return Err(ErrorCode::RequestConflict.error(message).hint(hint!(
+            "name one with {}, or a server with {} and {}",
+            Term::Model.to("provider/model"),
+            Term::LlmUrl.to("URL"),
+            Term::LlmKey.to("REF")
+        )));
     };
     adapter.can_ask(route.kind, request.model.as_ref())?;
     if let Some(effort) = request.effort {

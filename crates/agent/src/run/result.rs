@@ -6,9 +6,9 @@ use crate::entry::{Step, Summary};
 use crate::stop::StopReason;
 use belljar_engine::{Changes, RefusedReport};
 use belljar_spec::llm::{LlmOutcomes, LlmTotals};
-use belljar_spec::{ErrorKind, LimitHit};
+use belljar_spec::{ErrorKind, Hint, LimitHit};
 use belljar_workspace::touched::Compared;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// How a run ended, and what it came to.
@@ -27,8 +27,8 @@ pub struct RunResult {
     /// What went wrong, for a person.
     pub error: Option<String>,
     /// What to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    pub hint: Option<Hint>,
     /// The step that went wrong.
     pub step: Option<Step>,
     /// Answers of the model.
@@ -76,6 +76,11 @@ pub struct RunResult {
     /// Why the log or the result beside it is not whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
+}
+
+/// In words of the API: a log is read by every front.
+fn as_text<S: Serializer>(hint: &Option<Hint>, serializer: S) -> Result<S::Ok, S::Error> {
+    hint.as_ref().map(Hint::to_string).serialize(serializer)
 }
 
 impl RunResult {

@@ -2,6 +2,7 @@
 
 use crate::client::body::RequestBody;
 use crate::client::error::ClientError;
+use belljar_spec::{CommandLine, hint};
 use belljar_sys::rustix::process::geteuid;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
@@ -57,10 +58,10 @@ impl Target {
     /// Nobody is there.
     pub(crate) fn unanswered(&self, source: io::Error) -> ClientError {
         let hint = match self {
-            Target::Unix(_) => "`belljar serve` starts one",
-            Target::Tcp(_) => "`belljar serve --listen ADDRESS` starts one there",
+            Target::Unix(_) => hint!("{} starts one", CommandLine::Serve),
+            Target::Tcp(_) => hint!("{} starts one there", CommandLine::ServeListen.of("ADDRESS")),
         };
-        ClientError::NoDaemon { address: self.name(), source, hint: hint.into() }
+        ClientError::NoDaemon { address: self.name(), source, hint }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why a request came to nothing.
 
 use crate::ApiError;
-use belljar_spec::ErrorCode;
+use belljar_spec::{CommandLine, ErrorCode, Hint, hint};
 use std::io;
 
 /// Why a request came to nothing.
@@ -16,7 +16,7 @@ pub enum ClientError {
         address: String,
         source: io::Error,
         /// What to do next.
-        hint: String,
+        hint: Hint,
     },
     /// The connection ended before the answer did: the daemon went away.
     #[error("the connection to the daemon ended: {0}")]
@@ -42,14 +42,15 @@ impl ClientError {
     }
 
     /// What to do next.
-    pub fn hint(&self) -> Option<&str> {
+    pub fn hint(&self) -> Option<Hint> {
         match self {
-            ClientError::Api(error, _) => error.hint.as_deref(),
-            ClientError::NoDaemon { hint, .. } => Some(hint),
-            ClientError::Gone(_) => Some("say it again; the daemon is started if there is none"),
-            ClientError::Protocol(_) => {
-                Some("an older daemon may still run: `belljar serve` of this version takes its place")
-            }
+            ClientError::Api(error, _) => error.hint(),
+            ClientError::NoDaemon { hint, .. } => Some(hint.clone()),
+            ClientError::Gone(_) => Some("say it again; the daemon is started if there is none".into()),
+            ClientError::Protocol(_) => Some(hint!(
+                "an older daemon may still run: {} of this version takes its place",
+                CommandLine::Serve
+            )),
             ClientError::Source(_) => None,
         }
     }

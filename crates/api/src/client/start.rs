@@ -2,6 +2,7 @@
 
 use crate::client::connect::{Line, Target};
 use crate::client::error::ClientError;
+use belljar_spec::{CommandLine, Hint, hint};
 use std::io;
 use std::process::Child;
 use std::sync::Arc;
@@ -21,11 +22,8 @@ impl Starter {
 
     /// Starts one and waits until it listens. Whether it is ours that listens in the end does not matter.
     pub(crate) async fn connect(&self, target: &Target) -> Result<Line, ClientError> {
-        let no = |source: io::Error, hint: &str| ClientError::NoDaemon {
-            address: target.name(),
-            source,
-            hint: hint.into(),
-        };
+        let no =
+            |source: io::Error, hint: Hint| ClientError::NoDaemon { address: target.name(), source, hint };
         let mut child = (self.start)().map_err(|error| {
             let hint = hint_of(error.kind());
             no(error, hint)
@@ -37,7 +35,10 @@ impl Starter {
                 Ok(line) => return Ok(line),
                 Err(error) if !nobody_listens(&error) => return Err(target.unanswered(error)),
                 Err(error) if Instant::now() >= until => {
-                    return Err(no(error, "one was started and does not listen; `belljar serve` says why"));
+                    return Err(no(
+                        error,
+                        hint!("one was started and does not listen; {} says why", CommandLine::Serve),
+                    ));
                 }
                 Err(_) => sleep(pause).await,
             }
@@ -56,13 +57,15 @@ pub(crate) fn nobody_listens(error: &io::Error) -> bool {
 }
 
 /// What to do about a daemon that could not be started: it begins by writing to the state directory.
-fn hint_of(kind: io::ErrorKind) -> &'static str {
+fn hint_of(kind: io::ErrorKind) -> Hint {
     match kind {
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            "set XDG_STATE_HOME to a folder that you can write to"
+            "set XDG_STATE_HOME to a folder that you can write to".into()
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk is full: free some space",
-        _ => "`belljar serve` says what is wrong",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "the disk is full: free some space".into()
+        }
+        _ => hint!("{} says what is wrong", CommandLine::Serve),
     }
 }
 
@@ -83,9 +86,9 @@ mod tests {
             (io::ErrorKind::ReadOnlyFilesystem, "XDG_STATE_HOME"),
             (io::ErrorKind::PermissionDenied, "XDG_STATE_HOME"),
             (io::ErrorKind::StorageFull, "the disk is full"),
-            (io::ErrorKind::NotFound, "`belljar serve`"),
+            (io::ErrorKind::NotFound, "belljar serve"),
         ] {
-            assert!(hint_of(kind).contains(expected), "{kind}");
+            assert!(hint_of(kind).to_string().contains(expected), "{kind}");
         }
     }
 }

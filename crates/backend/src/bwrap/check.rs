@@ -2,7 +2,7 @@
 
 use super::launch;
 use crate::plan::trial;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use std::path::{Path, PathBuf};
 
 /// Starts a sandbox with nothing in it and ends it again.
@@ -18,8 +18,10 @@ pub(super) fn program() -> Result<PathBuf, SandboxError> {
         .map(|directory| Path::new(directory).join("bwrap"))
         .find(|candidate| candidate.is_file());
     found.ok_or_else(|| {
-        ErrorCode::BackendUnavailable.error("bubblewrap (`bwrap`) is not installed")
-            .hint("install it (`apt install bubblewrap`, `dnf install bubblewrap`), or use `backend: native`, which needs nothing")
+        ErrorCode::BackendUnavailable.error("bubblewrap (`bwrap`) is not installed").hint(hint!(
+            "install it (`apt install bubblewrap`, `dnf install bubblewrap`), or use {}, which needs nothing",
+            Term::Backend.to("native")
+        ))
     })
 }
 

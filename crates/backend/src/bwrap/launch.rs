@@ -7,7 +7,7 @@ use crate::guest::{Door, Process, SetupFailure, not_ready};
 use crate::layout::{Bind, BindOrigin, Layout};
 use crate::native::{Identity, Sources, Users, after_root, bind_steps, private_step, root_step, user_inside};
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
@@ -118,7 +118,7 @@ fn complained(reason: &str, layout: &Layout) -> SandboxError {
         ["namespace", "ot permitted", "ermission denied"].iter().any(|word| reason.contains(word));
     let hint = match is_refusal {
         true => crate::native::remedy_for_bubblewrap(),
-        false => "use `backend: native`, which needs no bubblewrap".into(),
+        false => hint!("use {}, which needs no bubblewrap", Term::Backend.to("native")),
     };
     ErrorCode::BackendUnavailable.error(message).hint(hint)
 }

@@ -62,7 +62,7 @@ impl Directory {
             let message = format!("the kernel does not take this value for `{}`: {error}", place.display());
             return ErrorCode::LimitUnavailable
                 .error(message)
-                .hint("ask for less, or omit the flag: a cgroup around this one may allow no more");
+                .hint("ask for less, or omit the limit: a cgroup around this one may allow no more");
         }
         let message = format!("cannot write to `{}`: {error}", place.display());
         ErrorCode::LimitUnavailable.error(message).hint(super::delegation_hint())
@@ -153,8 +153,8 @@ mod tests {
         assert_eq!(refused.code, ErrorCode::LimitUnavailable);
         let unwritable = directory.failed("cpu.max", &Errno::ACCESS.into());
         assert_eq!(
-            (unwritable.code, unwritable.hint.as_deref()),
-            (ErrorCode::LimitUnavailable, Some(super::super::delegation_hint()))
+            (unwritable.code, unwritable.hint),
+            (ErrorCode::LimitUnavailable, Some(super::super::delegation_hint().into()))
         );
     }
 }

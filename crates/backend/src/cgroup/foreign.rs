@@ -1,7 +1,7 @@
 //! A cgroup that the Docker daemon made and will remove: read, and given the one limit that no request to the daemon sets.
 
 use super::{Counters, v1};
-use belljar_spec::{ErrorCode, Limits, Origin, SandboxError};
+use belljar_spec::{ErrorCode, Limits, Origin, SandboxError, Term, hint};
 use std::fs::{self, File};
 use std::path::PathBuf;
 
@@ -33,7 +33,8 @@ impl Foreign {
                 );
                 Err(ErrorCode::LimitUnavailable
                     .error(message)
-                    .hint("boot the machine with cgroup version 2, or omit `limits.memory`"))
+                    .hint(hint!("boot the machine with cgroup version 2, or omit {}", Term::Memory))
+                    .caused_by(error))
             }
             _ => Ok(()),
         }

@@ -2,7 +2,7 @@
 
 use super::directory::Directory;
 use super::{Cgroup, Held, Turns, Version, set};
-use belljar_spec::{ByteSize, ErrorCode, Limits, Origin, SandboxError, SandboxId};
+use belljar_spec::{ByteSize, ErrorCode, Limits, Origin, SandboxError, SandboxId, Term, hint};
 use std::path::PathBuf;
 
 pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, SandboxError> {
@@ -19,7 +19,7 @@ pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, S
             let message = "the limit on memory cannot be held here: this kernel does not limit the buffers of TCP connections";
             return Err(ErrorCode::LimitUnavailable
                 .error(message)
-                .hint("boot the machine with cgroup version 2, or omit `limits.memory`"));
+                .hint(hint!("boot the machine with cgroup version 2, or omit {}", Term::Memory)));
         }
         // Swap counts too, where the kernel counts it.
         if memory.has("memory.memsw.limit_in_bytes") {

@@ -3,7 +3,7 @@
 
 use crate::open_place;
 use crate::plan::trial_without_wall;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_sys::rustix::fs::statfs;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::{landlock, seccomp};
@@ -23,9 +23,11 @@ pub(super) fn is_around_us() -> Result<(), SandboxError> {
         Some(_) => Ok(()),
         None => {
             let message = "there is no container around us that could be the wall";
-            Err(ErrorCode::BackendUnavailable
-                .error(message)
-                .hint("outside a container use `backend: native`, or `backend: host` for no wall at all"))
+            Err(ErrorCode::BackendUnavailable.error(message).hint(hint!(
+                "outside a container use {}, or {} for no wall at all",
+                Term::Backend.to("native"),
+                Term::Backend.to("host")
+            )))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Whether a daemon is here that can build this wall: by asking it. A container takes it a hundred times as long as the answer.
 
 use super::launch;
-use belljar_spec::{ErrorCode, Runtime, SandboxError};
+use belljar_spec::{ErrorCode, Runtime, SandboxError, Term, hint};
 
 /// Whether the daemon says that it has what this takes.
 pub(super) fn check(runtime: Runtime) -> Result<(), SandboxError> {
@@ -11,15 +11,16 @@ pub(super) fn check(runtime: Runtime) -> Result<(), SandboxError> {
     let options = info.security_options.unwrap_or_default();
     if options.iter().any(|option| option.contains("rootless")) {
         let message = "this Docker daemon is an ordinary user's, and cannot be shown what root puts together";
-        return Err(ErrorCode::BackendUnavailable.error(message).hint(
-            "use the machine's own daemon (DOCKER_HOST), or `backend: native`, which needs no root at all",
-        ));
+        return Err(ErrorCode::BackendUnavailable.error(message).hint(hint!(
+            "use the machine's own daemon (DOCKER_HOST), or {}, which needs no root at all",
+            Term::Backend.to("native")
+        )));
     }
     if !options.iter().any(|option| option.contains("seccomp")) {
         let message = "this Docker daemon can filter no system calls";
         return Err(ErrorCode::BackendUnavailable
             .error(message)
-            .hint("use a daemon and a kernel with seccomp, or `backend: native`"));
+            .hint(hint!("use a daemon and a kernel with seccomp, or {}", Term::Backend.to("native"))));
     }
     if !info.runtimes.unwrap_or_default().contains_key(runtime.as_str()) {
         return Err(no_runtime(runtime));
@@ -34,9 +35,11 @@ pub(super) fn accept(runtime: Runtime) -> Result<(), SandboxError> {
         Runtime::Runc | Runtime::Runsc => Ok(()),
         Runtime::Kata => {
             let message = "belljar cannot use the runtime `kata` yet: nothing in its virtual machine reaches belljar's socket";
-            Err(ErrorCode::BackendUnavailable.error(message).hint(
-                "use `--runtime runsc` (gVisor), which has a kernel of its own too, or `backend: native`",
-            ))
+            Err(ErrorCode::BackendUnavailable.error(message).hint(hint!(
+                "use {} (gVisor), which has a kernel of its own too, or {}",
+                Term::Backend.to("docker+runsc"),
+                Term::Backend.to("native")
+            )))
         }
     }
 }
@@ -69,7 +72,10 @@ mod tests {
     fn a_runtime_that_cannot_work_is_refused_by_name_whether_there_is_a_daemon_or_not() {
         let error = check(Runtime::Kata).expect_err("it cannot work");
         assert_eq!((error.kind(), error.code), (ErrorKind::Unavailable, ErrorCode::BackendUnavailable));
-        assert!(error.message.contains("kata") && error.hint.is_some_and(|hint| hint.contains("runsc")));
+        assert!(
+            error.message.contains("kata")
+                && error.hint.is_some_and(|hint| hint.to_string().contains("runsc"))
+        );
         for runtime in [Runtime::Runc, Runtime::Runsc] {
             assert_eq!(accept(runtime), Ok(()));
         }

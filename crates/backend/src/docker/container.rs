@@ -10,7 +10,7 @@ use belljar_docker::bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
     MountBindOptions, MountBindOptionsPropagationEnum, MountType, ResourcesUlimits,
 };
-use belljar_spec::{ErrorCode, Origin, Runtime, SandboxError};
+use belljar_spec::{ErrorCode, Origin, Runtime, SandboxError, Term, hint};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -185,7 +185,9 @@ pub(super) fn accept_warnings(plan: &Plan, warnings: &[String]) -> Result<(), Sa
     });
     let Some((_, name, _)) = lost else { return Ok(()) };
     let message = format!("the Docker daemon cannot hold the limit on {name}: {}", warnings.join("; "));
-    Err(ErrorCode::LimitUnavailable.error(message).hint("omit the flag, or use `backend: native`"))
+    Err(ErrorCode::LimitUnavailable
+        .error(message)
+        .hint(hint!("omit the limit, or use {}", Term::Backend.to("native"))))
 }
 
 /// The daemon counts what the host sees. Of a process in gVisor that is about twenty tasks: a stand-in with a thread for each

@@ -5,7 +5,7 @@
 
 use super::container_dir::SOCKET;
 use crate::guest::not_ready;
-use belljar_spec::{ErrorCode, Runtime, SandboxError};
+use belljar_spec::{ErrorCode, Runtime, SandboxError, Term, hint};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use belljar_sys::rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, open, unlinkat};
@@ -110,8 +110,10 @@ pub(super) fn door_kind(runtime: Runtime) -> SocketType {
 }
 
 fn failed(errno: Errno) -> SandboxError {
-    ErrorCode::StartFailed.error(format!("cannot make a door for the container: {errno}"))
-        .hint("too many open files? `ulimit -n` says how many there may be; `GET /v1/capabilities` tries each wall by itself")
+    ErrorCode::StartFailed.error(format!("cannot make a door for the container: {errno}")).hint(hint!(
+        "too many open files? `ulimit -n` says how many there may be; {} tries each wall by itself",
+        Term::Capabilities
+    ))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use belljar_docker::bollard::query_parameters::{
     CreateContainerOptionsBuilder, InspectContainerOptions, StartContainerOptions, WaitContainerOptions,
 };
 use belljar_docker::{Daemon, refused};
-use belljar_spec::{Admin, ErrorCode, Nesting, Root, Runtime, SandboxError};
+use belljar_spec::{Admin, CommandLine, ErrorCode, Nesting, Root, Runtime, SandboxError, Term, hint};
 use belljar_sys::rustix::process::geteuid;
 use belljar_wire::message::{FileRoot, Setup, Step};
 use futures_util::TryStreamExt;
@@ -121,7 +121,7 @@ pub(super) fn accept_us() -> Result<(), SandboxError> {
     let message = "a container is furnished by root, and belljar is not root";
     Err(ErrorCode::BackendUnavailable
         .error(message)
-        .hint("run belljar as root, or use `backend: native`, which needs no root"))
+        .hint(hint!("run belljar as root, or use {}, which needs no root", Term::Backend.to("native"))))
 }
 
 /// What a container cannot be, by name.
@@ -130,7 +130,11 @@ fn accept(runtime: Runtime, plan: &Plan) -> Result<(), SandboxError> {
     accept_us()?;
     if plan.nesting() == Nesting::Allowed {
         let message = "sandboxes inside of a container need powers that no container of belljar's has";
-        return Err(ErrorCode::NotSupported.error(message).hint("omit `nested`, or use `backend: native`"));
+        return Err(ErrorCode::NotSupported.error(message).hint(hint!(
+            "omit {}, or use {}",
+            Term::Nested,
+            Term::Backend.to("native")
+        )));
     }
     if plan.admin() == Admin::Root {
         let message = "root in a container would be root of this machine: it has no users of its own";
@@ -236,9 +240,10 @@ impl Container {
         let place = volume.destination.unwrap_or_default();
         let message =
             format!("the image declares a volume at `{place}`, where its files could not be limited");
-        Err(ErrorCode::ImageRefused
-            .error(message)
-            .hint("make an image of it without that VOLUME (`belljar build`), or use another one"))
+        Err(ErrorCode::ImageRefused.error(message).hint(hint!(
+            "make an image of it without that VOLUME ({}), or use another one",
+            CommandLine::Build
+        )))
     }
 
     fn ask_for(&self, body: &ContainerCreateBody) -> Result<(String, Vec<String>), Error> {
@@ -299,10 +304,11 @@ impl Container {
                     "the Docker daemon has not started the container within {:?}, and it is not waited for",
                     self.patience
                 );
-                Some(ErrorCode::NotReady.error(message).hint(
-                    "`docker info` says whether the daemon is well, its log says more (`journalctl -u docker`); on a busy \
-                     machine allow more with `limits.ready`",
-                ))
+                Some(ErrorCode::NotReady.error(message).hint(hint!(
+                    "`docker info` says whether the daemon is well, its log says more (`journalctl \
+                         -u docker`); on a busy machine allow more with {}",
+                    Term::ReadyTimeout
+                )))
             }
             error => Some(refused("start the container", &error)),
         }
@@ -310,8 +316,12 @@ impl Container {
 
     fn why_not_started(mut self) -> SandboxError {
         self.not_started().unwrap_or_else(|| {
-            ErrorCode::GuestGone.error("the container ended before its first process said a word")
-                .hint("its runtime may not let it reach belljar's socket: `GET /v1/capabilities` tries each wall by itself")
+            ErrorCode::GuestGone.error("the container ended before its first process said a word").hint(
+                hint!(
+                    "its runtime may not let it reach belljar's socket: {} tries each wall by itself",
+                    Term::Capabilities
+                ),
+            )
         })
     }
 }
@@ -371,9 +381,12 @@ fn image_name(plan: &Plan, layout: &Layout) -> Result<String, SandboxError> {
 fn no_root(root: &Root) -> SandboxError {
     let message =
         format!("a container cannot have the root `{root}`: the daemon has images, and shows the host's");
-    ErrorCode::NotSupported
-        .error(message)
-        .hint("use `rootfs: host` or `rootfs: oci:IMAGE`, or `backend: native`")
+    ErrorCode::NotSupported.error(message).hint(hint!(
+        "use {} or {}, or {}",
+        Term::Rootfs.to("host"),
+        Term::Rootfs.to("oci:IMAGE"),
+        Term::Backend.to("native")
+    ))
 }
 
 /// What a start that nobody waits for any more still gets: most of them are about to end.

@@ -12,7 +12,7 @@ use belljar_docker::bollard::query_parameters::{
     DownloadFromContainerOptionsBuilder,
 };
 use belljar_docker::{Daemon, is_missing, refused};
-use belljar_spec::{ErrorCode, ImageName, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, ImageName, SandboxError, hint};
 use belljar_state::{Survives, create_private, write_atomic};
 use futures_util::TryStreamExt;
 use std::collections::{BTreeSet, HashMap};
@@ -89,10 +89,11 @@ fn find(
     pulled.and_then(|()| inspect()).map_err(|error| {
         let why = refused("fetch it", &error).message;
         let message = format!("the image `{image}` is not here: {why}");
-        ErrorCode::ImageMissing.error(message).hint(
-            "check its name; fetch it yourself (`docker pull`), after `docker login` if its registry asks who you are; or \
-             make it (`belljar build`)",
-        )
+        ErrorCode::ImageMissing.error(message).hint(hint!(
+            "check its name; fetch it yourself (`docker pull`), after `docker login` if its \
+                 registry asks who you are; or make it ({})",
+            CommandLine::Build
+        ))
     })
 }
 
@@ -200,9 +201,10 @@ pub(super) fn refuse_links(
 fn led_away(place: &str, link: &str) -> SandboxError {
     let message =
         format!("the image has a link at `{link}`, which would lead `/{place}` of the sandbox elsewhere");
-    ErrorCode::ImageRefused
-        .error(message)
-        .hint("make an image of it with a directory there (`belljar build`), or use another one")
+    ErrorCode::ImageRefused.error(message).hint(hint!(
+        "make an image of it with a directory there ({}), or use another one",
+        CommandLine::Build
+    ))
 }
 
 fn link_on_the_way(daemon: &Daemon, name: &str, place: &str) -> Result<Option<String>, SandboxError> {

@@ -3,7 +3,7 @@
 use super::helper::Helper;
 use crate::Plan;
 use crate::guest::{SetupFailure, not_ready};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_sys::errno;
 use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
@@ -27,9 +27,11 @@ impl Opener {
         let Some((helper, intake)) = self.0 else { return Ok(None) };
         let failed = |doing: &str, errno: Errno| {
             let message = format!("cannot {doing}: {errno}");
-            ErrorCode::StartFailed.error(message).hint(
-                "`GET /v1/capabilities` says what this machine's kernel lacks; `egress.mode: none` needs no way out",
-            )
+            ErrorCode::StartFailed.error(message).hint(hint!(
+                "{} says what this machine's kernel lacks; {} needs no way out",
+                Term::Capabilities,
+                Term::Egress.to("none")
+            ))
         };
         let steps = vec![Step::JoinNetwork, Step::OpenIntake(intake)];
         let pending = helper.carry_out(steps, &[process])?;

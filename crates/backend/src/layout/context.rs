@@ -4,7 +4,7 @@
 //! Git inside is told of it: what was added is never part of a commit.
 
 use super::{Bind, BindKind, BindOrigin, Layout, Missing, relative};
-use belljar_spec::{AgentContext, ErrorCode, SandboxError};
+use belljar_spec::{AgentContext, ErrorCode, SandboxError, Term, hint};
 use belljar_wire::message::{Bytes, Stub, StubKind};
 use std::path::PathBuf;
 
@@ -48,7 +48,7 @@ impl Layout {
                 format!("agent context cannot be shown in `{}`: nothing can be made there", folder.display());
             return Err(ErrorCode::RequestValue
                 .error(message)
-                .hint("make the folder writable for yourself, or work on it with `workspace.overlay`"));
+                .hint(hint!("make the folder writable for yourself, or work on it with {}", Term::Overlay)));
         }
         match self.missing.iter_mut().find(|missing| missing.root == *folder) {
             Some(missing) => {

@@ -26,7 +26,7 @@ mod volumes;
 mod workspace;
 
 use belljar_spec::workspace::{View, WorkspaceMode};
-use belljar_spec::{Admin, AgentContext, ErrorCode, SandboxError, SandboxSpec, WorkspacePath};
+use belljar_spec::{Admin, AgentContext, ErrorCode, SandboxError, SandboxSpec, Term, WorkspacePath, hint};
 use home::Homes;
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -343,18 +343,23 @@ impl Layout {
     pub(crate) fn without_root(spec: &SandboxSpec, view: Option<&View>) -> Result<Layout, SandboxError> {
         if view.is_some_and(|view| view.layer.is_some()) {
             let message = "without a wall nothing can lie over a folder";
-            return Err(ErrorCode::NotSupported
-                .error(message)
-                .hint("omit `workspace.overlay`, or use `backend: native`"));
+            return Err(ErrorCode::NotSupported.error(message).hint(hint!(
+                "omit {}, or use {}",
+                Term::Overlay,
+                Term::Backend.to("native")
+            )));
         }
         if let Some(shared) = spec.shared.first() {
             let message = format!(
                 "`{}` cannot be shared without a wall: everything is visible already",
                 shared.path.display()
             );
-            return Err(ErrorCode::NotSupported
-                .error(message)
-                .hint("omit `workspace.ro` and `workspace.rw`, or use `backend: native`"));
+            return Err(ErrorCode::NotSupported.error(message).hint(hint!(
+                "omit {} and {}, or use {}",
+                Term::Ro,
+                Term::Rw,
+                Term::Backend.to("native")
+            )));
         }
         volumes::refuse_without_wall(spec)?;
         if spec.admin == Admin::Root {

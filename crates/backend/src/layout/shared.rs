@@ -3,7 +3,7 @@
 use super::home::Homes;
 use super::opened::{MOST_LINKS, OpenedPaths, Walked, Walker, identity, moved, walk};
 use super::{Bind, BindKind, BindOrigin, text};
-use belljar_spec::{ErrorCode, Permission, SandboxError, SharedPath};
+use belljar_spec::{ErrorCode, Permission, SandboxError, SharedPath, Term, hint};
 use belljar_sys::opened::{FileIdentity, OpenedPath};
 use belljar_sys::rustix::fs::FileType;
 use belljar_sys::rustix::io::Errno;
@@ -22,7 +22,7 @@ pub(super) fn workspace(
     if !folder.is_directory() {
         return Err(ErrorCode::WorkspaceMissing
             .error(format!("the workspace `{}` is a file", path.display()))
-            .hint("give the folder that it lies in: `workspace.folder: DIR`"));
+            .hint(hint!("give the folder that it lies in: {}", Term::Folder.to("DIR"))));
     }
     if folder.for_reading().is_err() {
         return Err(unreadable(path, "workspace"));
@@ -39,7 +39,7 @@ pub fn root_directory(path: &Path, own: &[PathBuf]) -> Result<PathBuf, SandboxEr
         let message = "the host's own `/` holds everybody's files, and cannot be a sandbox's";
         return Err(ErrorCode::PathRefused
             .error(message)
-            .hint("`rootfs: host` shows the host's system, without the rest"));
+            .hint(hint!("{} shows the host's system, without the rest", Term::Rootfs.to("host"))));
     }
     let directory = opened.get(&real)?;
     if !directory.is_directory() || directory.for_reading().is_err() {

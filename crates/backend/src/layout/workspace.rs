@@ -8,7 +8,7 @@
 use super::opened::{OpenedPaths, walk};
 use super::{Bind, BindKind, BindOrigin, mounts, relative, text};
 use belljar_spec::workspace::{DotGit, Layer, LinkedGit, PrivateGitView, Shield, Shielded, View};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_sys::rustix::fs::{Access, AtFlags, CWD, accessat};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::geteuid;
@@ -236,9 +236,11 @@ impl Root {
                 bind.source.display(),
                 self.folder.display()
             );
-            return Err(ErrorCode::RequestConflict
-                .error(message)
-                .hint("share it with `workspace.ro`, or omit `workspace.overlay`"));
+            return Err(ErrorCode::RequestConflict.error(message).hint(hint!(
+                "share it with {}, or omit {}",
+                Term::Ro,
+                Term::Overlay
+            )));
         }
         for shield in &self.shields {
             let path = self.folder.join(&shield.path);
@@ -253,7 +255,7 @@ impl Root {
                 );
                 return Err(ErrorCode::PathRefused
                     .error(message)
-                    .hint("share it with `workspace.ro`, or share another folder"));
+                    .hint(hint!("share it with {}, or share another folder", Term::Ro)));
             }
         }
         Ok(())
@@ -373,7 +375,7 @@ fn layered(
         );
         return Err(ErrorCode::NotSupported
             .error(message)
-            .hint("unmount it, work on a folder without it, or omit `workspace.overlay`"));
+            .hint(hint!("unmount it, work on a folder without it, or omit {}", Term::Overlay)));
     }
     let (upper, work) = (name(&layer.upper)?, name(&layer.work)?);
     // Belljar's own; a link on the way to it is the host's.

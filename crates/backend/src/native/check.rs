@@ -5,7 +5,7 @@ use crate::container::around_us;
 use crate::guest::{SetupFailure, not_ready};
 use crate::layout::{Bind, BindOrigin, Layout, moved};
 use crate::plan::trial;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, Hint, SandboxError, Term, hint};
 use belljar_sys::rustix::fs::statfs;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::geteuid;
@@ -27,17 +27,18 @@ pub(crate) fn refused(doing: &str, errno: Errno) -> SandboxError {
 }
 
 /// What to do where root has nothing to give to a sandbox.
-pub(super) fn remedy_for_root() -> String {
+pub(super) fn remedy_for_root() -> Hint {
     match Around::us().container_remedy() {
         Some(remedy) => format!(
             "run belljar as an ordinary user of the container (Docker: `--user 1000:1000`), and {remedy}"
-        ),
+        )
+        .into(),
         None => "run belljar as an ordinary user".into(),
     }
 }
 
 /// What to do where bubblewrap does not get its namespaces: it has the kernel's answer, and tells it in its own words.
-pub(crate) fn remedy_for_bubblewrap() -> String {
+pub(crate) fn remedy_for_bubblewrap() -> Hint {
     remedy(Errno::PERM, &Around::us())
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn setup_failed(failure: SetupFailure, layout: &Layout) -> SandboxErr
         SetupFailure::Late(patience) => not_ready(patience),
         SetupFailure::Silent => ErrorCode::GuestGone
             .error("the sandbox's first process died while it was set up")
-            .hint("there may be too little memory; `GET /v1/capabilities` tries each wall by itself"),
+            .hint(hint!("there may be too little memory; {} tries each wall by itself", Term::Capabilities)),
     }
 }
 
@@ -176,7 +177,7 @@ impl Around {
     }
 
     /// How to start the container so that namespaces can be made in it: all that is needed, whatever is missing first.
-    fn container_remedy(&self) -> Option<String> {
+    fn container_remedy(&self) -> Option<Hint> {
         let options = match self.container? {
             "Podman" => "`--security-opt seccomp=unconfined --security-opt unmask=ALL`",
             "Kubernetes" => {
@@ -189,27 +190,25 @@ impl Around {
             (true, "Docker" | "Podman" | "Codespaces") => " and `--security-opt apparmor=unconfined`",
             _ => "",
         };
-        Some(format!(
-            "start the container with {options}{apparmor}; or run without isolation, knowingly, with `backend: container`: commands \
-             then have the container's files, processes and network"
+        Some(hint!(
+            "start the container with {}{}; or run without isolation, knowingly, with {}: commands then \
+             have the container's files, processes and network",
+            options.to_string(),
+            apparmor.to_string(),
+            Term::Backend.to("container")
         ))
     }
 }
 
 /// What to do about a refusal.
-fn remedy(errno: Errno, around: &Around) -> String {
+fn remedy(errno: Errno, around: &Around) -> Hint {
     remedy_by(errno, geteuid().is_root(), around, |name| {
         fs::read_to_string(Path::new("/proc/sys").join(name)).ok().map(|text| text.trim().to_string())
     })
 }
 
 /// By what is around us, and then by the switches that distributions have for this, in the order of how often they are the reason.
-fn remedy_by(
-    errno: Errno,
-    is_root: bool,
-    around: &Around,
-    switch: impl Fn(&str) -> Option<String>,
-) -> String {
+fn remedy_by(errno: Errno, is_root: bool, around: &Around, switch: impl Fn(&str) -> Option<String>) -> Hint {
     if around.is_filter(errno)
         && let Some(remedy) = around.container_remedy()
     {
@@ -223,9 +222,9 @@ fn remedy_by(
     if errno == Errno::NOSYS {
         let kernel = switch("kernel/osrelease").unwrap_or_default();
         return if is_older(&kernel, NEEDED_KERNEL) {
-            format!("the kernel, {kernel}, is older than 5.12: update it")
+            format!("the kernel, {kernel}, is older than 5.12: update it").into()
         } else {
-            format!("the kernel, {kernel}, was built without it")
+            format!("the kernel, {kernel}, was built without it").into()
         };
     }
     if !is_root && around.container.is_none() {
@@ -385,7 +384,7 @@ mod tests {
             let found = |name: &str| {
                 switches.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
             };
-            let remedy = remedy_by(*errno, *is_root, &Around::default(), found);
+            let remedy = remedy_by(*errno, *is_root, &Around::default(), found).to_string();
             assert!(remedy.contains(expected), "{errno} {switches:?}: {remedy}");
         }
     }
@@ -403,13 +402,13 @@ mod tests {
         ] {
             for (errno, filter) in [(Errno::NOSYS, true), (Errno::PERM, true), (Errno::PERM, false)] {
                 let around = Around { container: Some(container), filter, apparmor };
-                let remedy = remedy_by(errno, true, &around, found);
+                let remedy = remedy_by(errno, true, &around, found).to_string();
                 assert!(remedy.contains(expected), "{container} {errno}: {remedy}");
                 assert!(remedy.contains("`backend: container`"), "{container} {errno}: {remedy}");
                 assert!(!remedy.contains("older"), "{container} {errno}: {remedy}");
             }
         }
         let around = Around { container: None, filter: true, apparmor: false };
-        assert!(remedy_by(Errno::NOSYS, false, &around, found).contains("seccomp filter"));
+        assert!(remedy_by(Errno::NOSYS, false, &around, found).to_string().contains("seccomp filter"));
     }
 }

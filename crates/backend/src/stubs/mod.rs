@@ -29,7 +29,7 @@ mod turn;
 
 use crate::layout::{Layout, Missing};
 use crate::{Plan, embedded};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_sys::remove::Removal;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd};
 use belljar_sys::rustix::fs::{
@@ -251,7 +251,7 @@ fn not_made(folder: &Path, stub: &Stub, errno: Errno) -> SandboxError {
             .hint("a folder on the way to it is a link: put what it points to in its place"),
         _ => ErrorCode::StartFailed
             .error(message)
-            .hint("make the folder writable for yourself, or work on it with `workspace.overlay`"),
+            .hint(hint!("make the folder writable for yourself, or work on it with {}", Term::Overlay)),
     }
 }
 

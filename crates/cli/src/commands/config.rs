@@ -3,6 +3,7 @@
 use super::print;
 use crate::args::{ConfigCommand, ConfigShowArgs, EgressArgs, workspace};
 use crate::failure::say_notes;
+use crate::terms::for_command_line;
 use belljar_config::{self as config, EgressFlags, LlmLoaded, Loaded, Origin};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
@@ -114,7 +115,7 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
     };
     let said = |value: Value, origin: &Origin| json!({ "value": value, "from": origin.to_string() });
     let group = |(name, origin): &(_, Origin)| said(json!(name), origin);
-    let note = |note: &config::Note| json!({ "code": note.code, "message": note.message, "hint": note.hint });
+    let note = |note: &config::Note| json!({ "code": note.code, "message": note.message, "hint": note.hint.as_ref().map(for_command_line) });
     json!({
         "mode": said(json!(policy.mode), &origins.mode),
         "groups": origins.groups.iter().map(group).collect::<Vec<_>>(),

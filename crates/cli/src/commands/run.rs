@@ -6,7 +6,7 @@ use super::terminal_variables::terminal_variables;
 use super::{block_on, changes, model, print, roots};
 use crate::args::{RunArgs, Tty};
 use crate::foreground::{attend, terminal_size};
-use crate::hint::for_command_line;
+use crate::terms::for_command_line;
 use belljar_engine::{Engine, Run, Sandbox};
 use belljar_spec::{
     BackendName, Command, CommandError, Ended, EnvName, ErrorCode, Nesting, SandboxError, SandboxSpec, Stdin,
@@ -157,7 +157,8 @@ fn once(options: RunArgs) -> Result<u8, SandboxError> {
     let code = run.exit_code();
     let mut result = belljar_server::run_result(run);
     if let Some(error) = &mut result.error {
-        error.hint = error.hint.as_deref().map(for_command_line);
+        error.hint = error.hint().as_ref().map(for_command_line);
+        error.hint_parts = None;
     }
     let text = serde_json::to_string_pretty(&result).map_err(|error| {
         ErrorCode::Internal.error(format!("cannot write the result: {error}")).caused_by(error)

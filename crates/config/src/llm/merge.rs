@@ -6,7 +6,7 @@ use crate::origin::{At, Origin};
 use belljar_spec::llm::{Billing, Budget, LlmRoute, ROUTE_PORT, Upstream, UpstreamKind};
 use belljar_spec::request::{LlmRequest, LlmUrl};
 use belljar_spec::secret::SecretRef;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use std::path::PathBuf;
 
 /// What files say of the route.
@@ -48,7 +48,7 @@ impl LlmLayers {
                 true => Ok(None),
                 false => Err(ErrorCode::RequestConflict
                     .error("nobody says where the model is")
-                    .hint("add `llm.url: URL`, or `url` to `[llm]` in your belljar.toml")),
+                    .hint(hint!("add {}, or `url` to `[llm]` in your belljar.toml", Term::LlmUrl.to("URL")))),
             };
         };
         let mut route = LlmRoute::to(server.url);
@@ -161,6 +161,6 @@ fn moved(known: Option<Server>, url: &Upstream, origin: Origin) -> Option<Server
 fn certificates(path: &At<PathBuf>) -> Result<Vec<u8>, SandboxError> {
     std::fs::read(&path.value).map_err(|error| {
         let what = format!("the certificate `{}` cannot be read: {error}", argument(&path.value));
-        at(&path.place, what).hint("name a file with certificates in PEM")
+        at(&path.place, what).hint("name a file with certificates in PEM").caused_by(error)
     })
 }

@@ -9,7 +9,8 @@ use belljar_config as config;
 use belljar_gateway::Authority;
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{
-    Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId, SandboxSpec, WorkspacePath,
+    Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId, SandboxSpec, Term, WorkspacePath,
+    hint,
 };
 use belljar_vault::SecretStore;
 use belljar_workspace::context;
@@ -128,9 +129,10 @@ fn egress(name: BackendName, wall: Wall, spec: &SandboxSpec) -> Result<Option<Eg
         (Wall::Absent, None) => Ok(None),
         (Wall::Absent, Some(_)) => {
             let message = format!("the backend {name} has no wall, and so no hold on what is reached");
-            Err(ErrorCode::NotSupported
-                .error(message)
-                .hint("use `backend: native`, or say nothing of egress, by flag or in a belljar.toml"))
+            Err(ErrorCode::NotSupported.error(message).hint(hint!(
+                "use {}, or omit all egress settings, also in belljar.toml",
+                Term::Backend.to("native")
+            )))
         }
     }
 }

@@ -9,8 +9,8 @@ use belljar_images::{Downloader, Limits, unpack};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::egress::HostName;
 use belljar_spec::{
-    Admin, BackendChoice, BackendName, Command, ErrorCode, GoldenTier, LimitsRequest, Root, SandboxError,
-    SandboxSpec,
+    Admin, BackendChoice, BackendName, Command, CommandLine, ErrorCode, GoldenTier, LimitsRequest, Root,
+    SandboxError, SandboxSpec, hint,
 };
 use belljar_state::new_id;
 use belljar_sys::rustix::system::uname;
@@ -158,7 +158,10 @@ async fn install(
     run(place, tree, Admin::Root, Some(&mirror.policy), words, INSTALLING).await.map(drop).map_err(|error| {
         ErrorCode::ImageFailed
             .error(format!("the packages could not be installed: {error}"))
-            .hint("does the mirror have them? `belljar golden build --tier base` makes a root without")
+            .hint(hint!(
+                "does the mirror have them? {} makes a root without",
+                CommandLine::GoldenBuild.of("--tier base")
+            ))
             .caused_by(error)
     })
 }

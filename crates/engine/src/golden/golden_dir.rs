@@ -9,7 +9,7 @@
 //! ```
 
 use crate::Engine;
-use belljar_spec::{ErrorCode, GoldenTier, SandboxError, SandboxId};
+use belljar_spec::{CommandLine, ErrorCode, GoldenTier, SandboxError, SandboxId, hint};
 use belljar_state::{Lock, Survives, create_private, write_atomic};
 use belljar_sys::rustix::fs::syncfs;
 use serde::{Deserialize, Serialize};
@@ -225,7 +225,7 @@ impl Build {
             true => Ok(lock),
             false => Err(ErrorCode::ChangedMeanwhile
                 .error("this golden root was just removed")
-                .hint("try again: `belljar golden status` says which there is")),
+                .hint(hint!("try again; {} shows the current one", CommandLine::GoldenStatus))),
         }
     }
 

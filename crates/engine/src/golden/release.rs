@@ -1,7 +1,7 @@
 //! Which Alpine: the release that belljar comes with, and what is known of it from elsewhere than the server it is had from.
 
 use belljar_images::Digest;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, Term, hint};
 
 /// A minirootfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Release {
             let message = format!("there is no Alpine for this machine, `{machine}`");
             return Err(ErrorCode::NotSupported
                 .error(message)
-                .hint("use the host's own system, or an image: `rootfs: oci:IMAGE`"));
+                .hint(hint!("use the host's own system, or an image: {}", Term::Rootfs.to("oci:IMAGE"))));
         };
         let version = version.unwrap_or(VERSION);
         if !is_version(version) {
@@ -49,8 +49,9 @@ impl Release {
                 let message = format!(
                     "belljar does not know the digest of Alpine {version} for {arch}, and would have to believe the server"
                 );
-                Err(ErrorCode::RequestValue.error(message).hint(format!(
-                    "learn it from somewhere else, and say it: `belljar golden build --release {version} --sha256 DIGEST`"
+                Err(ErrorCode::RequestValue.error(message).hint(hint!(
+                    "look it up elsewhere and name it: {}",
+                    CommandLine::GoldenBuild.of(format!("--release {version} --sha256 DIGEST"))
                 )))
             }
         }

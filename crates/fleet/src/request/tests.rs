@@ -86,7 +86,7 @@ fn what_is_out_of_range_is_named_with_its_field() {
         let error = error(json);
         assert_eq!(error.code, ErrorCode::RequestValue, "{error}");
         assert!(error.message.starts_with(&format!("`{field}`: ")), "{error}");
-        assert_eq!(error.hint, Some(format!("correct `sandbox.{field}`")), "{json}");
+        assert_eq!(error.hint, Some(format!("correct `sandbox.{field}`").into()), "{json}");
     }
 }
 

@@ -6,6 +6,7 @@ use super::forms::Forms;
 use super::redact::Redact;
 use super::watch::{Found, Watch};
 use super::{Credentials, Origin, Screened, carrier};
+use belljar_spec::Hint;
 use belljar_spec::egress::{Protocol, Reason, Refusal, RequestTarget};
 use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, Inject, SecretName};
 use belljar_vault::SecretError;
@@ -128,7 +129,7 @@ impl Credentials {
         };
         put.map(|()| true).map_err(|carrier::Unfit| {
             let message = "its value cannot stand in a request".to_string();
-            unavailable(&SecretError { message, hint: String::new() })
+            unavailable(&SecretError { message, hint: Hint::default() })
         })
     }
 

@@ -280,7 +280,10 @@ fn a_value_that_is_no_key_starts_nothing() {
         assert!(error.message.contains("secret:model") && !error.message.contains(value), "{error}");
     }
     let error = Credentials::new(vec![model()], Drawer::with(&[])).err().unwrap();
-    assert_eq!((error.message.as_str(), error.hint.as_str()), ("there is no `secret:model`", "set it"));
+    assert_eq!(
+        (error.message.as_str(), error.hint.to_string().as_str()),
+        ("there is no `secret:model`", "set it")
+    );
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn a_damaged_pin_of_a_sandbox_that_is_gone_keeps_nothing() {
     let whole = fs::read(&pin).unwrap();
     fs::write(&pin, &whole[..whole.len() / 2]).unwrap();
     let told = belljar_spec::SandboxError::from(store.gc(&GcOptions::default()).unwrap_err());
-    let hint = told.hint.unwrap();
+    let hint = told.hint.unwrap().to_string();
     assert!(hint.contains(&format!("rm {}", pin.display())), "{hint}");
     fs::remove_dir_all(&sandbox).unwrap();
     // Who it was of cannot be read either: it may be anybody's.

@@ -179,5 +179,5 @@ fn nobody_is_asked_for_what_docker_built_here() {
     let (_folder, store) = store();
     let error = pull(&store, "belljar-web-f0177f751386:latest", &PullOptions::default()).unwrap_err();
     assert!(matches!(error, ImageError::Dockers(_)), "{error}");
-    assert!(belljar_spec::SandboxError::from(error).hint.unwrap().contains("--backend docker"));
+    assert!(belljar_spec::SandboxError::from(error).hint.unwrap().to_string().contains("backend: docker"));
 }

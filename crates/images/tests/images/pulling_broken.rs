@@ -119,7 +119,7 @@ fn where_there_is_no_room_nothing_is_fetched_and_nothing_left() {
     let error = pull(&store, &format!("{}/app:1", server.address), &options).unwrap_err();
     assert!(matches!(error, ImageError::NoSpace(_)), "{error}");
     let told = belljar_spec::SandboxError::from(error);
-    assert!(told.hint.unwrap_or_default().contains("images gc"));
+    assert!(told.hint.unwrap_or_default().to_string().contains("images gc"));
     assert_eq!(fs::read_dir(folder.path().join("images/blobs")).unwrap().count(), 0);
     let blob = Digest::of(&gzip(&layer)).to_string();
     assert!(!server.paths().iter().any(|path| path.ends_with(&blob)), "not even asked for");

@@ -11,6 +11,7 @@ use axum::http::HeaderName;
 use axum::http::header::CONTENT_TYPE;
 use axum::{Extension, Json};
 use belljar_api::{Capabilities, Page, ProfileInfo, Wall};
+use belljar_spec::Hint;
 use belljar_spec::egress::Mode;
 use serde::Serialize;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ async fn capabilities(State(front): State<Arc<Front>>) -> Json<Capabilities> {
         assurance: report.assurance.as_str().into(),
         works: report.outcome.is_ok(),
         reason: report.outcome.as_ref().err().map(|error| error.message.clone()),
-        hint: report.outcome.as_ref().err().and_then(|error| error.hint.clone()),
+        hint: report.outcome.as_ref().err().and_then(|error| error.hint.as_ref()).map(Hint::to_string),
     };
     Json(Capabilities {
         version: env!("CARGO_PKG_VERSION").into(),

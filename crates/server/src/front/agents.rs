@@ -124,7 +124,9 @@ async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
 ) -> Result<T, SandboxError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(ErrorCode::Internal.error(format!("a thread ended early: {error}"))))
+    done.unwrap_or_else(|error| {
+        Err(ErrorCode::Internal.error(format!("a thread ended early: {error}")).caused_by(error))
+    })
 }
 
 /// Each is an agent at work, with a sandbox, a model and a bill.

@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use belljar_fleet::Caller;
-use belljar_spec::ErrorCode;
+use belljar_spec::{ErrorCode, Term, hint};
 use std::sync::Arc;
 use std::time::Instant;
 use tracing::{Instrument, debug, info_span};
@@ -105,17 +105,17 @@ fn caller(front: &Front, connection: &Arc<Connection>, headers: &HeaderMap) -> A
         (None, _, Peer::Owner) => Ok(Caller::owner()),
         (None, _, Peer::Stranger) => Err(ErrorCode::TokenInvalid
             .error("this needs a grant")
-            .hint("send `authorization: Bearer TOKEN`; `POST /v1/grants` makes a token")
+            .hint(hint!("send `authorization: Bearer TOKEN`; {} makes a token", Term::CreateGrant))
             .into()),
         (Some(header), None, _) => {
             let token = bearer(header).ok_or_else(unknown)?;
             // Where the file is, is the owner's to know.
             let shown = front.grants.caller(token).map_err(|error| {
                 let message = "the grants of this machine cannot be read, and no token counts";
-                error
-                    .code
-                    .error(message)
-                    .hint("`GET /v1/grants`, asked by the owner of this machine, says which file is damaged")
+                error.code.error(message).hint(hint!(
+                    "{}, asked by the owner of this machine, says which file is damaged",
+                    Term::ListGrants
+                ))
             })?;
             let shown = shown.ok_or_else(unknown)?;
             if !front.used.note(shown.caller.id(), shown.expires_ms, connection) {
@@ -137,7 +137,7 @@ fn bearer(header: &HeaderValue) -> Option<&str> {
 fn unknown() -> Refusal {
     ErrorCode::TokenInvalid
         .error("this token was never made, was revoked, or has expired")
-        .hint("`POST /v1/grants` makes a new one")
+        .hint(hint!("{} makes a new one", Term::CreateGrant))
         .into()
 }
 

@@ -5,7 +5,7 @@ use crate::answer::{Refusal, invalid};
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Uri};
-use belljar_spec::ErrorCode;
+use belljar_spec::{CommandLine, ErrorCode, hint};
 use std::net::IpAddr;
 
 /// Names and pages that are ours beside the usual ones.
@@ -53,8 +53,11 @@ impl Doors {
         if self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()) {
             return Ok(Some(origin));
         }
-        let message = format!("requests of pages of {origin:?} are not taken");
-        Err(ErrorCode::NotGranted.error(message).hint("`belljar serve --origin` allows an origin").into())
+        let message = format!("requests from pages of {origin:?} are not accepted");
+        Err(ErrorCode::NotGranted
+            .error(message)
+            .hint(hint!("{} allows an origin", CommandLine::ServeOrigin))
+            .into())
     }
 
     fn is_ours(&self, host: &str, own: Option<IpAddr>) -> bool {
@@ -75,7 +78,7 @@ impl Doors {
 fn refused(name: &str) -> Refusal {
     ErrorCode::NotGranted
         .error(format!("this daemon is not called {name}"))
-        .hint("use `localhost`; `belljar serve --host-name` gives it another name")
+        .hint(hint!("use `localhost`; {} adds another name", CommandLine::ServeHostName))
         .into()
 }
 

@@ -1,7 +1,7 @@
 //! The daemon's sockets. Its unix socket is made so that it is never open to others, not even for a moment, and is made again where
 //! somebody removed it: what a daemon keeps must not be lost with a file.
 
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_state::create_private;
 use belljar_sys::rustix::process::geteuid;
 use std::fs::{self, Permissions};
@@ -33,7 +33,7 @@ impl Socket {
         let failed = |error: io::Error| {
             ErrorCode::Internal
                 .error(format!("cannot listen at {}: {error}", path.display()))
-                .hint("name another path with `--socket`")
+                .hint(hint!("name another path with {}", CommandLine::ServeSocket))
                 .caused_by(error)
         };
         if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -41,8 +41,11 @@ impl Socket {
         }
         if StdStream::connect(path).is_ok() {
             return Err(ErrorCode::InUse
-                .error(format!("somebody already listens at {}", path.display()))
-                .hint("another daemon runs; end it, or name another path with `--socket`"));
+                .error(format!("another process already listens at {}", path.display()))
+                .hint(hint!(
+                    "another daemon runs; end it, or name another path with {}",
+                    CommandLine::ServeSocket
+                )));
         }
         // Under another name first: what can be found at the path is already closed to others.
         let draft = path.with_extension(format!("new-{}", std::process::id()));
@@ -113,9 +116,10 @@ fn prepare(directory: &Path) -> Result<(), SandboxError> {
         return Ok(());
     }
     let message = format!("{} is not a directory that only you can change", directory.display());
-    Err(ErrorCode::PathRefused
-        .error(message)
-        .hint("anybody could put another socket in its place; name a path of your own with `--socket`"))
+    Err(ErrorCode::PathRefused.error(message).hint(hint!(
+        "other users could replace the socket; name a path of your own with {}",
+        CommandLine::ServeSocket
+    )))
 }
 
 #[cfg(test)]

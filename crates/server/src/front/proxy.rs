@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCod
 use axum::{Extension, http};
 use belljar_api::ErrorBody;
 use belljar_fleet::InUse;
-use belljar_spec::ErrorCode;
+use belljar_spec::{CommandLine, ErrorCode, hint};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use hyper::upgrade::{OnUpgrade, on};
@@ -230,7 +230,7 @@ fn no_longer_than(request: Request, most: u64) -> Answer<Request> {
     let too_long = || {
         ErrorCode::BodyTooLarge
             .error(format!("the file is longer than {} bytes", most))
-            .hint("`belljar serve --max-upload` says how long files may be")
+            .hint(hint!("the limit is set with {}", CommandLine::ServeMaxUpload))
     };
     if request.body().size_hint().lower() > most {
         return Err(too_long().into());

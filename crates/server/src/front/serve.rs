@@ -18,7 +18,7 @@ use axum::Router;
 use axum::body::Body;
 use belljar_api::State;
 use belljar_fleet::{Filter, Fleet, GrantStore, Owner, Shims};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_state::new_id;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -195,7 +195,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, SandboxError> {
     TcpListener::bind(address).await.map_err(|error| {
         ErrorCode::Internal
             .error(format!("cannot listen at {address}: {error}"))
-            .hint("name another address with `--listen`")
+            .hint(hint!("name another address with {}", CommandLine::ServeListen))
             .caused_by(error)
     })
 }

@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::shim::protocol::{Answer, Plan};
 use axum::body::Bytes;
 use belljar_fleet::SandboxDir;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_state::{Survives, write_atomic};
 use futures_util::{Stream, stream};
 use std::fmt::Display;
@@ -231,7 +231,7 @@ fn ended(place: &SandboxDir) -> SandboxError {
     let message = format!("the sandbox's shim ended before it was ready: {last}");
     let error = ErrorCode::StartFailed.error(message);
     match is_writable(place) {
-        Ok(()) => error.hint("`GET /v1/capabilities` says which walls work here"),
+        Ok(()) => error.hint(hint!("{} says which walls work here", Term::Capabilities)),
         Err(why) => error.hint(format!("`{}` cannot be written: {why}", place.directory().display())),
     }
 }

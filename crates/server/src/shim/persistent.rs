@@ -87,7 +87,9 @@ async fn keep_sandbox(
     sandbox: &Arc<Sandbox>,
     starter: &Starter,
 ) -> Result<(), SandboxError> {
-    let failed = |error: std::io::Error| ErrorCode::Internal.error(format!("a shim cannot listen: {error}"));
+    let failed = |error: std::io::Error| {
+        ErrorCode::Internal.error(format!("a shim cannot listen: {error}")).caused_by(error)
+    };
     // Before anybody can know us.
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let _hangup = signal(SignalKind::hangup()).map_err(failed)?;

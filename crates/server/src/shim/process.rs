@@ -58,7 +58,7 @@ fn hold(place: &SandboxDir) -> Result<Lock, SandboxError> {
         Ok(None) => Err(ErrorCode::InUse.error("this sandbox has a shim already")),
         Err(error) => {
             let message = format!("cannot keep a sandbox in `{}`: {error}", place.directory().display());
-            Err(ErrorCode::StateFailed.error(message))
+            Err(ErrorCode::StateFailed.error(message).caused_by(error))
         }
     }
 }
@@ -70,7 +70,7 @@ pub(super) fn runtime() -> Result<Runtime, SandboxError> {
         .max_blocking_threads(MAX_BLOCKING_THREADS)
         .thread_keep_alive(THREAD_KEEP_ALIVE)
         .build()
-        .map_err(|error| ErrorCode::Internal.error(format!("a shim cannot begin: {error}")))
+        .map_err(|error| ErrorCode::Internal.error(format!("a shim cannot begin: {error}")).caused_by(error))
 }
 
 /// An engine that counts what its sandbox does.
@@ -101,6 +101,8 @@ fn short(mut error: ApiError) -> ApiError {
         if let Some((end, _)) = text.char_indices().nth(MAX_MESSAGE_CHARS) {
             text.truncate(end);
             text.push('…');
+            error.hint_parts = None;
+            error.hint_parts = None;
         }
     }
     error

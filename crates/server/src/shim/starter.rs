@@ -3,7 +3,7 @@
 
 use super::protocol::{Answer, Plan, UNREAD};
 use belljar_api::RunResult;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fs::{OFlags, fcntl_setfl};
 use belljar_sys::rustix::io::fcntl_dupfd_cloexec;
@@ -44,7 +44,8 @@ impl Starter {
         read.map_err(serde_json::Error::io).and_then(|_| serde_json::from_str(&line)).map_err(|error| {
             ErrorCode::StateFailed
                 .error(format!("there is no plan on standard input: {error}"))
-                .hint("shims are started by `belljar serve`")
+                .hint(hint!("shims are started by {}", CommandLine::Serve))
+                .caused_by(error)
         })
     }
 

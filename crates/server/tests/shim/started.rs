@@ -37,7 +37,7 @@ impl Started {
         Started::try_with(sandbox).expect("a sandbox that starts")
     }
 
-    pub(crate) fn try_with(sandbox: SandboxRequest) -> Result<Started, ApiError> {
+    pub(crate) fn try_with(sandbox: SandboxRequest) -> Result<Started, Box<ApiError>> {
         let state = tempfile::tempdir().expect("a directory");
         let place = SandboxDir::new(state.path().join("belljar/fleet/sandboxes/box"));
         std::fs::create_dir_all(place.workspace()).expect("room");

@@ -84,9 +84,7 @@ pub enum HostPatternError {
     #[error("`{text}` has a wildcard: write `{fix}`, which means it and all its subdomains")]
     Wildcard { text: Printable, fix: Printable },
     /// `*`: that is a mode.
-    #[error(
-        "`{0}` is every name: write `--egress open`, or `mode = \"open\"` in a policy, for any public name"
-    )]
+    #[error("`{0}` is every name: use the egress mode `open` for any public name")]
     Everything(Printable),
     /// `x.*`: an ending that everybody can register.
     #[error("`{text}` has a wildcard where none can be: write each name out, as in `example.com`")]

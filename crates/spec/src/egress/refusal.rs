@@ -259,7 +259,7 @@ pub const UNKNOWN_AUTHORITY: &str = "it is signed by an authority that is not tr
 
 fn unseen(name: &HostName) -> String {
     format!(
-        "let it through unseen: a rule for {name} without `methods`, `paths` and `inspect`, no credential for it, and not `--inspect`"
+        "let it through unseen: a rule for {name} without `methods`, `paths` and `inspect`, no credential for it, and no inspection of all connections"
     )
 }
 

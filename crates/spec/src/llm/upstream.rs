@@ -59,7 +59,7 @@ pub enum UpstreamError {
     #[error("`{0}` is not the URL of a model: write one, as in `https://api.anthropic.com`")]
     NoUrl(Printable),
     /// It may have a secret in it, and is not repeated.
-    #[error("the URL of a model has no user, query or fragment: the key goes into `--llm-key`")]
+    #[error("the URL of a model has no user, query or fragment: the key is a setting of its own")]
     More,
 }
 

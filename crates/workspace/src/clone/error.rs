@@ -3,7 +3,7 @@
 use crate::foreign::{ForeignError, ImportError};
 use crate::inert::GitError;
 use belljar_spec::egress::Printable;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_state::damage::Damaged;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -57,9 +57,9 @@ impl From<CloneError> for SandboxError {
         let message = error.to_string();
         let made = match &error {
             CloneError::Address { .. } => ErrorCode::RequestValue.error(message),
-            CloneError::Unknown(_) => {
-                ErrorCode::WorkNotFound.error(message).hint("`belljar layers` shows what there is")
-            }
+            CloneError::Unknown(_) => ErrorCode::WorkNotFound
+                .error(message)
+                .hint(hint!("{} shows what there is", CommandLine::Layers)),
             CloneError::InUse(_) => {
                 ErrorCode::InUse.error(message).hint("wait for its sandbox to end, or stop it")
             }
@@ -68,7 +68,7 @@ impl From<CloneError> for SandboxError {
                 .hint("nothing was started; look at the address, the network, and the token for that host"),
             CloneError::Worked { .. } => ErrorCode::WorkNotFound
                 .error(message)
-                .hint("copy what you need from there, and remove it with `belljar discard`"),
+                .hint(hint!("copy what you need from there, and remove it with {}", CommandLine::Discard)),
             CloneError::Damaged(damaged) => damaged.error(),
             CloneError::Empty(_) => ErrorCode::WorkspaceFailed.error(message),
             CloneError::Spoiled(_) | CloneError::Import(_) => ErrorCode::WorkspaceFailed.error(message),

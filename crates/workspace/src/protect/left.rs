@@ -82,7 +82,7 @@ impl LeftKind {
                 "settings that a program on this machine executes, made or changed during this run; if you did not change them yourself, inspect them before you start it here"
             }
             LeftKind::HardLink => {
-                "a file with other names outside of this folder (hard links), and it or its links changed during this run: what was written to it is there too; `--overlay` keeps them apart"
+                "a file with other names outside of this folder (hard links), and it or its links changed during this run: what was written to it is there too; an overlay keeps them apart"
             }
             LeftKind::TooMuch => "too much to be looked at: git and other programs may find anything in it",
             LeftKind::Unreadable => "an index that belljar cannot read: git may find any repository in it",

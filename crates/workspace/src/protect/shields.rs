@@ -175,7 +175,8 @@ impl Shields {
                     format!("`{}` has to be protected and cannot be looked at: {error}", place.display());
                 Err(ErrorCode::PathRefused
                     .error(message)
-                    .hint("belljar must run as a user who may look into it"))
+                    .hint("belljar must run as a user who may look into it")
+                    .caused_by(error))
             }
         }
     }

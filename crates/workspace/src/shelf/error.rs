@@ -3,7 +3,7 @@
 use crate::foreign::{ForeignError, ImportError};
 use crate::inert::GitError;
 use belljar_spec::egress::Printable;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_state::damage::Damaged;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -52,37 +52,45 @@ impl From<ShelfError> for SandboxError {
     fn from(error: ShelfError) -> SandboxError {
         let message = error.to_string();
         let made = match &error {
-            ShelfError::NoRepository(_) => ErrorCode::WorkspaceMissing.error(message)
+            ShelfError::NoRepository(_) => ErrorCode::WorkspaceMissing
+                .error(message)
                 .hint("run `git init` in it, or use another workspace mode"),
-            ShelfError::NotItsOwn { .. } => ErrorCode::PathRefused.error(message)
+            ShelfError::NotItsOwn { .. } => ErrorCode::PathRefused
+                .error(message)
                 .hint("look at the file `.git` in it: somebody may have changed it"),
             ShelfError::Partial(_) => ErrorCode::NotSupported.error(message).hint(
                 "fetch all of it with `git fetch --refetch --no-filter`, or use another workspace mode",
             ),
             ShelfError::UnusablePath(_) => ErrorCode::PathInvalid.error(message),
-            ShelfError::Unknown(_) => {
-                ErrorCode::WorkNotFound.error(message).hint("`belljar layers` shows what there is")
+            ShelfError::Unknown(_) => ErrorCode::WorkNotFound
+                .error(message)
+                .hint(hint!("{} shows what there is", CommandLine::Layers)),
+            ShelfError::InUse { .. } => {
+                ErrorCode::InUse.error(message).hint("wait for its sandbox to end, or stop it")
             }
-            ShelfError::InUse { .. } => ErrorCode::InUse.error(message)
-                .hint("wait for its sandbox to end, or stop it"),
-            ShelfError::NameTaken { .. } => ErrorCode::NameTaken.error(message)
+            ShelfError::NameTaken { .. } => ErrorCode::NameTaken
+                .error(message)
                 .hint("choose another name, with `-` instead of `/` for example"),
-            ShelfError::Spoiled { .. } => ErrorCode::WorkspaceFailed.error(message)
-                .hint("save what you need of it, and start anew after `belljar discard`"),
+            ShelfError::Spoiled { .. } => ErrorCode::WorkspaceFailed
+                .error(message)
+                .hint(hint!("save what you need of it, and start anew after {}", CommandLine::Discard)),
             ShelfError::Damaged(damaged) => damaged.error(),
             ShelfError::OfAnother { shelf, directory, .. } => {
-                ErrorCode::PathRefused.error(message).hint(format!(
-                    "its worktrees are in `{}`, its commits in `{}`: save what you need of them (docs/workspaces.md, \
-                     \"What is damaged\"), then `belljar discard {shelf}` removes it and the next start makes one for the \
-                     repository that is there now",
-                    directory.join("trees").display(),
-                    directory.join("repo").display()
+                ErrorCode::PathRefused.error(message).hint(hint!(
+                    "its worktrees are in `{}`, its commits in `{}`: save what you need of them \
+                     (docs/workspaces.md, \"What is damaged\"), then {} removes it and the next start \
+                     makes one for the repository that is there now",
+                    directory.join("trees").display().to_string(),
+                    directory.join("repo").display().to_string(),
+                    CommandLine::Discard.of(shelf)
                 ))
             }
-            ShelfError::NotAFile { .. } => ErrorCode::PathRefused.error(message)
+            ShelfError::NotAFile { .. } => ErrorCode::PathRefused
+                .error(message)
                 .hint("git on this machine would wait for it or fail: remove it if you did not make it"),
-            ShelfError::Import(_) => ErrorCode::WorkspaceFailed.error(message)
-                .hint("save what you need of it, and start anew after `belljar discard`"),
+            ShelfError::Import(_) => ErrorCode::WorkspaceFailed
+                .error(message)
+                .hint(hint!("save what you need of it, and start anew after {}", CommandLine::Discard)),
             ShelfError::Git(GitError::Missing) => {
                 ErrorCode::ProgramMissing.error(message).hint("install git")
             }

@@ -2,7 +2,7 @@
 
 use belljar_engine::Engine;
 use belljar_spec::secret::{GitHubApp, GitHubGrant, GitHubProfile, SecretSource};
-use belljar_spec::{ErrorCode, SandboxError, SandboxSpec};
+use belljar_spec::{ErrorCode, Hint, SandboxError, SandboxSpec};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::GitHub;
 use std::collections::BTreeMap;
@@ -100,7 +100,7 @@ async fn an_app_that_is_refused_starts_nothing(backend: BackendName) {
         let error = make(&world, &github, backend, grant).await.err().unwrap();
         assert_eq!(error.code, ErrorCode::SecretFailed);
         assert!(error.message.contains(says), "{error}");
-        assert!(error.hint.is_some_and(|hint| !hint.is_empty()));
+        assert!(error.hint.is_some_and(|hint| hint != Hint::default()));
     }
     assert_eq!(world.records().read_dir().unwrap().count(), 0, "nothing was started");
     assert!(github.tokens().iter().all(|token| token.revoked), "what came by mistake was given back");

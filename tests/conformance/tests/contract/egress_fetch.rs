@@ -93,7 +93,7 @@ async fn a_name_that_is_not_allowed_is_not_fetched(backend: BackendName) {
     let (world, web, place) = web(backend, |_| Response::ok("")).await;
     let refused =
         refusal(get(&place, &format!("http://other.test:{}/", web.port())).await, Reason::NameNotAllowed);
-    assert!(refused.hint.is_some_and(|hint| hint.contains("--allow other.test")));
+    assert!(refused.hint.is_some_and(|hint| hint.to_string().contains("--allow other.test")));
     refusal(get(&place, "http://api.test:1/").await, Reason::PortNotAllowed);
     refusal(get(&place, &format!("https://api.test:{}/", web.port())).await, Reason::ProtocolNotAllowed);
     assert_eq!((web.accepted(), world.dns.queries().len()), (0, 0));

@@ -38,7 +38,7 @@ fn hang(backend: BackendName) {
     let error =
         late.expect("of a hundred guests that were stopped at some moment, one was not ready by then");
     assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::NotReady), "{error}");
-    assert!(error.hint.is_some_and(|hint| hint.contains("`limits.ready`")));
+    assert!(error.hint.is_some_and(|hint| hint.to_string().contains("`limits.ready`")));
     wait_until("everything to be gone", || processes_below(std::process::id()).is_empty());
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, [".git"], "a stub was left behind");

@@ -4,7 +4,7 @@ use super::super::{changes, model, print, refused};
 use super::attend::CANCELLED;
 use super::sentence::{seconds, step_name, visible, whole};
 use crate::failure::{self, FAILED, REFUSED, TIMED_OUT};
-use crate::hint::for_command_line;
+use crate::terms::for_command_line;
 use belljar_agent::entry::Step;
 use belljar_agent::run::RunResult;
 use belljar_agent::stop::StopReason;
@@ -63,8 +63,8 @@ fn say_reason(result: &RunResult) {
     };
     let error = shown(result.error.as_deref().unwrap_or("nobody knows why it ended"));
     eprintln!("belljar: {step}{error} ({})", result.stop_reason);
-    if let Some(hint) = result.hint.as_deref().or(result.stop_reason.remedy()) {
-        eprintln!("  hint: {}", shown(&for_command_line(hint)));
+    if let Some(hint) = result.hint.clone().or_else(|| result.stop_reason.remedy()) {
+        eprintln!("  hint: {}", shown(&for_command_line(&hint)));
     }
     let said = visible(&result.stderr, usize::MAX);
     for line in said.iter().skip(said.len().saturating_sub(SHOWN)).filter(|line| !line.is_empty()) {

@@ -1,7 +1,7 @@
 //! How a command in a persistent sandbox ended: what belljar says of it, and the exit code.
 
 use crate::commands::ending;
-use crate::hint::for_command_line;
+use crate::terms::for_command_line;
 use belljar_api::CommandResult;
 use belljar_spec::Ended;
 
@@ -10,7 +10,7 @@ pub(super) fn say_end(result: &CommandResult) -> u8 {
     let mut ended = Ended::from(result);
     if let Some(error) = &result.error {
         eprintln!("belljar: {}", error.message);
-        if let Some(hint) = &error.hint {
+        if let Some(hint) = &error.hint() {
             eprintln!("  hint: {}", for_command_line(hint));
         }
         // The error says it.

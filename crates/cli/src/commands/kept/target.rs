@@ -148,7 +148,10 @@ mod tests {
         ] {
             assert_eq!(chosen(word), expected.map(String::from), "{word}");
         }
-        assert_eq!(choose("x", all()).unwrap_err().hint.unwrap(), "there is bj-web-1a, bj-web-1b, bj-api-2c");
-        assert!(choose("x", Vec::new()).unwrap_err().hint.unwrap().contains("belljar start"));
+        assert_eq!(
+            choose("x", all()).unwrap_err().hint.unwrap().to_string(),
+            "there is bj-web-1a, bj-web-1b, bj-api-2c"
+        );
+        assert!(choose("x", Vec::new()).unwrap_err().hint.unwrap().to_string().contains("belljar start"));
     }
 }

@@ -173,7 +173,7 @@ mod tests {
             (ErrorKind::StorageFull, "the disk is full"),
             (ErrorKind::NotADirectory, "a sandbox may have put something else there"),
         ] {
-            let hint = broken("make", Path::new("/x"), kind.into()).hint.unwrap();
+            let hint = broken("make", Path::new("/x"), kind.into()).hint.unwrap().to_string();
             assert!(hint.contains(expected), "{kind}: {hint}");
         }
     }

@@ -2,6 +2,7 @@
 
 use super::super::print;
 use crate::args::SecretsCheckArgs;
+use crate::terms::for_command_line;
 use belljar_spec::SandboxError;
 use belljar_vault::{Finding, Part, Report, Vault};
 use serde_json::{Value, json};
@@ -27,7 +28,11 @@ fn as_text(report: &Report) -> String {
         let _ = match &finding.outcome {
             Ok(()) => writeln!(text, "fine   {kind:<6}  {what}"),
             Err(error) => {
-                writeln!(text, "wrong  {kind:<6}  {what}\n  {error}\n  hint: {}", error.hint())
+                writeln!(
+                    text,
+                    "wrong  {kind:<6}  {what}\n  {error}\n  hint: {}",
+                    for_command_line(&error.hint())
+                )
             }
         };
     }
@@ -40,7 +45,7 @@ fn as_json(report: &Report) -> Value {
         let error = outcome
             .as_ref()
             .err()
-            .map(|error| json!({ "code": error.code(), "message": error.to_string(), "hint": error.hint() }));
+            .map(|error| json!({ "code": error.code(), "message": error.to_string(), "hint": for_command_line(&error.hint()) }));
         json!({ "part": kind, "what": what, "fine": error.is_none(), "error": error })
     };
     json!({ "fine": report.is_fine(), "findings": report.findings.iter().map(finding).collect::<Value>() })

@@ -5,7 +5,7 @@ use super::registry::Registry;
 use crate::shim::Kept;
 use belljar_api::{ApiError, CommandResult, StreamName};
 use belljar_engine::{Drive, OutputStream, Sandbox, Sink};
-use belljar_spec::{Ended, ErrorCode, SandboxError};
+use belljar_spec::{Ended, ErrorCode, SandboxError, Term, hint};
 use std::future::pending;
 use std::sync::Arc;
 use tokio::time::timeout;
@@ -110,5 +110,5 @@ fn failed(command: &Command, error: &SandboxError, closing: bool) -> CommandResu
 fn stopped() -> SandboxError {
     ErrorCode::SandboxNotAlive
         .error("the sandbox was stopped, and all its commands with it")
-        .hint("`POST /v1/sandboxes` starts it again")
+        .hint(hint!("{} starts it again", Term::CreateSandbox))
 }

@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use belljar_api::{CommandInfo, ErrorBody, Resize, SendSignal};
 use belljar_engine::Input;
-use belljar_spec::{ErrorCode, WindowSize};
+use belljar_spec::{ErrorCode, Term, WindowSize, hint};
 use futures_util::StreamExt;
 use serde::Deserialize;
 
@@ -119,7 +119,7 @@ pub(super) async fn resize(Named(command): Named, Body(size): Body<Resize>) -> A
     if !command.info().terminal {
         return Err(ErrorCode::CommandEnded
             .error(format!("{} has no terminal", command.id()))
-            .hint("start the command with `terminal`")
+            .hint(hint!("start the command with {}", Term::Terminal))
             .into());
     }
     if size.rows == 0 || size.cols == 0 {
@@ -157,7 +157,8 @@ pub(super) async fn attach(
     Asked(asked): Asked<AttachAsked>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Answer<Response> {
-    let upgrade = upgrade.map_err(|error| Failure(invalid(format!("this is no WebSocket: {error}"))))?;
+    let upgrade = upgrade
+        .map_err(|error| Failure(invalid(format!("this is not a WebSocket: {error}")).caused_by(error)))?;
     let from = asked.from.unwrap_or(0);
     Ok(upgrade.max_message_size(MOST_MESSAGE).on_upgrade(move |socket| attach::attend(socket, command, from)))
 }

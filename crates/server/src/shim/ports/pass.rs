@@ -61,4 +61,5 @@ fn not_answered(error: hyper::Error) -> SandboxError {
     ErrorCode::ConnectionFailed
         .error(format!("what listens inside did not answer as a web server does: {error}"))
         .hint("for other protocols use `Upgrade: tcp`")
+        .caused_by(error)
 }

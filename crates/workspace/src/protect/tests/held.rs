@@ -227,7 +227,7 @@ fn a_folder_of_settings_is_no_workspace_unless_a_repository_is() {
     for folder in [".vscode", ".claude", ".claude/hooks", ".claude/hooks/lib", ".opencode", ".codex/x"] {
         let error = view(folder, Policy::default()).unwrap_err();
         assert_eq!(error.code, ErrorCode::PathRefused, "{folder}");
-        assert!(error.hint.unwrap_or_default().contains("unprotect"), "{folder}");
+        assert!(error.hint.unwrap_or_default().to_string().contains("unprotect"), "{folder}");
     }
     for folder in ["src", ".claude/notes", ".codex/worktrees/w"] {
         view(folder, Policy::default()).unwrap();

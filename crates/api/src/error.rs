@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn an_error_survives_the_way_through_json() {
         let error =
-            ErrorCode::WorkspaceMissing.error("there is no folder").hint(hint!["omit ", Term::Overlay]);
+            ErrorCode::WorkspaceMissing.error("there is no folder").hint(hint!("omit {}", Term::Overlay));
         let mut json = serde_json::to_value(ApiError::from(&error)).unwrap();
         assert_eq!(
             (json["code"].as_str(), json["hint"].as_str()),

@@ -103,7 +103,7 @@ mod tests {
         assert!(!one.would_enable("belljar_engine", &Level::INFO));
         for wrong in ["h2=trace", "loud", "5", "info,", "=info", "belljar=", "belljar_gateway"] {
             let error = targets(wrong).unwrap_err();
-            assert!(error.hint.is_some_and(|hint| hint.contains("off, error, warn")), "{wrong}");
+            assert!(error.hint.is_some_and(|hint| hint.to_string().contains("off, error, warn")), "{wrong}");
         }
         assert_eq!(parse_format("json").unwrap(), LogFormat::Json);
         assert!(parse_format("xml").is_err());

@@ -227,7 +227,7 @@ mod tests {
             ("*.a.github.io", "write `a.github.io`"),
             ("*.x.com", "write `x.com`"),
             ("=*.x.com", "write `x.com`"),
-            ("*", "--egress open"),
+            ("*", "egress mode `open`"),
             ("x.*", "write each name out"),
             ("*.com", "write each name out"),
             ("a*.x.com", "write each name out"),

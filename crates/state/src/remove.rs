@@ -1,25 +1,30 @@
 //! Directories of ours that are removed: for everybody else at once, and from the disk as soon as that can be.
 
 use crate::Lock;
-use belljar_sys::remove_tree::remove;
+use belljar_sys::remove_tree::remove_until;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-/// Removes a directory of ours: for everybody else at once, and under another name until it is gone. A kill leaves only that, for
-/// [`sweep_removed`].
+/// Removes a directory of ours: for everybody else at once, and under another name until it is gone. [`sweep_removed`] goes on with the
+/// rest after a kill, or where a sandbox made so many files that it takes longer than [`REMOVAL_TIME`].
 pub fn remove_whole(directory: &Path) -> io::Result<()> {
-    remove_alone(&set_aside(directory)?)
+    remove_alone(&set_aside(directory)?, Instant::now() + REMOVAL_TIME)
 }
 
 /// Removes what was set aside, unless another process is at it: two of them would each move away what the other one empties.
-fn remove_alone(gone: &Path) -> io::Result<()> {
-    match Lock::try_directory(gone) {
+fn remove_alone(gone: &Path, deadline: Instant) -> io::Result<()> {
+    let removed = match Lock::try_directory(gone) {
         Ok(None) => Ok(()),
-        Ok(Some(_alone)) => remove(gone),
+        Ok(Some(_alone)) => remove_until(gone, deadline),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         // One that cannot be opened is made so by the removal, where it is ours.
-        Err(_) => remove(gone),
+        Err(_) => remove_until(gone, deadline),
+    };
+    match removed {
+        Err(error) if error.kind() == ErrorKind::TimedOut => Ok(()),
+        removed => removed,
     }
 }
 
@@ -40,16 +45,20 @@ pub fn set_aside(directory: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Goes on with what a killed [`remove_whole`] left in a directory.
+/// Goes on with what [`remove_whole`] left in a directory, for at most [`SWEEP_TIME`]: a start waits for it.
 pub fn sweep_removed(parent: &Path) {
+    let deadline = Instant::now() + SWEEP_TIME;
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(GONE.as_bytes())) {
         // It stays for the next sweep then, and is in no process's way.
-        let _ = remove_alone(&entry.path());
+        let _ = remove_alone(&entry.path(), deadline);
     }
 }
 
 const GONE: &str = ".gone-";
+/// Several times what the largest work tree takes that is not made to be slow.
+const REMOVAL_TIME: Duration = Duration::from_secs(10);
+const SWEEP_TIME: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
@@ -68,6 +77,17 @@ mod tests {
         let left: Vec<_> =
             fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["kept"]);
+    }
+
+    #[test]
+    fn a_removal_that_runs_out_of_time_is_continued_by_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let gone = folder.path().join(".gone-1-0-deep");
+        fs::create_dir_all(gone.join("d/".repeat(150))).unwrap();
+        remove_alone(&gone, Instant::now()).unwrap();
+        assert!(gone.exists());
+        sweep_removed(folder.path());
+        assert!(!gone.exists());
     }
 
     /// A start sweeps what `discard` is still removing.

@@ -3,17 +3,27 @@
 use rustix::fs::{self, AtFlags, Dir, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Instant;
 
 /// Removes what is at a path of ours, if something is; see [`remove_at`].
 pub fn remove(path: &Path) -> io::Result<()> {
+    remove_by(path, None)
+}
+
+/// The same until a moment: then the error is `TimedOut`, and another call goes on with what is left.
+pub fn remove_until(path: &Path, deadline: Instant) -> io::Result<()> {
+    remove_by(path, Some(deadline))
+}
+
+fn remove_by(path: &Path, deadline: Option<Instant>) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match fs::openat(fs::CWD, parent, flags, Mode::empty()) {
-        Ok(parent) => remove_at(parent, name.as_encoded_bytes()),
+        Ok(parent) => remove_at_by(parent.as_fd(), name.as_encoded_bytes(), deadline),
         Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -24,7 +34,10 @@ pub fn remove(path: &Path) -> io::Result<()> {
 /// A directory inside is moved up beside the others before it is emptied, so that neither depth nor the length of a path
 /// needs a descriptor or a stack.
 pub fn remove_at(parent: impl AsFd, name: &[u8]) -> io::Result<()> {
-    let parent = parent.as_fd();
+    remove_at_by(parent.as_fd(), name, None)
+}
+
+fn remove_at_by(parent: BorrowedFd<'_>, name: &[u8], deadline: Option<Instant>) -> io::Result<()> {
     match fs::unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR | Errno::PERM) => {}
@@ -33,11 +46,11 @@ pub fn remove_at(parent: impl AsFd, name: &[u8]) -> io::Result<()> {
     let top = open(parent, name)?;
     let mut moved: u64 = 0;
     let mut emptied: u64 = 0;
-    empty(&top, &top, &mut moved, None)?;
+    empty(&top, &top, &mut moved, deadline)?;
     while emptied < moved {
         let next = lifted(emptied);
         if let Some(directory) = opened(open(&top, &next))? {
-            empty(&directory, &top, &mut moved, Some(emptied))?;
+            empty(&directory, &top, &mut moved, deadline)?;
             fs::unlinkat(&top, next.as_slice(), AtFlags::REMOVEDIR)?;
         }
         emptied += 1;
@@ -46,8 +59,11 @@ pub fn remove_at(parent: impl AsFd, name: &[u8]) -> io::Result<()> {
 }
 
 /// Empties a directory: its directories go to the top under names that count up.
-fn empty(directory: &OwnedFd, top: &OwnedFd, moved: &mut u64, number: Option<u64>) -> io::Result<()> {
+fn empty(directory: &OwnedFd, top: &OwnedFd, moved: &mut u64, deadline: Option<Instant>) -> io::Result<()> {
     for name in names(directory)? {
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         match fs::unlinkat(directory, name.as_slice(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => continue,
             Err(Errno::ISDIR | Errno::PERM) => {}
@@ -70,7 +86,6 @@ fn empty(directory: &OwnedFd, top: &OwnedFd, moved: &mut u64, number: Option<u64
             }
         }
     }
-    debug_assert!(number.is_none_or(|number| number < *moved), "only what was moved is emptied");
     Ok(())
 }
 

@@ -44,49 +44,69 @@ fn remove_at_by(parent: BorrowedFd<'_>, name: &[u8], deadline: Option<Instant>) 
         Err(error) => return Err(error.into()),
     }
     let top = open(parent, name)?;
-    let mut moved: u64 = 0;
-    let mut emptied: u64 = 0;
-    empty(&top, &top, &mut moved, deadline)?;
-    while emptied < moved {
-        let next = lifted(emptied);
-        if let Some(directory) = opened(open(&top, &next))? {
-            empty(&directory, &top, &mut moved, deadline)?;
-            fs::unlinkat(&top, next.as_slice(), AtFlags::REMOVEDIR)?;
-        }
-        emptied += 1;
+    let names = names(&top)?;
+    // What an earlier removal moved up, which was cut short, stays under its name: else a directory of many would be moved again each time.
+    let first = names.iter().filter_map(|name| number_of(name)).max().map_or(0, |number| number + 1);
+    let mut moved = first;
+    for name in &names {
+        clear(&top, name, &mut moved, deadline)?;
+    }
+    let mut cleared = first;
+    while cleared < moved {
+        clear(&top, &lifted(cleared), &mut moved, deadline)?;
+        cleared += 1;
     }
     Ok(fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Removes what has this name at the top, but for the directories in it, which go to the top.
+fn clear(top: &OwnedFd, name: &[u8], moved: &mut u64, deadline: Option<Instant>) -> io::Result<()> {
+    match fs::unlinkat(top, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(Errno::ISDIR | Errno::PERM) => {
+            if let Some(directory) = opened(open(top, name))? {
+                empty(&directory, top, moved, deadline)?;
+                fs::unlinkat(top, name, AtFlags::REMOVEDIR)?;
+            }
+        }
+        Err(error) => return Err(error.into()),
+    }
+    in_time(deadline)
 }
 
 /// Empties a directory: its directories go to the top under names that count up.
 fn empty(directory: &OwnedFd, top: &OwnedFd, moved: &mut u64, deadline: Option<Instant>) -> io::Result<()> {
     for name in names(directory)? {
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
         match fs::unlinkat(directory, name.as_slice(), AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => continue,
-            Err(Errno::ISDIR | Errno::PERM) => {}
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(Errno::ISDIR | Errno::PERM) => lift(directory, &name, top, moved)?,
             Err(error) => return Err(error.into()),
         }
-        // A directory is only moved by who may write it: its `..` changes.
-        drop(open(directory, &name)?);
-        loop {
-            let place = lifted(*moved);
-            // Where a removal was cut short, its names are still there, and are directories like others.
-            match fs::renameat_with(directory, name.as_slice(), top, place.as_slice(), RenameFlags::NOREPLACE)
-            {
-                Ok(()) => {
-                    *moved += 1;
-                    break;
-                }
-                Err(Errno::EXIST) => *moved += 1,
-                Err(Errno::NOENT) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
+        in_time(deadline)?;
     }
     Ok(())
+}
+
+fn lift(directory: &OwnedFd, name: &[u8], top: &OwnedFd, moved: &mut u64) -> io::Result<()> {
+    // A directory is only moved by who may write it: its `..` changes.
+    drop(open(directory, name)?);
+    loop {
+        let place = lifted(*moved);
+        *moved += 1;
+        match fs::renameat_with(directory, name, top, place.as_slice(), RenameFlags::NOREPLACE) {
+            Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// After each step, so that every call comes some way.
+fn in_time(deadline: Option<Instant>) -> io::Result<()> {
+    match deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => Ok(()),
+    }
 }
 
 /// Opens a directory, and makes it ours to empty.
@@ -131,5 +151,13 @@ fn names(directory: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
 }
 
 fn lifted(number: u64) -> Vec<u8> {
-    format!(".belljar-gone-{number}").into_bytes()
+    format!("{LIFTED}{number}").into_bytes()
 }
+
+/// Of a name that was lifted; a larger number is none of ours.
+fn number_of(name: &[u8]) -> Option<u64> {
+    let number = str::from_utf8(name).ok()?.strip_prefix(LIFTED)?;
+    number.parse::<u32>().ok().map(u64::from)
+}
+
+const LIFTED: &str = ".belljar-gone-";

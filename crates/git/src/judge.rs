@@ -56,7 +56,8 @@ pub fn by_name(policy: &RefPolicy, update: &Update) -> Result<Questions, PushRef
         Kind::Branch(_) | Kind::Tag => {}
     }
     // A prompt that shows the branch, a script or a build that puts its name into a command: each would run it.
-    if change == Change::Create && update.name.as_str().chars().any(is_obeyed) {
+    let is_option = || update.name.tag().is_some_and(|tag| tag.starts_with('-'));
+    if change == Change::Create && (update.name.as_str().chars().any(is_obeyed) || is_option()) {
         return Err(PushRefusal::Name);
     }
     if change == Change::Delete {
@@ -141,6 +142,8 @@ mod tests {
             (hosts(), update(ZERO, A, "refs/heads/$(touch${IFS}x)"), Err("push_name")),
             (hosts(), update(ZERO, A, "refs/heads/x\u{202e}niam"), Err("push_name")),
             (everything.clone(), update(ZERO, A, "refs/tags/`x`"), Err("push_name")),
+            // git makes none itself. A branch of such a name is not one to begin with.
+            (everything.clone(), update(ZERO, A, "refs/tags/--exec=x"), Err("push_name")),
             // One that is there is the user's.
             (hosts(), update(A, B, "refs/heads/r&d"), Ok(true)),
             (everything.clone(), update(A, B, "refs/heads/x"), Ok(false)),

@@ -117,17 +117,28 @@ pub(super) fn say_of_git(git: &ImportReport) {
             Some(kept_as) if kept_as.contains("/dropped/") => {}
             Some(kept_as) => {
                 let name = reference.to_string();
-                let how = match (name.strip_prefix("refs/tags/"), name.starts_with("stash@")) {
-                    _ if *makes_submodule => format!("`git diff HEAD...{kept_as}` shows it"),
-                    (Some(tag), _) => format!("`git tag {tag} {kept_as}` takes it"),
-                    (None, true) => format!("`git stash apply {kept_as}` brings it back"),
-                    (None, false) => format!("`git merge {kept_as}` takes them"),
+                let how = match makes_submodule {
+                    true => format!("`git diff HEAD...{kept_as}` shows it"),
+                    false => how_to_take(&name, kept_as),
                 };
                 eprintln!("belljar: {name} of the sandbox ({short}) was not taken over: {reason}");
                 eprintln!("  hint: kept as {kept_as}; {how}");
             }
             None => eprintln!("belljar: {reference} of the sandbox ({short}) was not taken over: {reason}"),
         }
+    }
+}
+
+/// The command that takes a ref from where it is kept.
+fn how_to_take(name: &str, kept_as: &str) -> String {
+    match name.strip_prefix("refs/tags/") {
+        // One that says nothing to a shell is kept under its own name; the user is to run no other.
+        Some(tag) if kept_as.ends_with(&format!("/tags/{tag}")) && !tag.starts_with('-') => {
+            format!("`git tag {tag} {kept_as}` takes it")
+        }
+        Some(_) => format!("`git tag NAME {kept_as}` takes it"),
+        None if name.starts_with("stash@") => format!("`git stash apply {kept_as}` brings it back"),
+        None => format!("`git merge {kept_as}` takes them"),
     }
 }
 
@@ -193,3 +204,21 @@ fn counted(files: usize) -> String {
 /// Warnings of one kind, and files under a heading, that are listed: the rest is in `--json`.
 const MOST_OF_A_KIND: usize = 5;
 const MOST_EXECUTED: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::how_to_take;
+
+    #[test]
+    fn a_command_to_run_has_no_word_that_an_agent_made_for_a_shell() {
+        for (name, kept_as, command) in [
+            ("refs/heads/x", "refs/belljar/a/heads/x", "git merge refs/belljar/a/heads/x"),
+            ("refs/tags/v1", "refs/belljar/a/tags/v1", "git tag v1 refs/belljar/a/tags/v1"),
+            ("refs/tags/$(touch${IFS}x)", "refs/belljar/a/kept/1", "git tag NAME refs/belljar/a/kept/1"),
+            ("refs/tags/-d", "refs/belljar/a/tags/-d", "git tag NAME refs/belljar/a/tags/-d"),
+            ("stash@{0}", "refs/belljar/a/stash/0", "git stash apply refs/belljar/a/stash/0"),
+        ] {
+            assert!(how_to_take(name, kept_as).starts_with(&format!("`{command}` ")), "{name}");
+        }
+    }
+}

@@ -128,6 +128,9 @@ impl Inflow<'_> {
             !is_moved && !is_in_the_way && !inside.is_current(name)
         };
         let moved: Vec<&String> = differing(now, synced).filter(|name| is_free(name)).collect();
+        if moved.is_empty() {
+            return Ok(());
+        }
         for name in &moved {
             match now.get(*name) {
                 Some(new) => drop(lines.insert(name.as_bytes(), new.as_str().as_bytes())),

@@ -139,8 +139,9 @@ const VERSION_3: u32 = 0x2008_0522;
 /// among them: what it writes could be left behind in a folder of the host.
 const MAINTENANCE: [u64; 7] = [0, 1, 3, 4, 6, 7, 18];
 /// DAC_READ_SEARCH and SYS_ADMIN to mount; SETPCAP to lose all others; NET_BIND_SERVICE, NET_ADMIN and NET_RAW for a network of its
-/// own; SYS_RESOURCE to limit what a user namespace may have. MKNOD, SYS_PTRACE and the others it does without.
-const SETUP: [u64; 7] = [2, 8, 10, 12, 13, 21, 24];
+/// own; SYS_RESOURCE to limit what a user namespace may have; SETFCAP, with which an overlay copies a file that has capabilities (it
+/// works with those of the process that mounted it). MKNOD, SYS_PTRACE and the others it does without.
+const SETUP: [u64; 8] = [2, 8, 10, 12, 13, 21, 24, 31];
 /// Higher than any kernel has; unknown ones answer EINVAL.
 const LAST_CAPABILITY: u64 = 63;
 /// SECBIT_NOROOT and its lock, linux/securebits.h. KEEP_CAPS stays unlocked: ping sets it.

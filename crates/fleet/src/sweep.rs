@@ -10,7 +10,7 @@ use belljar_api::{Sweep, SweptSandbox};
 use belljar_engine::Engine;
 use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_state::new_id;
-use belljar_state::{Lock, create_private, set_aside, sweep_removed};
+use belljar_state::{Lock, create_private, remove_set_aside, set_aside, sweep_removed};
 use belljar_sys::remove_tree::remove as remove_tree;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -189,7 +189,7 @@ pub(crate) fn remove_place(place: &SandboxDir, held: Lock) -> Result<(), Sandbox
     let gone = set_aside(place.directory()).map_err(|error| remove_failed(place, error))?;
     drop(held);
     // It is no place any more, whatever is left of it, and the next sweep goes on.
-    let _ = remove_tree(&gone);
+    let _ = remove_set_aside(&gone);
     Ok(())
 }
 

@@ -18,6 +18,6 @@ mod write;
 pub use directory::{NoStateDirectory, create_private, state_directory};
 pub use id::new_id;
 pub use lock::{Lock, is_written_to, lock_open_file};
-pub use remove::{remove_whole, set_aside, sweep_removed};
+pub use remove::{remove_set_aside, remove_whole, set_aside, sweep_removed};
 pub use sweep::{Sweep, Sweeps};
 pub use write::{PRIVATE_FILE, Survives, write_atomic, write_atomic_at};

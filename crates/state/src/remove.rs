@@ -1,7 +1,7 @@
 //! Directories of ours that are removed: for everybody else at once, and from the disk as soon as that can be.
 
 use crate::Lock;
-use belljar_sys::remove_tree::remove_until;
+use belljar_sys::remove_tree::{remove, remove_until};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -13,18 +13,26 @@ pub fn remove_whole(directory: &Path) -> io::Result<()> {
     remove_alone(&set_aside(directory)?, Instant::now() + REMOVAL_TIME)
 }
 
-/// Removes what was set aside, unless another process is at it: two of them would each move away what the other one empties.
+/// Removes what [`set_aside`] gave, however long it takes.
+pub fn remove_set_aside(gone: &Path) -> io::Result<()> {
+    alone(gone, || remove(gone))
+}
+
 fn remove_alone(gone: &Path, deadline: Instant) -> io::Result<()> {
-    let removed = match Lock::try_directory(gone) {
-        Ok(None) => Ok(()),
-        Ok(Some(_alone)) => remove_until(gone, deadline),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        // One that cannot be opened is made so by the removal, where it is ours.
-        Err(_) => remove_until(gone, deadline),
-    };
-    match removed {
+    match alone(gone, || remove_until(gone, deadline)) {
         Err(error) if error.kind() == ErrorKind::TimedOut => Ok(()),
         removed => removed,
+    }
+}
+
+/// Does it, unless another process is at it: two of them would each move away what the other one empties.
+fn alone(gone: &Path, remove: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    match Lock::try_directory(gone) {
+        Ok(None) => Ok(()),
+        Ok(Some(_alone)) => remove(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        // One that cannot be opened is made so by the removal, where it is ours.
+        Err(_) => remove(),
     }
 }
 
@@ -101,7 +109,7 @@ mod tests {
             let directory = folder.path().join("deep");
             fs::create_dir_all(directory.join("d/".repeat(150))).unwrap();
             std::thread::scope(|scope| {
-                let removal = scope.spawn(|| remove_whole(&directory));
+                let removal = scope.spawn(|| remove_set_aside(&set_aside(&directory)?));
                 while !removal.is_finished() {
                     sweep_removed(folder.path());
                 }

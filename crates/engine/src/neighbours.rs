@@ -460,10 +460,10 @@ mod tests {
         sandbox.end();
         assert_eq!(writer(&state, &made), None);
         // A part of a git directory is enough; a worktree that lies in a bare one is none.
-        for (name, is_part) in [("refs/heads", true), ("main", false)] {
+        for (id, name, is_part) in [(2, "refs/heads", true), (3, "main", false)] {
             let part = made.join(name);
             fs::create_dir_all(&part).unwrap();
-            let sandbox = self::sandbox(&state, 2, &part, "a.example");
+            let sandbox = self::sandbox(&state, id, &part, "a.example");
             assert_eq!(writer(&state, &made).is_some(), is_part, "{name}");
             sandbox.end();
         }

@@ -17,7 +17,8 @@ pub struct GrantRules {
     pub allow_sandbox: bool,
     /// Runs of agents.
     pub allow_agents: bool,
-    /// What goes on on this machine in numbers, of everybody's sandboxes.
+    /// The metrics of all sandboxes on this machine. Not written where it is not allowed: the version before this does not know it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_metrics: bool,
     /// Profiles that may be named; empty: only the default one. `*` is every one that has a wall of its own.
     pub profiles: Vec<String>,

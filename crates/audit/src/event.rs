@@ -34,7 +34,7 @@ pub enum Event {
         loosened: Vec<String>,
         belljar: String,
     },
-    /// Another sandbox lives at the same time and can write to the same folder: what either may reach, both may reach.
+    /// Another sandbox lives at the same time and shares a folder that one of the two can write to: what either may reach, both may reach.
     FolderShared { folder: Printable, with: Printable, egress_differs: bool },
     /// A name that was asked for is not answered.
     NameRefused { name: Destination, record_type: Printable, reason: Reason, times: u64 },

@@ -1,5 +1,5 @@
-//! Sandboxes that live at the same time and can write to the same folder. Through a socket in it one can hand the other an open
-//! connection (SCM_RIGHTS), which no filter of system calls can look into: what either may reach, both may reach. It cannot be
+//! Sandboxes that live at the same time and share a folder that one of them can write to. Through a socket in it one can hand the other
+//! an open connection (SCM_RIGHTS), also where the other only sees the folder, which no filter of system calls can look into: what either may reach, both may reach. It cannot be
 //! prevented on a kernel whose Landlock does not know unix sockets by path, so it is recorded by both, and said.
 //!
 //! ```text
@@ -47,7 +47,11 @@ struct Present {
 /// What a sandbox says of itself.
 #[derive(Debug, Serialize, Deserialize)]
 struct Presence {
+    /// What it can write to.
     folders: Vec<PathBuf>,
+    /// What it sees and cannot write to. Not said by earlier versions of belljar.
+    #[serde(default)]
+    seen: Vec<PathBuf>,
     /// What it cannot write to in its workspace; not said by an administrator's, and by earlier versions of belljar.
     #[serde(default)]
     read_only: Option<Vec<PathBuf>>,
@@ -62,6 +66,7 @@ impl Presence {
         let repositories = view.into_iter().flat_map(repositories).chain(served.map(Path::to_path_buf));
         Presence {
             folders: folders(spec),
+            seen: seen(spec),
             // An administrator is the user, who may change anything at any time.
             read_only: (spec.admin == Admin::No).then(|| view.map(read_only).unwrap_or_default()),
             repositories: repositories.collect(),
@@ -71,7 +76,16 @@ impl Presence {
 
     /// Whether it has nothing that another sandbox could have too.
     fn is_alone(&self) -> bool {
-        self.folders.is_empty() && self.repositories.is_empty()
+        self.folders.is_empty() && self.seen.is_empty() && self.repositories.is_empty()
+    }
+
+    /// The first folder that both have and one of them can write to.
+    fn shared<'p>(&'p self, other: &'p Presence) -> Option<&'p Path> {
+        let first = |ours: &'p [PathBuf], theirs: &[PathBuf]| ours.iter().find(|one| meets(one, theirs));
+        first(&self.folders, &other.folders)
+            .or_else(|| first(&self.folders, &other.seen))
+            .or_else(|| first(&self.seen, &other.folders))
+            .map(PathBuf::as_path)
     }
 
     fn can_write(&self, path: &Path) -> bool {
@@ -118,7 +132,7 @@ impl Neighbours {
             Ok((present, Beside { differing, .. })) => {
                 let warning = (!differing.is_empty()).then(|| {
                     format!(
-                        "sandbox {} can write to the same folder and may reach other hosts, models or secrets: each can hand the \
+                        "sandbox {} has a folder of this one and may reach other hosts, models or secrets: each can hand the \
                          other its connections",
                         differing.join(", ")
                     )
@@ -127,7 +141,7 @@ impl Neighbours {
             }
             Err(error) => {
                 let warning = format!(
-                    "sandboxes that can write to the same folder will not be told of this one: `{}`: {error}",
+                    "sandboxes that share a folder with this one will not be told of it: `{}`: {error}",
                     directory.display()
                 );
                 Ok(Neighbours { warning: Some(warning), present: None })
@@ -180,7 +194,8 @@ impl Present {
             if let Some(path) = presence.contested(&there) {
                 beside.contested = Some((other.clone(), path.to_path_buf()));
             }
-            let Some(folder) = common(&presence.folders, &there.folders) else { continue };
+            let Some(folder) = presence.shared(&there) else { continue };
+            let folder = folder.to_path_buf();
             let met = Met { id: id.to_string(), folder, egress_differs: there.egress != presence.egress };
             tell(&directory, &other, &met)?;
             if met.egress_differs {
@@ -307,10 +322,9 @@ fn is_part_of_git_directory(path: &Path, git_directory: &Path) -> bool {
 const PARTS: [&str; 9] =
     ["hooks", "info", "lfs", "logs", "modules", "objects", "refs", "reftable", "worktrees"];
 
-/// The first folder of one of them that lies in, or holds, one of the other's.
-fn common(ours: &[PathBuf], theirs: &[PathBuf]) -> Option<PathBuf> {
-    let meets = |one: &&PathBuf| theirs.iter().any(|two| one.starts_with(two) || two.starts_with(one));
-    ours.iter().find(meets).cloned()
+/// Whether a folder lies in, or holds, one of these.
+fn meets(one: &Path, theirs: &[PathBuf]) -> bool {
+    lies_in(one, theirs) || theirs.iter().any(|two| lies_in(two, &[one.to_path_buf()]))
 }
 
 /// What a sandbox can write to and another one could too.
@@ -321,7 +335,17 @@ fn folders(spec: &SandboxSpec) -> Vec<PathBuf> {
         .chain(shared.map(|shared| &shared.path))
         .chain(spec.volumes.iter().map(|volume| &volume.source))
         .chain(&spec.home);
-    all.filter_map(|path| fs::canonicalize(path).ok()).collect()
+    real(all)
+}
+
+/// What a sandbox sees and cannot write to, where another one could put a socket. A socket below an overlay cannot be connected to.
+fn seen(spec: &SandboxSpec) -> Vec<PathBuf> {
+    let shared = spec.shared.iter().filter(|shared| shared.permission != Permission::Write);
+    real(shared.map(|shared| &shared.path))
+}
+
+fn real<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<PathBuf> {
+    paths.filter_map(|path| fs::canonicalize(path).ok()).collect()
 }
 
 /// Git directories of the host behind those of the sandbox's own.
@@ -384,6 +408,7 @@ fn hosts(policy: Option<&EgressPolicy>) -> String {
 mod tests {
     use super::*;
     use belljar_audit::Log;
+    use belljar_spec::SharedPath;
     use belljar_spec::egress::{PortRange, RequestFilter};
     use belljar_spec::llm::LlmRoute;
     use belljar_spec::secret::{Bodies, Carrier, Credential, Inject, SecretSource};
@@ -396,11 +421,15 @@ mod tests {
     }
 
     fn sandbox(state: &Path, number: u8, folder: &Path, allow: &str) -> Sandbox {
+        let spec = SandboxSpec { workspace: Some(folder.into()), ..SandboxSpec::default() };
+        sandbox_of(state, number, folder, spec, allow)
+    }
+
+    fn sandbox_of(state: &Path, number: u8, folder: &Path, spec: SandboxSpec, allow: &str) -> Sandbox {
         let id = SandboxId::from_random([number; 8]);
         let log = Log::create(&state.join("audit"), id).unwrap();
         let path = log.path().to_path_buf();
         let recorder = Arc::new(Recorder::new(Some(log)));
-        let spec = SandboxSpec { workspace: Some(folder.into()), ..SandboxSpec::default() };
         let policy = EgressPolicy::strict().allow(allow.parse().unwrap());
         let held = Shield { path: "held/.git".to_string(), what: Shielded::Existing };
         let view = View { shields: vec![held], ..View::plain(fs::canonicalize(folder).unwrap()) };
@@ -443,6 +472,22 @@ mod tests {
         assert!(!texts[2].contains("folder_shared"), "{}", texts[2]);
         assert!(met(&texts[3], "0101010101010101", false));
         assert_eq!(fs::read_dir(state.join("neighbours")).unwrap().count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn a_folder_that_one_of_them_only_sees_is_shared_too() {
+        let place = tempfile::tempdir().unwrap();
+        let (state, folder) = (place.path().join("state"), place.path().join("work"));
+        fs::create_dir_all(&folder).unwrap();
+        let shown = SharedPath { path: folder.clone(), permission: Permission::Read };
+        let spec = SandboxSpec { shared: vec![shown], ..SandboxSpec::default() };
+        let first = sandbox_of(&state, 1, &folder, spec.clone(), "a.example");
+        let second = sandbox_of(&state, 2, &folder, spec, "b.example");
+        assert_eq!(second.warning(), None, "none of them can put a socket there");
+        let writer = sandbox(&state, 3, &folder, "c.example");
+        let warning = writer.warning().unwrap();
+        assert!(warning.contains("0101010101010101") && warning.contains("0202020202020202"), "{warning}");
+        assert!(first.end().contains(r#""with":"0303030303030303","egress_differs":true"#));
     }
 
     #[test]
@@ -523,7 +568,13 @@ mod tests {
         let directory = place.path().join("neighbours");
         fs::create_dir(&directory).unwrap();
         let folders = vec![fs::canonicalize(place.path()).unwrap()];
-        let presence = Presence { folders, read_only: None, repositories: Vec::new(), egress: "x".into() };
+        let presence = Presence {
+            folders,
+            seen: Vec::new(),
+            read_only: None,
+            repositories: Vec::new(),
+            egress: "x".into(),
+        };
         fs::write(directory.join("0909090909090909"), serde_json::to_vec(&presence).unwrap()).unwrap();
         let after = sandbox(place.path(), 5, place.path(), "a.example");
         assert_eq!(after.warning(), None);

@@ -26,6 +26,7 @@ use hyper::http::uri::Scheme;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::TokioIo;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as Lock};
 use tokio::sync::Mutex;
 
@@ -37,6 +38,8 @@ pub(crate) struct Route {
     pub(super) upstream: Mutex<Upstream>,
     /// Why nothing goes anywhere.
     refused: Option<Refusal>,
+    /// Whether a request was refused.
+    pub(super) has_refused: AtomicBool,
 }
 
 /// An answer, or that there is none: then the client sees what we saw, a connection or a stream that ended.
@@ -84,7 +87,8 @@ impl Route {
             }
             Start::Reached(Err(refusal)) => Some(refusal),
         };
-        Arc::new(Route { to, serving, alive, upstream: Mutex::new(upstream), refused })
+        let has_refused = AtomicBool::new(false);
+        Arc::new(Route { to, serving, alive, upstream: Mutex::new(upstream), refused, has_refused })
     }
 
     pub(super) async fn answer(&self, mut request: Request<Incoming>) -> Answered {
@@ -327,12 +331,17 @@ impl Route {
     }
 
     fn refuse(&self, refusal: &Refusal, version: Version) -> Response<Body> {
-        self.serving.recorder.connection_refused(refusal);
+        self.record_refusal(refusal);
         match (self.to.secure, version) {
             (false, _) => answer::last(answer::text(refusal)),
             (true, Version::HTTP_2) => answer::json(refusal),
             (true, _) => answer::last(answer::json(refusal)),
         }
+    }
+
+    pub(super) fn record_refusal(&self, refusal: &Refusal) {
+        self.has_refused.store(true, Ordering::Relaxed);
+        self.serving.recorder.connection_refused(refusal);
     }
 }
 

@@ -5,12 +5,15 @@ use super::crew::Crew;
 use super::room::Room;
 use super::route::{Answered, Route};
 use crate::credentials::Origin;
+use belljar_audit::Ending;
+use belljar_spec::egress::Reason;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{Instrument, Span, debug, debug_span};
@@ -29,9 +32,8 @@ impl Route {
         // In the clear, a client that has said all may still wait for its answer. By TLS nobody says it like that: who closes
         // is gone, and a server that takes long to answer would keep the connection for nobody.
         builder.half_close(!self.to.secure);
-        // An error here is a client that went away or does not speak HTTP; both are over.
-        let _ = builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
-        self.finish().await;
+        let served = builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
+        self.finish(served).await;
     }
 
     /// Many requests beside each other. What a client may have open, and may break off, is limited.
@@ -56,16 +58,24 @@ impl Route {
             .max_send_buf_size(room.unsent)
             .max_pending_accept_reset_streams(RESETS)
             .max_local_error_reset_streams(ERRORS);
-        let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+        let served = builder.serve_connection(TokioIo::new(stream), service).await;
         drop(_shift);
-        self.finish().await;
+        self.finish(served).await;
     }
 
     /// No more requests come. A connection that became another protocol goes on.
-    async fn finish(&self) {
+    async fn finish(&self, served: hyper::Result<()>) {
+        // Any other error is a client that went away.
+        if let Some(why) = served.err().as_ref().and_then(malformed) {
+            self.record_refusal(&self.to.refusal(Reason::ProtocolNotAllowed).detail(why));
+        }
         let mut upstream = std::mem::take(&mut *self.upstream.lock().await);
         upstream.sender = None;
-        upstream.first = None;
+        // Still here, it was used by no request.
+        if let Some(mut unused) = upstream.first.take() {
+            let has_refused = self.has_refused.load(Ordering::Relaxed);
+            unused.record.ending = if has_refused { Ending::Refused } else { Ending::Finished };
+        }
         while upstream.tasks.join_next().await.is_some() {}
     }
 }
@@ -81,6 +91,18 @@ async fn answer(route: Arc<Route>, request: Request<Incoming>, within: Span) -> 
         span.in_scope(|| debug!(http.status = response.status().as_u16(), "answered"));
     }
     answered
+}
+
+/// Why the library took no request of what the client sent.
+fn malformed(error: &hyper::Error) -> Option<&'static str> {
+    if error.is_parse_too_large() {
+        return Some("the head of a request is too long");
+    }
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<h2::Error>());
+    let is_of_ours = source.filter(|source| source.is_library()).and_then(h2::Error::reason);
+    let is_broken = [h2::Reason::PROTOCOL_ERROR, h2::Reason::FRAME_SIZE_ERROR, h2::Reason::COMPRESSION_ERROR];
+    (error.is_parse() || is_of_ours.is_some_and(|reason| is_broken.contains(&reason)))
+        .then_some("what the client sent is not valid HTTP")
 }
 
 const HEADER: Duration = Duration::from_secs(30);

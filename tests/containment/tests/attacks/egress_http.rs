@@ -297,3 +297,20 @@ send('good.test', sys.argv[1], b'\x16', b'\x03', b'\x01', record(hello())[3:], p
         assert!(!cage.refused_for(Reason::ProtocolNotAllowed).is_empty(), "{wall}");
     }
 }
+
+#[test]
+fn a_malformed_request_does_not_arrive_and_is_recorded() {
+    let (dns, server) = (names(), Capture::start(at("127.66.2.1")));
+    let port = server.port().to_string();
+    for wall in gateway_walls() {
+        let cage = caged(*wall, &dns, server.port());
+        cage.attack(
+            r#"
+send('good.test', sys.argv[1], b'GET / HTTP/1.1\r\nHost: good.test\r\nno colon\r\n\r\n', timeout=0.5)
+"#,
+            &[&port],
+        );
+        server.assert_nothing_arrived();
+        assert!(!cage.refused_for(Reason::ProtocolNotAllowed).is_empty(), "{wall}");
+    }
+}

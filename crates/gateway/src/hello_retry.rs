@@ -7,6 +7,7 @@
 
 use crate::bytes;
 use crate::hello::{self, Hello, MAJOR, MAX, RECORD_HANDSHAKE, RECORD_HEADER};
+use std::ops::RangeInclusive;
 
 /// What a server's first bytes say to a hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +27,9 @@ pub(crate) fn answer(said: &[u8]) -> Answer {
     loop {
         match rest {
             [] => return Answer::Undecided,
-            // An alert or a change of cipher before the answer does not make it another answer.
-            [RECORD_HANDSHAKE | CHANGE_CIPHER | ALERT] => return Answer::Undecided,
-            [RECORD_HANDSHAKE | CHANGE_CIPHER | ALERT, MAJOR, ..] => {}
+            // A record of another type before the answer does not make it another answer.
+            [kind] if RECORD_TYPES.contains(kind) => return Answer::Undecided,
+            [kind, MAJOR, ..] if RECORD_TYPES.contains(kind) => {}
             _ => return Answer::GoesOn,
         }
         let Some((&[kind, _, _, high, low], body)) = rest.split_first_chunk::<RECORD_HEADER>() else {
@@ -111,8 +112,9 @@ const HELLO_REQUEST_AT: usize = 1 << 16;
 const MESSAGE_SERVER_HELLO: u8 = 2;
 /// Type, length (three bytes), version (two bytes).
 const MESSAGE_START: usize = 6;
+/// All that TLS has ever had (RFC 8446 §B.1, RFC 6520, RFC 9146, RFC 9147).
+const RECORD_TYPES: RangeInclusive<u8> = CHANGE_CIPHER..=26;
 const CHANGE_CIPHER: u8 = 20;
-const ALERT: u8 = 21;
 const APPLICATION_DATA: u8 = 23;
 /// Where a server's hello has a random number, this one has the hash of "HelloRetryRequest" (RFC 8446 §4.1.3).
 const AGAIN: [u8; 32] = [
@@ -160,8 +162,10 @@ mod tests {
     #[test]
     fn a_retry_in_pieces_or_behind_other_records_is_one() {
         let (again, other) = (server_hello(&AGAIN), server_hello(&[9; 32]));
-        let before: [&[u8]; 6] = [
+        let before: [&[u8]; 7] = [
             b"",
+            // A heartbeat.
+            b"\x18\x03\x03\0\x01\x01",
             b"\x14\x03\x03\0\x01\x01",
             b"\x15\x03\x03\0\x02\x01\x5a",
             b"\x15\x03\x03\0\x02\x02\x28\x15\x03\x03\0\x02\x01\0",

@@ -61,7 +61,11 @@ fn words_that_are_not_understood() {
         (&["run", "--image", "a:1", "--root", "golden", "--", "true"], 125, &["--image", "--root"]),
         (&["run", "--runtime", "runsc", "--", "true"], 126, &["`--backend docker --runtime runsc`"]),
         (&["run", "--backend", "docker", "--runtime", "crun", "--", "true"], 125, &["use runc or runsc"]),
-        (&["run", "--backend", "docker+kata", "--", "true"], 125, &["runtime `kata`", "`--backend docker+runsc`"]),
+        (
+            &["run", "--backend", "docker+kata", "--", "true"],
+            125,
+            &["runtime `kata`", "`--backend docker+runsc`"],
+        ),
         (&["run", "--at-least", "wood", "--", "true"], 125, &["`wood` is not a level", "namespace"]),
         (&["run", "--memory", "2gigs", "--", "true"], 125, &["`2gigs` is not a size", "`512m` or `2g`"]),
         (&["run", "--timeout", "soon", "--", "true"], 125, &["`soon` is not a time", "`90s`"]),

@@ -88,10 +88,8 @@ fn untrusted(why: &CertificateError) -> String {
             "it is not valid yet: look at the clocks of both machines".into()
         }
         CertificateError::Revoked => "it was revoked".into(),
-        CertificateError::NotValidForName => "it is of another name".into(),
-        CertificateError::NotValidForNameContext { presented, .. } => {
-            let text = format!("it is of another name: {}", presented.join(", "));
-            text.chars().take(WORDS).collect()
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is of another name".into()
         }
         other => other.to_string().chars().take(WORDS).collect(),
     }

@@ -152,7 +152,8 @@ impl Refusal {
         let Destination::Name(name) = &self.destination else {
             return None;
         };
-        if self.port == Some(PortRange::DNS) {
+        // Of a service (`_http._tcp.x`) there is only a record, and no host that a rule could open.
+        if self.port == Some(PortRange::DNS) || name.as_str().starts_with('_') {
             return None;
         }
         match self.reason {
@@ -385,6 +386,7 @@ mod tests {
             ("x.com", Some(443), None, Reason::NameDenied, None),
             ("x.com", Some(443), None, Reason::PrivateAddress, None),
             ("x.com", Some(53), None, Reason::PortNotAllowed, None),
+            ("_http._tcp.x.com", None, None, Reason::NameNotAllowed, None),
         ] {
             let refusal = refusal(name, port, protocol, reason);
             assert_eq!(refusal.remedy().as_deref(), expected, "{refusal}");

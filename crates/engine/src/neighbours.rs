@@ -559,7 +559,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("neighbours"), "in the way").unwrap();
         let unnoted = sandbox(place.path(), 6, place.path(), "a.example");
-        assert!(unnoted.warning().unwrap().contains("will not be told of this one"));
+        assert!(unnoted.warning().unwrap().contains("will not be told of it"));
     }
 
     #[test]

@@ -148,7 +148,7 @@ mod tests {
         other[31] ^= 1;
         assert_eq!(answer(&server_hello(&other)), Answer::GoesOn);
         assert_eq!(answer(&server_hello(&[0; 32])[..12]), Answer::GoesOn);
-        for said in [&b"HTTP/1.1"[..], b"\x17\x03\x03", b"\x16\x02", b"\x16\x03\x03\0\x38\x0b"] {
+        for said in [&b"HTTP/1.1"[..], b"\x1b\x03\x03", b"\x16\x02", b"\x16\x03\x03\0\x38\x0b"] {
             assert_eq!(answer(said), Answer::GoesOn, "{said:?}");
         }
     }

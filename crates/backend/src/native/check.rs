@@ -29,10 +29,12 @@ pub(crate) fn refused(doing: &str, errno: Errno) -> SandboxError {
 /// What to do where root has nothing to give to a sandbox.
 pub(super) fn remedy_for_root() -> Hint {
     match Around::us().container_remedy() {
-        Some(remedy) => format!(
-            "run belljar as an ordinary user of the container (Docker: `--user 1000:1000`), and {remedy}"
-        )
-        .into(),
+        Some(remedy) => {
+            hint!(
+                "run belljar as an ordinary user of the container (Docker: `--user 1000:1000`), and {}",
+                remedy
+            )
+        }
         None => "run belljar as an ordinary user".into(),
     }
 }

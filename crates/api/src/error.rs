@@ -31,7 +31,7 @@ pub struct ApiError {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_parts")]
     #[schema(value_type = Option<Vec<Value>>)]
     pub hint_parts: Option<Hint>,
-    /// For whoever reads the server's log.
+    /// The same in the log of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
 }
@@ -84,7 +84,8 @@ impl ApiError {
 
 /// Nothing for pieces of another version: `hint` says the same.
 fn known_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Hint>, D::Error> {
-    Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
+    let parts: Option<Hint> = serde_json::from_value(Value::deserialize(deserializer)?).ok();
+    Ok(parts.filter(|parts| !parts.pieces().is_empty()))
 }
 
 impl fmt::Display for ApiError {
@@ -137,8 +138,10 @@ mod tests {
         let read =
             |json: &Value| SandboxError::from(serde_json::from_value::<ApiError>(json.clone()).unwrap());
         assert_eq!(read(&json), error);
-        json["hint_parts"] = json!([{ "term": "not_known_yet" }]);
-        assert_eq!(read(&json).hint, Some("omit `workspace.overlay`".into()));
+        for other in [json!([{ "term": "not_known_yet" }]), json!([])] {
+            json["hint_parts"] = other;
+            assert_eq!(read(&json).hint, Some("omit `workspace.overlay`".into()));
+        }
     }
 
     #[test]

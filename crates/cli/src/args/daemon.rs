@@ -131,7 +131,7 @@ pub(crate) struct GrantArgs {
     /// Runs of agents as well
     #[arg(long)]
     pub(crate) agents: bool,
-    /// The numbers of `/metrics`, which are of everybody's sandboxes
+    /// Read `/metrics`, which counts the sandboxes of all callers
     #[arg(long)]
     pub(crate) metrics: bool,
     /// The route to a model that this machine's configuration has

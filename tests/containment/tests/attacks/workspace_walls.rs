@@ -20,15 +20,8 @@ fn an_overlay_takes_every_change_and_the_folder_none() {
         let (workspace, shields) = repository();
         if is_root() {
             // Not ours, as the folders of people are not root's.
-            let able = workspace.path().join("src/able");
-            fs::write(&able, "").unwrap();
             for path in everything(workspace.path()).into_keys().chain([PathBuf::new()]) {
                 std::os::unix::fs::chown(workspace.path().join(path), Some(4242), Some(4243)).unwrap();
-            }
-            // CAP_NET_RAW, version 2: copied with the file, by what the guest may do that mounted the overlay.
-            let capabilities = [[1, 0, 0, 2], [0, 0x20, 0, 0], [0; 4], [0; 4], [0; 4]].concat();
-            if *wall == BackendName::Native {
-                setxattr(&able, c"security.capability", &capabilities, XattrFlags::empty()).unwrap();
             }
         }
         let (_kept, layer) = layer_in(place);
@@ -38,8 +31,7 @@ fn an_overlay_takes_every_change_and_the_folder_none() {
         let jail = viewed(*wall, workspace, view, |_| {}).unwrap();
         let result = jail.sh(
             "cat src/a && echo b > src/b && echo more >> src/a && chmod 700 src && rm -r .git/objects && \
-             mkdir new && mv src/b new/ && ln -s a src/link && { ! [ -e src/able ] || mv src/able new/; } && \
-             ls -A && cd .git && ls -A",
+             mkdir new && mv src/b new/ && ln -s a src/link && ls -A && cd .git && ls -A",
         );
         assert_eq!(result.exit_code, Some(0), "{wall}: {}", text(&result.stderr));
         assert!(text(&result.stdout).contains(".husky"), "{wall}");
@@ -54,6 +46,25 @@ fn an_overlay_takes_every_change_and_the_folder_none() {
         drop(jail.sandbox);
         assert_eq!(everything(jail.workspace.path()), before, "{wall}");
     }
+}
+
+/// An overlay copies a file with the capabilities of the process that mounted it, and a file's own are copied with it.
+#[test]
+fn an_overlay_copies_a_file_that_has_capabilities() {
+    if !is_root() || !walls().contains(&BackendName::Native) {
+        return;
+    }
+    let (workspace, shields) = repository();
+    let able = workspace.path().join("src/able");
+    fs::write(&able, "").unwrap();
+    // CAP_NET_RAW, version 2 (linux/capability.h).
+    let capabilities = [[1, 0, 0, 2], [0, 0x20, 0, 0], [0; 4], [0; 4], [0; 4]].concat();
+    setxattr(&able, c"security.capability", &capabilities, XattrFlags::empty()).unwrap();
+    let (_kept, layer) = layer_in(&std::env::temp_dir());
+    let view = View { layer: Some(layer), shields, ..View::plain(workspace.path().into()) };
+    let jail = viewed(BackendName::Native, workspace, view, |_| {}).unwrap();
+    let result = jail.sh("chmod 755 src/able && mv src/able moved");
+    assert_eq!(result.exit_code, Some(0), "{}", text(&result.stderr));
 }
 
 /// Only what is protected, as it is outside.

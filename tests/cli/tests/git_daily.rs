@@ -122,7 +122,7 @@ fn merge_with_a_conflict_that_is_solved() {
     same(
         "git checkout -q -b side; echo side > f1; git commit -q -a -m side; git checkout -q main; echo main > f1; git commit -q -a -m main",
         "git merge -q side >&2 || true; git status --porcelain; echo both > f1; git add f1; git commit -q --no-edit; git log --format=%s; \
-         git branch -d side >&2 || true; git branch side main^2 2>/dev/null || true",
+         git branch -d side >&2 || true; sleep 0.3; git branch side main^2 2>/dev/null || true",
     );
 }
 

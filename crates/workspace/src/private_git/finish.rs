@@ -25,6 +25,7 @@ impl Importer<'_> {
         report.join(self.import(synced)?);
         let inside = Inside::read(self.from).map_err(unreadable)?;
         report.unfinished = inside.unfinished;
+        report.present = inside.refs.keys().cloned().collect();
         let stash = self.stash()?;
         let worktrees = self.worktrees();
         let dropped = self.dropped(&inside, &stash, &worktrees)?;

@@ -335,7 +335,11 @@ impl ImportReport {
         // What was set aside, and is in a branch by now.
         let is_released =
             |one: &SetAside| one.kept_as.as_ref().is_some_and(|name| other.released.contains(name));
-        self.set_aside.retain(|known| !is_released(known));
+        // Only a branch that was deleted inside is told without a name of belljar's while the host has it.
+        let is_made_again = |one: &SetAside| {
+            one.kept_as.is_none() && one.is_on_host && other.present.contains(&one.reference.to_string())
+        };
+        self.set_aside.retain(|known| !is_released(known) && !is_made_again(known));
         for one in other.set_aside {
             // Told once, however often it is tried.
             self.set_aside.retain(|known| known.reference != one.reference || known.kept_as != one.kept_as);

@@ -4,7 +4,7 @@ use crate::foreign::Head;
 use belljar_git::ObjectId;
 use belljar_spec::egress::Printable;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Refs, by their whole names.
 pub type Refs = BTreeMap<String, ObjectId>;
@@ -49,6 +49,8 @@ pub struct ImportReport {
     pub set_aside: Vec<SetAside>,
     /// Names of belljar's that are gone: a branch of the host has their commits by now.
     pub released: Vec<String>,
+    /// Refs that are inside at the end: one that was told as deleted is not any more.
+    pub present: BTreeSet<String>,
     /// The branch or commit that the host's HEAD went to, if it went along.
     pub head: Option<Head>,
     /// What git inside is in the middle of; looked for at the sandbox's end.

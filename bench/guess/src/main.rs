@@ -238,7 +238,7 @@ async fn measure(
     Ok(measured)
 }
 
-/// Whoever guesses: one connection, one request after the other. HTTP/2 is RFC 9113 and 7541 without tables and Huffman's code.
+/// The client that guesses: one connection, one request after the other. HTTP/2 is RFC 9113 and 7541 without tables and Huffman's code.
 const CLIENT: &str = r#"
 import os, random, socket, ssl, sys, time
 kind, host, port, path, count = sys.argv[1:6]

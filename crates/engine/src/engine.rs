@@ -138,7 +138,7 @@ impl Engine {
         self
     }
 
-    /// Tells somebody who counts of what happens in its sandboxes.
+    /// Tells an observer of what happens in its sandboxes.
     #[must_use]
     pub fn observed(mut self, observer: Observer) -> Engine {
         self.observer = Some(observer);

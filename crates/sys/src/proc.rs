@@ -11,6 +11,14 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(text)
 }
 
+/// The text of one that holds a single line, which the kernel gives at once.
+pub fn line(path: impl AsRef<Path>) -> io::Result<String> {
+    let mut text = vec![0; USUAL_BYTES];
+    let length = File::open(path)?.read(&mut text)?;
+    text.truncate(length);
+    String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
 /// A page, which is what the kernel gives at once.
 const USUAL_BYTES: usize = 4096;
 const MAX_BYTES: u64 = 1 << 20;

@@ -2,42 +2,78 @@
 
 use super::{Bind, BindKind, BindOrigin, HOME, Marker, USER};
 use belljar_spec::SandboxId;
-use std::fs;
-use std::path::Path;
+use belljar_sys::rustix::buffer::spare_capacity;
+use belljar_sys::rustix::fs::{CWD, Mode, OFlags, openat};
+use belljar_sys::rustix::io::read;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, FileType};
+use std::path::{Path, PathBuf};
 
+#[derive(Default)]
 pub(super) struct Etc {
     pub(super) binds: Vec<Bind>,
     pub(super) links: Vec<(String, String)>,
     pub(super) files: Vec<(String, Vec<u8>)>,
+    /// Which sources of binds are directories, as far as it was asked.
+    pub(super) directories: HashMap<PathBuf, bool>,
 }
 
 pub(super) fn files(marker: &Marker) -> Etc {
-    let mut etc = Etc { binds: Vec::new(), links: Vec::new(), files: own_files(marker) };
+    let mut etc = Etc { files: own_files(marker), ..Etc::default() };
+    let host = entries("/etc");
     for name in rows(TABLE).map(|columns| columns[0]) {
-        etc.take(&Path::new("/etc").join(name), format!("etc/{name}"));
+        let source = Path::new("/etc").join(name);
+        let first = name.split('/').next().unwrap_or(name);
+        match host.get(OsStr::new(first)) {
+            None => {}
+            Some(kind) if first == name => etc.take_known(&source, format!("etc/{name}"), *kind),
+            Some(_) => etc.take(&source, format!("etc/{name}")),
+        }
     }
     etc
+}
+
+/// What a directory holds, with kinds: one look instead of one for each name.
+fn entries(directory: &str) -> HashMap<OsString, FileType> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.file_name(), entry.file_type().ok()?))).collect()
 }
 
 impl Etc {
     /// Shows what is there on the host, if something is.
     pub(super) fn take(&mut self, source: &Path, target: String) {
-        let Ok(found) = fs::symlink_metadata(source) else { return };
-        if found.is_symlink() {
+        if let Ok(found) = fs::symlink_metadata(source) {
+            self.take_known(source, target, found.file_type());
+        }
+    }
+
+    fn take_known(&mut self, source: &Path, target: String, kind: FileType) {
+        if kind.is_symlink() {
             if let Some(to) = fs::read_link(source).ok().and_then(|to| to.to_str().map(str::to_string)) {
                 self.links.push((target, to));
             }
-        } else if found.is_file()
-            && found.len() <= COPIED
-            && let Ok(content) = fs::read(source)
+        } else if kind.is_file()
+            && let Some(content) = small(source)
         {
             // A copy costs less than a mount.
             self.files.push((target, content));
-        } else if found.is_dir() || found.is_file() {
+        } else if kind.is_dir() || kind.is_file() {
+            self.directories.insert(source.to_path_buf(), kind.is_dir());
             let (kind, origin) = (BindKind::ReadOnly, BindOrigin::System);
             self.binds.push(Bind { source: source.to_path_buf(), target, kind, origin });
         }
     }
+}
+
+/// The content of a file that is not too large to be copied.
+fn small(file: &Path) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(CWD, file, flags, Mode::empty()).ok()?;
+    let mut content = Vec::with_capacity(COPIED + 1);
+    // A regular file gives all that there is room for at once.
+    let length = read(&file, spare_capacity(&mut content)).ok()?;
+    (length <= COPIED).then_some(content)
 }
 
 fn own_files(marker: &Marker) -> Vec<(String, Vec<u8>)> {
@@ -97,7 +133,7 @@ pub(super) const PROMPT: &str = r"(belljar) \w \$ ";
 /// The sandbox's host name.
 pub(crate) const HOSTNAME: &str = "belljar";
 /// Files up to this size are copied.
-const COPIED: u64 = 8 * 1024;
+const COPIED: usize = 8 * 1024;
 const TABLE: &str = include_str!("etc.table");
 
 #[cfg(test)]

@@ -173,10 +173,12 @@ impl System {
     fn of_host(marker: &Marker, workspace: Option<&Path>, homes: &Homes) -> System {
         let (mut binds, mut links) = system::directories();
         links.push(("var/tmp".into(), "../tmp".into()));
+        let mut etc = etc::files(marker);
+        etc.directories.extend(binds.iter().map(|bind| (bind.source.clone(), true)));
         let home = home::visible(workspace, homes);
         binds.extend(home.binds);
         System {
-            etc: etc::files(marker),
+            etc,
             binds,
             links,
             path: home.path,
@@ -254,6 +256,7 @@ impl Layout {
         let (own_binds, in_homes) =
             binds.into_iter().partition::<Vec<_>, _>(|bind| bind.origin == BindOrigin::System);
         binds = own_binds;
+        opened.know(etc.directories);
         binds.extend(etc.binds);
         links.extend(etc.links);
         binds.extend(in_homes);

@@ -12,15 +12,19 @@ use std::path::{Path, PathBuf};
 
 /// The files and folders that are open, by their real paths.
 #[derive(Debug, Default)]
-pub(crate) struct OpenedPaths(HashMap<PathBuf, OpenedPath>);
+pub(crate) struct OpenedPaths {
+    opened: HashMap<PathBuf, OpenedPath>,
+    /// Of what the host's root alone can change: directories and files that were found there.
+    are_directories: HashMap<PathBuf, bool>,
+}
 
 impl OpenedPaths {
     /// Opens a path that leads over no link, unless it is open already.
     pub(super) fn open(&mut self, real: &Path) -> Result<&OpenedPath, Errno> {
-        if !self.0.contains_key(real) {
-            self.0.insert(real.to_path_buf(), OpenedPath::open(real)?);
+        if !self.opened.contains_key(real) {
+            self.opened.insert(real.to_path_buf(), OpenedPath::open(real)?);
         }
-        self.0.get(real).ok_or(Errno::NOENT)
+        self.opened.get(real).ok_or(Errno::NOENT)
     }
 
     /// The same, of what is going to be mounted.
@@ -36,7 +40,7 @@ impl OpenedPaths {
 
     /// What was opened under this path; an error for one that was never judged.
     pub(crate) fn get(&self, real: &Path) -> Result<&OpenedPath, SandboxError> {
-        self.0.get(real).ok_or_else(|| {
+        self.opened.get(real).ok_or_else(|| {
             let message = format!("`{}` was not opened before it was to be mounted", real.display());
             ErrorCode::StartFailed.error(message)
         })
@@ -44,17 +48,23 @@ impl OpenedPaths {
 
     /// What the kernel knows the file at a path by: of one that is open, by its descriptor.
     pub(super) fn identity(&self, path: &Path) -> Option<FileIdentity> {
-        self.0.get(path).map_or_else(|| identity(path), |opened| Some(opened.identity()))
+        self.opened.get(path).map_or_else(|| identity(path), |opened| Some(opened.identity()))
+    }
+
+    /// Remembers what parts of the system were found to be, so that nothing is asked twice.
+    pub(super) fn know(&mut self, kinds: impl IntoIterator<Item = (PathBuf, bool)>) {
+        self.are_directories.extend(kinds);
     }
 
     /// Whether it is a directory: of one that is open, by its descriptor.
     pub(crate) fn is_directory(&self, path: &Path) -> bool {
-        self.0.get(path).map_or_else(|| path.is_dir(), OpenedPath::is_directory)
+        let known = || self.are_directories.get(path).copied().unwrap_or_else(|| path.is_dir());
+        self.opened.get(path).map_or_else(known, OpenedPath::is_directory)
     }
 
     /// A path to look at something through, which leads to the open file whatever has its name by now.
     pub(super) fn look_through(&self, path: &Path) -> PathBuf {
-        self.0.get(path).map_or_else(|| path.to_path_buf(), OpenedPath::by_descriptor)
+        self.opened.get(path).map_or_else(|| path.to_path_buf(), OpenedPath::by_descriptor)
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn system(root: &RootTree, tree: &Tree<'_>, marker: &Marker) -> Syste
         binds.extend(HELD.map(held));
     }
     System {
-        etc: Etc { binds: Vec::new(), links: Vec::new(), files },
+        etc: Etc { files, ..Etc::default() },
         binds,
         links: Vec::new(),
         path,

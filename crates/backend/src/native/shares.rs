@@ -34,7 +34,7 @@ fn share(all: u64) -> u64 {
 }
 
 fn limit(file: &str) -> u64 {
-    proc::text(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u64::from(u32::MAX >> 1))
+    proc::line(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u64::from(u32::MAX >> 1))
 }
 
 /// namespaces(7), inotify(7): the limit of a user namespace, and where the machine's is told.

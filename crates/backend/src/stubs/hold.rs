@@ -11,26 +11,46 @@ use belljar_sys::rustix::fs::{
     FileType, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, openat, openat2,
 };
 use belljar_sys::rustix::io::Errno;
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What of a folder's shields could be stubs, held; an error if one of them is gone.
-pub(super) fn hold_all(missing: &Missing, judged: &OpenedPath) -> Result<Vec<OwnedFd>, SandboxError> {
+/// What of a folder's shields could be stubs, held; an error if one of them is gone. `planted` are those that we made just now, by
+/// their paths.
+pub(super) fn hold_all(
+    missing: &Missing,
+    judged: &OpenedPath,
+    planted: &mut HashMap<PathBuf, OwnedFd>,
+) -> Result<Vec<OwnedFd>, SandboxError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(folder) = openat(judged, ".", flags, Mode::empty()) else { return Ok(Vec::new()) };
-    let held = missing.shields.iter().map(|shield| hold(missing, &folder, shield));
+    let held = missing.shields.iter().map(|shield| {
+        let planted = planted.remove(&missing.root.join(shield));
+        hold(missing, &folder, shield, planted)
+    });
     held.filter_map(Result::transpose).collect()
 }
 
-fn hold(missing: &Missing, folder: &OwnedFd, shield: &str) -> Result<Option<OwnedFd>, SandboxError> {
-    let found = match find(folder, shield) {
-        Ok(found) => found,
-        Err(Errno::NOENT) => return Err(gone(&missing.root.join(shield))),
-        // No stub is behind a link, or where we may not look.
-        Err(_) => return Ok(None),
+fn hold(
+    missing: &Missing,
+    folder: &OwnedFd,
+    shield: &str,
+    planted: Option<OwnedFd>,
+) -> Result<Option<OwnedFd>, SandboxError> {
+    let thing = match planted {
+        Some(planted) => planted,
+        None => {
+            let found = match find(folder, shield) {
+                Ok(found) => found,
+                Err(Errno::NOENT) => return Err(gone(&missing.root.join(shield))),
+                // No stub is behind a link, or where we may not look.
+                Err(_) => return Ok(None),
+            };
+            let Some(thing) = possible_stub(folder, shield, &found) else { return Ok(None) };
+            thing
+        }
     };
-    let Some(thing) = possible_stub(folder, shield, &found) else { return Ok(None) };
     let start = Instant::now();
     loop {
         match flock(&thing, FlockOperation::NonBlockingLockShared) {

@@ -33,14 +33,15 @@ use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_sys::remove::Removal;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd};
 use belljar_sys::rustix::fs::{
-    AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, fchmod, flock, fstat,
-    mkdirat, openat, openat2,
+    CWD, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, fchmod, fchown, flock, fstat, mkdirat,
+    openat, openat2,
 };
 use belljar_sys::rustix::io::{Errno, write};
 use belljar_sys::rustix::process::geteuid;
 use belljar_sys::standby::{StandBy, stand_by};
 use belljar_wire::message::{Stub, StubKind};
 use note::Note;
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -51,6 +52,8 @@ pub(crate) use turn::Turn;
 pub(crate) struct Stubs {
     directory: PathBuf,
     notes: Vec<Note>,
+    /// What we made and do not hold yet, by its path.
+    planted: HashMap<PathBuf, OwnedFd>,
     /// What could be somebody else's stub.
     held: Vec<OwnedFd>,
     /// For the case that we do not get that far; none without notes.
@@ -88,7 +91,7 @@ impl Stubs {
                 );
             }
         }
-        let mut stubs = Stubs { directory, notes, held: Vec::new(), stand_by: None };
+        let mut stubs = Stubs { directory, notes, planted: HashMap::new(), held: Vec::new(), stand_by: None };
         stubs.have_one_stand_by(guest, stage)?;
         Ok(Some(stubs))
     }
@@ -107,7 +110,7 @@ impl Stubs {
 
     /// Makes those that are not there. What is there by now is as good: it is somebody's own, or named by a note that we
     /// hold, and not ours to take away.
-    pub(crate) fn make(&self, layout: &Layout) -> Result<(), SandboxError> {
+    pub(crate) fn make(&mut self, layout: &Layout) -> Result<(), SandboxError> {
         for missing in layout.missing.iter().filter(|missing| !missing.stubs.is_empty()) {
             let note = self.notes.iter().find(|note| note.is_about(&missing.root));
             let note = note.expect("a note for every folder that needs stubs was opened at the beginning");
@@ -121,8 +124,13 @@ impl Stubs {
                 continue;
             }
             note.add(&stubs).map_err(|error| no_place(&error.to_string()))?;
+            let owner = if geteuid().is_root() { fstat(&note.folder).ok() } else { None };
             for stub in &stubs {
-                plant(&note.folder, stub).map_err(|errno| not_made(&missing.root, stub, errno))?;
+                let planted = plant(&note.folder, owner.as_ref(), stub)
+                    .map_err(|errno| not_made(&missing.root, stub, errno))?;
+                if let Some(planted) = planted {
+                    self.planted.insert(missing.root.join(&stub.path), planted);
+                }
             }
         }
         Ok(())
@@ -132,7 +140,8 @@ impl Stubs {
     /// next one to need it would make one that we do not know of, and take it away below our mount.
     pub(crate) fn hold(&mut self, layout: &Layout) -> Result<(), SandboxError> {
         for missing in &layout.missing {
-            self.held.extend(hold::hold_all(missing, layout.opened.get(&missing.root)?)?);
+            let judged = layout.opened.get(&missing.root)?;
+            self.held.extend(hold::hold_all(missing, judged, &mut self.planted)?);
         }
         Ok(())
     }
@@ -196,43 +205,49 @@ fn find(folder: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
     openat2(folder, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-/// Makes a stub, with nobody's link on the way. What is there by now is as good.
-fn plant(folder: &OwnedFd, stub: &Stub) -> Result<(), Errno> {
-    let (parent, name) = stub.path.rsplit_once('/').unwrap_or((".", &stub.path));
+/// Makes a stub, with nobody's link on the way, and gives it open. What is there by now is as good. As root it gets this owner.
+fn plant(folder: &OwnedFd, owner: Option<&Stat>, stub: &Stub) -> Result<Option<OwnedFd>, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = openat2(folder, parent, flags, Mode::empty(), resolve)?;
+    let within = match stub.path.rsplit_once('/') {
+        Some((parent, _)) => Some(openat2(folder, parent, flags, Mode::empty(), resolve)?),
+        None => None,
+    };
+    let (parent, name) =
+        (within.as_ref().unwrap_or(folder), stub.path.rsplit('/').next().unwrap_or(&stub.path));
     // Whatever our umask: everybody who needs it must be able to hold it.
     let made = match &stub.kind {
-        StubKind::Directory => mkdirat(&parent, name, Mode::from_raw_mode(0o755)).and_then(|()| {
+        StubKind::Directory => mkdirat(parent, name, Mode::from_raw_mode(0o755)).and_then(|()| {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            fchmod(openat(&parent, name, flags, Mode::empty())?, Mode::from_raw_mode(0o755))
+            let made = openat(parent, name, flags, Mode::empty())?;
+            fchmod(&made, Mode::from_raw_mode(0o755))?;
+            Ok(made)
         }),
         StubKind::File(content) => {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            openat(&parent, name, flags, Mode::from_raw_mode(0o644)).and_then(|file| {
-                write(&file, &content.0)?;
-                fchmod(file, Mode::from_raw_mode(0o644))
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            openat(parent, name, flags, Mode::from_raw_mode(0o644)).and_then(|made| {
+                write(&made, &content.0)?;
+                fchmod(&made, Mode::from_raw_mode(0o644))?;
+                Ok(made)
             })
         }
     };
-    match made {
-        Err(Errno::EXIST) => return Ok(()),
+    let made = match made {
+        Err(Errno::EXIST) => return Ok(None),
         other => other?,
-    }
-    if geteuid().is_root() {
+    };
+    if let Some(owner) = owner {
         // As if its owner had made it.
-        let owner = fstat(folder)?;
         let (user, group) = (Uid::from_raw(owner.st_uid), Gid::from_raw(owner.st_gid));
         if !user.is_root() || !group.is_root() {
-            match chownat(&parent, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW) {
+            match fchown(&made, Some(user), Some(group)) {
                 // Root of a container that does not have this owner, or may give nothing away: then it is ours.
                 Err(Errno::INVAL | Errno::PERM) => {}
                 other => other?,
             }
         }
     }
-    Ok(())
+    Ok(Some(made))
 }
 
 fn no_place(reason: &str) -> SandboxError {
@@ -269,7 +284,7 @@ mod tests {
         let opened = OwnedFd::from(std::fs::File::open(&folder).unwrap());
         let before = umask(Mode::from_raw_mode(0o077));
         for (path, kind) in [("d", StubKind::Directory), ("f", StubKind::File(Bytes(b".".to_vec())))] {
-            plant(&opened, &Stub { path: path.into(), kind }).unwrap();
+            plant(&opened, None, &Stub { path: path.into(), kind }).unwrap();
         }
         umask(before);
         let mode = |path: &str| folder.join(path).metadata().unwrap().permissions().mode() & 0o7777;

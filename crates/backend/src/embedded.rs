@@ -6,9 +6,10 @@
 //! inside of a sandbox gets it from the guest, which copies itself (`Source::OwnProgram`).
 
 use belljar_spec::{ErrorCode, SandboxError};
+use belljar_sys::launch::{Program, SEALED};
 use belljar_sys::rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::{
-    CWD, MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, memfd_create, openat,
+    CWD, MemfdFlags, Mode, OFlags, fchmod, fcntl_add_seals, fcntl_get_seals, memfd_create, openat,
 };
 use belljar_sys::rustix::io::Errno;
 use std::fs::File;
@@ -28,6 +29,41 @@ pub(crate) fn program() -> Result<BorrowedFd<'static>, SandboxError> {
     }
 }
 
+/// The program for a process that starts now: as a file that is there already, or as one that the new process fills itself.
+pub(crate) fn starting() -> Result<Starting, SandboxError> {
+    if PROGRAM.get().is_none()
+        && let Ok(blank) = blank()
+    {
+        return Ok(Starting::Blank(blank));
+    }
+    program().map(Starting::Ready)
+}
+
+/// A program that is about to be executed.
+pub(crate) enum Starting {
+    Ready(BorrowedFd<'static>),
+    Blank(OwnedFd),
+}
+
+impl Starting {
+    /// As what it is started.
+    pub(crate) fn program(&self) -> Program<'_> {
+        match self {
+            Starting::Ready(program) => Program::Open(*program),
+            Starting::Blank(file) => Program::Blank { file: file.as_fd(), content: GUEST },
+        }
+    }
+
+    /// To be called when it was executed: later processes find it as it is. One that is not sealed was not filled to its end.
+    pub(crate) fn keep(self) {
+        if let Starting::Blank(file) = self
+            && fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALED))
+        {
+            let _ = PROGRAM.set(Ok(file));
+        }
+    }
+}
+
 /// What a copy of it takes of a filesystem, in bytes.
 pub(crate) fn size() -> u64 {
     GUEST.len() as u64
@@ -36,17 +72,21 @@ pub(crate) fn size() -> u64 {
 static PROGRAM: OnceLock<Result<OwnedFd, Errno>> = OnceLock::new();
 
 fn in_memory() -> Result<OwnedFd, Errno> {
+    let mut file = File::from(blank()?);
+    file.write_all(GUEST).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    fcntl_add_seals(&file, SEALED)?;
+    Ok(file.into())
+}
+
+/// An empty file in memory that can be executed.
+fn blank() -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Hosts may forbid executable anonymous files unless they are asked for by name; older ones don't know the
     // flag. memfd_create(2)
-    let program = match memfd_create("belljar-guest", flags | MemfdFlags::EXEC) {
-        Err(Errno::INVAL) => memfd_create("belljar-guest", flags)?,
-        other => other?,
-    };
-    let mut file = File::from(program);
-    file.write_all(GUEST).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-    Ok(file.into())
+    match memfd_create("belljar-guest", flags | MemfdFlags::EXEC) {
+        Err(Errno::INVAL) => memfd_create("belljar-guest", flags),
+        other => other,
+    }
 }
 
 /// Where the kernel executes nothing from memory (`vm.memfd_noexec` is 2): a file that has no name and can get none, so that
@@ -73,7 +113,7 @@ const PLACES: [&str; 3] = ["/tmp", "/dev/shm", "/var/tmp"];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use belljar_sys::rustix::fs::{fcntl_get_seals, fstat};
+    use belljar_sys::rustix::fs::fstat;
     use std::io::Read;
 
     fn content(program: impl AsFd) -> Vec<u8> {
@@ -88,7 +128,13 @@ mod tests {
         let program = program().unwrap();
         assert!(content(program) == GUEST);
         let seals = fcntl_get_seals(program).unwrap();
-        assert!(seals.contains(SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL));
+        assert!(seals.contains(SEALED));
+    }
+
+    #[test]
+    fn a_program_that_was_not_filled_is_not_kept() {
+        Starting::Blank(blank().unwrap()).keep();
+        assert!(content(program().unwrap()) == GUEST);
     }
 
     #[test]

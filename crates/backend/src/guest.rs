@@ -5,6 +5,7 @@ use crate::cgroup::{Cgroup, Counters};
 pub(crate) use crate::door::Door;
 use crate::door::not_opened;
 use crate::layout::Layout;
+use crate::native::PreparedRoot;
 use crate::stubs::{Stubs, Turn};
 use belljar_spec::{ErrorCode, Limits, SandboxError, SandboxId, Term, hint};
 use belljar_sys::before_exec::CgroupEntry;
@@ -37,6 +38,8 @@ pub struct Guest {
     /// How long it may take until it is ready.
     patience: Duration,
     behind: Option<Box<dyn Behind>>,
+    /// The root that it has in common with others: nobody removes it meanwhile.
+    _root: Option<PreparedRoot>,
 }
 
 /// Something that stands behind a guest, and has to be taken away after it: a container. Dropped, it is gone.
@@ -72,7 +75,13 @@ impl Guest {
             started: Instant::now(),
             patience: Limits::DEFAULT_READY,
             behind: None,
+            _root: None,
         }
+    }
+
+    /// Holds a prepared root until it is gone.
+    pub(crate) fn hold(&mut self, root: Option<PreparedRoot>) {
+        self._root = root;
     }
 
     /// The same, with as much time to get ready as its plan says.

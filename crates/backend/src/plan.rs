@@ -34,6 +34,7 @@ pub struct Plan {
     context: Option<AgentContext>,
     root: Option<RootTree>,
     containers: Option<PathBuf>,
+    prepared: Option<PathBuf>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
 
@@ -85,6 +86,7 @@ impl Plan {
             context: None,
             root: None,
             containers: None,
+            prepared: None,
             layout: OnceLock::new(),
         }
     }
@@ -154,6 +156,18 @@ impl Plan {
     pub fn with_containers(mut self, directory: PathBuf) -> Plan {
         self.containers = Some(directory);
         self
+    }
+
+    /// The same, with a directory for roots that many sandboxes have in common.
+    pub fn with_prepared(mut self, directory: PathBuf) -> Plan {
+        self.prepared = Some(directory);
+        self
+    }
+
+    /// Where prepared roots are, for a sandbox that can have one: not one that brings its own system, nor one with a CA of its own, whose
+    /// files are another sandbox's in nothing.
+    pub(crate) fn prepared(&self) -> Option<&Path> {
+        self.prepared.as_deref().filter(|_| self.root.is_none() && self.authority.is_none())
     }
 
     pub(crate) fn containers(&self) -> Option<&Path> {

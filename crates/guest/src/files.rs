@@ -4,8 +4,8 @@ use crate::stream::{Stream, fault};
 use crate::{upload, watch};
 use belljar_sys::rustix::fd::{AsRawFd, OwnedFd};
 use belljar_sys::rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, mkdirat, openat, openat2,
-    readlinkat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, StatxAttributes, StatxFlags, fstat,
+    fstatfs, mkdirat, openat, openat2, readlinkat, renameat, statat, statx, unlinkat,
 };
 use belljar_sys::rustix::io::{Errno, read};
 use belljar_wire::frame::{CHUNK, Tag};
@@ -224,7 +224,7 @@ fn remove(place: &PathRoot, path: &str, recursive: bool) -> io::Result<()> {
     let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
     match kind(&found) {
         // A mount cannot be removed: refused before its content is.
-        EntryKind::Directory if found.st_dev != fstat(&parent)?.st_dev => Err(Errno::BUSY.into()),
+        EntryKind::Directory if is_mount(&parent, name, &found)? => Err(Errno::BUSY.into()),
         // Holds descriptors all the way down and follows no link.
         EntryKind::Directory if recursive => {
             std::fs::remove_dir_all(format!("/proc/self/fd/{}/{name}", parent.as_raw_fd()))
@@ -234,6 +234,13 @@ fn remove(place: &PathRoot, path: &str, recursive: bool) -> io::Result<()> {
             Ok(unlinkat(parent, name, AtFlags::empty())?)
         }
     }
+}
+
+/// Whether something is mounted at a name. Two mounts may be of one device; gVisor and kernels before 5.8 tell only devices apart.
+fn is_mount(parent: &OwnedFd, name: &str, found: &Stat) -> Result<bool, Errno> {
+    let told = statx(parent, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
+    let is_root = told.is_ok_and(|told| told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    Ok(is_root || found.st_dev != fstat(parent)?.st_dev)
 }
 
 fn rename(place: &PathRoot, from: &str, to: &str) -> Result<(), Errno> {

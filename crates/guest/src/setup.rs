@@ -21,7 +21,7 @@ use belljar_sys::rustix::fs::{
 use belljar_sys::rustix::io::{Errno, write};
 use belljar_sys::rustix::process::{fchdir, getpid, set_child_subreaper, umask};
 use belljar_sys::rustix::system::sethostname;
-use belljar_wire::message::{Access, Fault, NodeKind, Source, Step, Stub, StubKind};
+use belljar_wire::message::{Access, Bytes, Fault, NodeKind, Restriction, Source, Step, Stub, StubKind};
 use describe::describe;
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString};
@@ -59,7 +59,9 @@ pub(crate) fn carry_out(
 
 /// The mounts of the host that steps need, in the order of the steps.
 fn open_sources(steps: &[Step], passed: Vec<OwnedFd>) -> Result<VecDeque<OwnedFd>, Fault> {
-    if steps.iter().any(|step| matches!(step, Step::NewRoot | Step::RootOverlay { .. })) {
+    let has_root_of_its_own =
+        |step: &Step| matches!(step, Step::NewRoot | Step::PreparedRoot { .. } | Step::RootOverlay { .. });
+    if steps.iter().any(has_root_of_its_own) {
         let root = open_root().and_then(mount::make_private);
         root.map_err(|errno| fault("make mounts private", errno))?;
     }
@@ -76,6 +78,8 @@ fn open_sources(steps: &[Step], passed: Vec<OwnedFd>) -> Result<VecDeque<OwnedFd
     for step in steps {
         for source in sources_of(step) {
             let opened = match source {
+                // Bound by its path when its turn comes.
+                Source::Path(path) if is_bound_by_path(step) && !is_covered(path) => continue,
                 Source::Path(path) => {
                     c_string(path).and_then(|path| mount::clone_tree(CWD, &path)).and_then(alone)
                 }
@@ -98,12 +102,22 @@ fn open_sources(steps: &[Step], passed: Vec<OwnedFd>) -> Result<VecDeque<OwnedFd
 
 fn sources_of(step: &Step) -> Vec<&Source> {
     match step {
-        Step::Bind { source, .. } => vec![source],
+        Step::Bind { source, .. } | Step::PreparedRoot { source, .. } => vec![source],
         Step::Overlay { folder, layer, .. } => vec![folder, layer],
         Step::RootOverlay { holder, layer, .. } => std::iter::once(holder).chain(layer).collect(),
         Step::JoinNetwork => vec![&Source::Passed(0)],
         _ => Vec::new(),
     }
+}
+
+/// Whether one call of mount(2) does it: the place was prepared, and what may be done there is decided for many mounts at once.
+fn is_bound_by_path(step: &Step) -> bool {
+    matches!(step, Step::Bind { access: Access::Restricted, .. })
+}
+
+/// Whether the new root hides what is there until it is the root.
+fn is_covered(path: &str) -> bool {
+    COVERED.iter().any(|cover| Path::new(path).starts_with(cover)) && !Path::new(path).starts_with("/usr")
 }
 
 struct Building {
@@ -123,6 +137,10 @@ struct Building {
     intake: Option<Opened>,
     /// The new root is a place of the host's.
     is_staged: bool,
+    /// The present directory is the new root.
+    is_at_root: bool,
+    /// The new root has a proc filesystem that this setup mounted.
+    has_proc: bool,
 }
 
 impl Building {
@@ -140,12 +158,23 @@ impl Building {
             network,
             intake: None,
             is_staged: false,
+            is_at_root: false,
+            has_proc: false,
         })
     }
 
     fn carry_out(&mut self, step: &Step) -> Result<(), Errno> {
         match step {
             Step::NewRoot => self.new_root(),
+            Step::PreparedRoot { holds, .. } => self.prepared_root(holds),
+            Step::Restrict(restriction) => {
+                let attributes = match restriction {
+                    Restriction::ReadOnly => attributes(Access::ReadOnly),
+                    Restriction::NoSetuid => Attributes::NO_SUID,
+                };
+                mount::set_attributes(&self.root, attributes, Reach::Below)
+            }
+            Step::OwnFiles { target, files } => self.own_files(target, files),
             Step::Dir { target, mode } => self.directory(target, *mode),
             Step::File { target, mode, content } => self.file(target, *mode, &content.0),
             Step::Symlink { target, to } => {
@@ -177,17 +206,30 @@ impl Building {
                 let program = self.program(SCRIPT, &mut &script.0[..])?;
                 self.mount(program, target, *kind, *access)
             }
+            Step::Bind { source: Source::Path(path), target, access: Access::Restricted, .. }
+                if !is_covered(path) =>
+            {
+                // Below a prepared root only, where no link is on the way.
+                if !self.own.remove(target) {
+                    return Err(Errno::NOENT);
+                }
+                self.go_to_root()?;
+                mount::bind(path.as_str(), target.as_str())
+            }
             Step::Bind { target, kind, access, .. } => {
                 let tree = self.sources.pop_front().ok_or(Errno::BADF)?;
                 self.mount(tree, target, *kind, *access)
             }
             Step::Unmount { target } => {
+                self.is_at_root = false;
                 fchdir(self.find(target)?)?;
                 mount::unmount(".", UnmountFlags::DETACH)
             }
             Step::RemoveDir { target } => unlinkat(&self.root, target, AtFlags::REMOVEDIR),
             Step::Proc { target } => {
-                self.mount_at(target, "proc", MountFlags::NODEV | MountFlags::NOEXEC, c"")
+                self.mount_at(target, "proc", MountFlags::NODEV | MountFlags::NOEXEC, c"")?;
+                self.has_proc = target == "proc";
+                Ok(())
             }
             Step::DevPts { target } => {
                 // The machine has some thousands for all sandboxes together.
@@ -246,9 +288,35 @@ impl Building {
 
     /// Covers a directory that every Linux has. What lay below it was opened before.
     fn new_root(&mut self) -> Result<(), Errno> {
-        let covered = ["/tmp", "/run", "/mnt", "/usr"];
-        let place = covered.into_iter().find(|path| Path::new(path).is_dir()).ok_or(Errno::NOENT)?;
-        self.new_root_at(place)
+        self.new_root_at(covered()?)
+    }
+
+    /// The same with what was prepared instead of an empty directory.
+    fn prepared_root(&mut self, holds: &[String]) -> Result<(), Errno> {
+        let tree = self.sources.pop_front().ok_or(Errno::BADF)?;
+        mount::attach_at(&tree, CWD, &c_string(covered()?)?)?;
+        self.root = tree;
+        self.own.extend(holds.iter().cloned());
+        Ok(())
+    }
+
+    /// What only this sandbox has, in a directory of the private filesystem that it cannot write to.
+    fn own_files(&mut self, target: &str, files: &[(String, Bytes)]) -> Result<(), Errno> {
+        let private = self.out_of_sight.as_ref().ok_or(Errno::BADF)?;
+        let directory = make_directory(private, OWN)?;
+        for (name, content) in files {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            write(openat(&directory, name, flags, Mode::from_raw_mode(0o644))?, &content.0)?;
+        }
+        self.mount(mount::clone_tree(&directory, c"")?, target, NodeKind::Directory, Access::ReadOnly)
+    }
+
+    fn go_to_root(&mut self) -> Result<(), Errno> {
+        if !self.is_at_root {
+            fchdir(&self.root)?;
+            self.is_at_root = true;
+        }
+        Ok(())
     }
 
     fn new_root_at(&mut self, place: &str) -> Result<(), Errno> {
@@ -298,10 +366,14 @@ impl Building {
     /// Mounts what is at `place` of `from` onto `target`, which is there. No link on either way: what a workspace holds may be
     /// an agent's work.
     fn bind_inside(&self, from: &OwnedFd, place: &str, target: &str, access: Access) -> Result<(), Errno> {
-        let tree = mount::clone_tree(straight(from, place)?, c"")?;
+        let source = straight(from, place)?;
+        let tree = mount::clone_tree(&source, c"")?;
         mount::set_attributes(&tree, attributes(access), Reach::Below)?;
         if access == Access::Reopened {
             mount::make_writable(&tree)?;
+        }
+        if std::ptr::eq(from, &raw const self.root) && place == target {
+            return mount::attach(tree, source);
         }
         mount::attach(tree, straight(&self.root, target)?)
     }
@@ -320,6 +392,7 @@ impl Building {
             plant(&make_directory(&stage, STUBS)?, stubs)?;
             lower = format!("{FOLDER}:{STUBS}");
         }
+        self.is_at_root = false;
         fchdir(&stage)?;
         let [lower, upper, work] =
             [lower, format!("{LAYER}/{upper}"), format!("{LAYER}/{work}")].map(|path| c_string(&path));
@@ -359,6 +432,7 @@ impl Building {
             mount::attach(mount::clone_tree(lower, c"")?, make_directory(&stage, &name)?)?;
             names.push(name);
         }
+        self.is_at_root = false;
         fchdir(&stage)?;
         let [lower, upper, work] = [names.join(":"), format!("{LAYER}/{UPPER}"), format!("{LAYER}/{WORK}")]
             .map(|path| c_string(&path));
@@ -396,27 +470,46 @@ impl Building {
     /// `.`.
     fn mount_at(&mut self, target: &str, what: &str, flags: MountFlags, options: &CStr) -> Result<(), Errno> {
         self.directory(target, 0o755)?;
-        self.own.remove(target);
+        if self.own.remove(target) {
+            self.go_to_root()?;
+            return mount::mount("belljar", target, what, flags | MountFlags::NOSUID, options);
+        }
+        self.is_at_root = false;
         fchdir(self.open(target, OFlags::PATH | OFlags::DIRECTORY)?)?;
         mount::mount("belljar", ".", what, flags | MountFlags::NOSUID, options)
     }
 
+    /// Hides a file or directory of our own proc filesystem, where every name is the kernel's and none is a link.
+    fn mask_in_proc(&mut self, target: &str) -> Result<(), Errno> {
+        self.go_to_root()?;
+        match mount::bind("dev/null", target) {
+            // A directory.
+            Err(Errno::NOTDIR) => mount::mount("belljar", target, "tmpfs", MASK_FLAGS, MASK),
+            Err(Errno::NOENT | Errno::ACCESS) => Ok(()),
+            other => other,
+        }
+    }
+
     fn mask(&mut self, target: &str) -> Result<(), Errno> {
+        if self.has_proc && Path::new(target).parent() == Some(Path::new("proc")) {
+            return self.mask_in_proc(target);
+        }
         let place = match self.find(target) {
             // Not there, or where nobody in here can get: as hidden as it can be.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => return Ok(()),
             other => other?,
         };
         if FileType::from_raw_mode(fstat(&place)?.st_mode) == FileType::Directory {
-            let flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::RDONLY;
             self.own.remove(target);
+            self.is_at_root = false;
             fchdir(place)?;
-            return mount::mount("belljar", ".", "tmpfs", flags, c"mode=555,size=4k,nr_inodes=1");
+            return mount::mount("belljar", ".", "tmpfs", MASK_FLAGS, MASK);
         }
         mount::attach(mount::clone_tree(&self.root, c"dev/null")?, place)
     }
 
     fn pivot(&mut self) -> Result<(), Errno> {
+        self.is_at_root = false;
         fchdir(&self.root)?;
         mount::pivot_root(".", ".")?;
         // The old root now lies on top of the new one; with it goes the host's whole filesystem.
@@ -458,6 +551,9 @@ impl Building {
 
     /// Makes sure that `target` is a file; an existing one is left as it is.
     fn file(&mut self, target: &str, mode: u32, content: &[u8]) -> Result<(), Errno> {
+        if self.own.contains(target) {
+            return Ok(());
+        }
         let parent = self.parent(target)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         let within = within(&parent, target);
@@ -504,7 +600,7 @@ fn attributes(access: Access) -> Attributes {
     match access {
         Access::ReadOnly => Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV),
         Access::ReadWrite | Access::Reopened => Attributes::NO_SUID.and(Attributes::NO_DEV),
-        Access::Device => Attributes::NO_SUID,
+        Access::Device | Access::Restricted => Attributes::NO_SUID,
     }
 }
 
@@ -603,6 +699,15 @@ fn c_string(text: &str) -> Result<CString, Errno> {
     CString::new(text).map_err(|_| Errno::INVAL)
 }
 
+/// A directory that every Linux has, for the new root to lie on until it is the root.
+fn covered() -> Result<&'static str, Errno> {
+    COVERED.into_iter().find(|path| Path::new(path).is_dir()).ok_or(Errno::NOENT)
+}
+
+const COVERED: [&str; 4] = ["/tmp", "/run", "/mnt", "/usr"];
+/// An empty directory that nobody can put anything into.
+const MASK: &CStr = c"mode=555,size=4k,nr_inodes=1";
+const MASK_FLAGS: MountFlags = MountFlags::NODEV.union(MountFlags::NOSUID).union(MountFlags::RDONLY);
 /// Names of an overlay's directories, while it is mounted.
 const FOLDER: &str = "folder";
 const LAYER: &str = "layer";
@@ -613,4 +718,5 @@ const WORK: &str = "work";
 /// The name of our own program in the private filesystem; its directories have numbers.
 const PROGRAM: &CStr = c"program";
 const SCRIPT: &CStr = c"script";
+const OWN: &str = "own";
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

@@ -9,6 +9,7 @@
 //!   index of the host's repository that is written next; it reports what it cannot undo
 //! - shelves and clones: by the next process that takes the lock of that shelf, or of all clones
 //! - change sets (`overlay`): an unfinished apply writes in the user's folder, which only commands that change one may do
+//! - prepared roots (`backend/native/prepared`): with each new one, so that a start that finds its root looks at nothing else
 //! - the golden root: below the lock of a build, since each build is held against the current one
 //! - the ledger of the audit log: with each new log, below the ledger's lock
 //! - sandboxes (`fleet`): by the daemon, which alone knows which shims live

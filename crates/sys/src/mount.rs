@@ -65,6 +65,11 @@ pub fn overlay(lower: &CStr, upper: &CStr, work: &CStr) -> Result<OwnedFd, Errno
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
+/// Shows what is at `source`, with everything mounted below it, at `target` too: one call, for paths that nobody else can change.
+pub fn bind(source: impl rustix::path::Arg, target: impl rustix::path::Arg) -> Result<(), Errno> {
+    rustix::mount::mount_bind_recursive(source, target)
+}
+
 /// Puts a detached mount onto what `target` refers to.
 pub fn attach(tree: impl AsFd, target: impl AsFd) -> Result<(), Errno> {
     move_mount(tree.as_fd(), target.as_fd(), c"", libc::MOVE_MOUNT_T_EMPTY_PATH)

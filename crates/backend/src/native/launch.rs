@@ -2,13 +2,14 @@
 
 use super::check::{refused, setup_failed};
 use super::identity::{Identity, user_inside};
+use super::prepared;
 use super::steps::{Sources, steps};
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process, SetupFailure};
 use crate::layout::Layout;
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::{ErrorCode, SandboxError};
-use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
+use belljar_sys::launch::{Capabilities, Launch, Namespaces, launch as start};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_wire::message::{FileRoot, Setup};
 
@@ -20,9 +21,12 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     drop(their_door);
     // From here on dropping the guest ends the process and takes the cgroup away.
     let mut guest = Guest::starting(door, process, cgroup).ready_within(plan);
-    let (layout, sources) = view?;
+    let (layout, mut sources) = view?;
     guest.make_stubs(plan, layout, &[])?;
-    let setup = setup(plan, layout, identity, &sources, &enforcement);
+    let mut setup = setup(plan, layout, identity, &sources, &enforcement);
+    let (steps, root) = prepared::apply(plan, setup.steps, identity, &mut sources);
+    setup.steps = steps;
+    guest.hold(root);
     let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
     let pending = guest.send_setup(&setup, &mounts).map_err(|error| match error.code {
         // Nobody was there any more to take it.
@@ -80,8 +84,9 @@ fn start_guest<'p>(
 ) -> Result<(Process, Result<Seen<'p>, SandboxError>), SandboxError> {
     let tasks_files = cgroup.map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
+    let program = embedded::starting()?;
     let launch = Launch {
-        program: Program::Open(embedded::program()?),
+        program: program.program(),
         // It begins to make its network while we decide what it will see.
         argv: &[c"belljar-guest", c"network"],
         // One heap for all threads of the guest: it is mostly asleep.
@@ -101,5 +106,6 @@ fn start_guest<'p>(
         Ok((layout, Sources::open(layout, identity)?))
     })
     .map_err(|errno| refused("make namespaces", errno))?;
+    program.keep();
     Ok((Process::init(started), view))
 }

@@ -7,6 +7,7 @@
 mod check;
 mod identity;
 mod launch;
+mod prepared;
 mod shares;
 mod steps;
 
@@ -15,6 +16,7 @@ use belljar_spec::{BackendName, SandboxError};
 
 pub(crate) use check::{remedy_for_bubblewrap, setup_failed};
 pub(crate) use identity::{Identity, Users, user_inside, user_of_container};
+pub(crate) use prepared::PreparedRoot;
 pub(crate) use steps::{
     DEVICES, Sources, after_root, bind_steps, private_step, private_step_beside, root_step,
 };

@@ -143,7 +143,7 @@ impl Sources {
         Ok(sources)
     }
 
-    fn pass(&mut self, mount: Passed) -> Source {
+    pub(super) fn pass(&mut self, mount: Passed) -> Source {
         self.mounts.push(mount);
         Source::Passed((self.mounts.len() - 1) as u8)
     }

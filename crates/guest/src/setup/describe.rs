@@ -1,11 +1,15 @@
 //! Steps in words.
 
-use belljar_wire::message::{Source, Step};
+use belljar_wire::message::{Restriction, Source, Step};
 
 /// What a step does, for the message when it fails.
 pub(super) fn describe(step: &Step) -> String {
     match step {
         Step::NewRoot => "make a new root".into(),
+        Step::PreparedRoot { .. } => "mount the prepared root".into(),
+        Step::Restrict(Restriction::ReadOnly) => "make the root read-only".into(),
+        Step::Restrict(Restriction::NoSetuid) => "turn off set-user-id programs".into(),
+        Step::OwnFiles { target, .. } => format!("write /{target}"),
         Step::Dir { target, .. } => format!("make the directory /{target}"),
         Step::File { target, .. } => format!("write /{target}"),
         Step::Symlink { target, .. } => format!("make the link /{target}"),

@@ -15,14 +15,14 @@ pub use request::{
     OPEN_TERMINAL, Reply, Request, STDIN_WINDOW, Stdio, WindowSize,
 };
 pub use setup::{
-    Access, FileRoot, Landlock, NodeKind, Privileges, Seal, Sealed, Setup, SetupReply, Source, Step, Stub,
-    StubKind, Syscalls,
+    Access, FileRoot, Landlock, NodeKind, Privileges, Restriction, Seal, Sealed, Setup, SetupReply, Source,
+    Step, Stub, StubKind, Syscalls,
 };
 
 use serde::{Deserialize, Serialize};
 
 /// Both sides must say the same number.
-pub const VERSION: u16 = 10;
+pub const VERSION: u16 = 11;
 
 /// What went wrong, as the kernel said it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

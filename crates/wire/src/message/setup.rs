@@ -91,6 +91,13 @@ pub enum Step {
     /// Open the way out without any power over the network: a listener for each port that may be dialled. Connections go to the
     /// host as streams.
     RelayIntake(Intake),
+    /// Make a directory that was prepared on the host the new root, read-only. `holds` are the directories, and the files to
+    /// mount onto, that later steps find in it.
+    PreparedRoot { source: Source, holds: Vec<String> },
+    /// Turn this on for everything that is mounted in the new root by now, the root included.
+    Restrict(Restriction),
+    /// A directory of the private filesystem with these files (name, content), mounted read-only.
+    OwnFiles { target: String, files: Vec<(String, Bytes)> },
 }
 
 /// Something that is not there and is seen all the same: whoever mounts needs a place for it.
@@ -152,6 +159,17 @@ pub enum Access {
     Device,
     /// Writing too, inside of something that earlier steps made read-only.
     Reopened,
+    /// What a later [`Step::Restrict`] makes of it, together with others: one call of the kernel for all of them.
+    Restricted,
+}
+
+/// What mounts lose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Restriction {
+    /// Nothing can be written, set-user-id bits mean nothing, and devices cannot be opened.
+    ReadOnly,
+    /// Set-user-id bits mean nothing.
+    NoSetuid,
 }
 
 /// What is closed after the steps, before the first command.

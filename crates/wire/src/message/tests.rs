@@ -68,6 +68,16 @@ fn golden_bytes_of_a_root_of_layers() {
 }
 
 #[test]
+fn golden_bytes_of_a_prepared_root() {
+    let step = Step::PreparedRoot { source: Source::Passed(2), holds: vec!["usr".into()] };
+    assert_eq!(encode(&step), [28, 1, 2, 1, 3, b'u', b's', b'r']);
+    assert_eq!(encode(&Step::Restrict(Restriction::NoSetuid)), [29, 1]);
+    let files = vec![("id".into(), Bytes(b"7".to_vec()))];
+    let bytes = [30, 3, b'o', b'w', b'n', 1, 2, b'i', b'd', 1, b'7'];
+    assert_eq!(encode(&Step::OwnFiles { target: "own".into(), files }), bytes);
+}
+
+#[test]
 fn golden_bytes_of_what_a_container_needs() {
     assert_eq!(encode(&Step::Stage { place: "/s".into() }), [22, 2, b'/', b's']);
     assert_eq!(encode(&Step::Uncover { cover: "/s".into() }), [23, 2, b'/', b's']);

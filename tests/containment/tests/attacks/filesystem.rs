@@ -53,6 +53,41 @@ fn nothing_of_homes_and_of_the_hosts_own_folders_is_seen() {
     }
 }
 
+/// In a mount namespace of the test's own, whose mounts are shared, as those of most machines are. Bubblewrap lets them through, which
+/// SECURITY.md says.
+#[test]
+fn what_the_host_mounts_later_is_not_seen() {
+    if !is_root() {
+        return;
+    }
+    for wall in walls().iter().filter(|wall| **wall == BackendName::Native) {
+        let workspace = tempfile::tempdir().unwrap();
+        let output = std::process::Command::new("unshare")
+            .args(["--mount", "--propagation", "shared", "sh", "-c", MOUNT_LATER, "sh"])
+            .args([belljar().as_os_str(), wall.as_str().as_ref(), workspace.path().as_os_str()])
+            .output()
+            .unwrap();
+        let heard = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(heard, "the folder is there\n", "{wall}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{wall}");
+    }
+}
+
+const MOUNT_LATER: &str = r#"
+set -e
+mount -t tmpfs belljar-test /opt
+mkdir /opt/later
+"$1" run --backend "$2" --workspace "$3" -- sh -c '
+  touch begun
+  while [ ! -e go ]; do sleep 0.02; done
+  [ ! -d /opt/later ] || echo the folder is there
+  ls -A /opt/later' &
+while [ ! -e "$3/begun" ]; do kill -0 $!; sleep 0.02; done
+mount -t tmpfs belljar-test /opt/later
+touch /opt/later/secret "$3/go"
+wait $!
+"#;
+
 const NOTHING_IS_KNOWN: &str = "is_tool = None\n";
 const LOOK_FOR_CANARIES: &str = r#"
 secret = sys.argv[1].encode()

@@ -1,5 +1,5 @@
 //! One call, one run: a sandbox that is made for one command and gone with it, and one result, whatever happened. What a run of
-//! `belljar run --json` and of the API's `/v1/run-once` is; docs/run-once.md has the table of its error codes.
+//! `belljar run --json` and of the API's `/v1/run-once` is; docs/one-shot.md has the table of its error codes.
 
 use crate::engine::unwanted;
 use crate::held::GuestProcess;

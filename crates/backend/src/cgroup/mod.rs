@@ -133,7 +133,7 @@ pub(crate) fn delegation_hint() -> &'static str {
     match crate::container::around_us() {
         Some(_) => "limit the container itself (`docker run --memory 2g --cpus 2`), and omit the limit",
         None => {
-            "run as root, or let systemd delegate cgroups to you: `systemd-run --user --scope belljar run ...` (docs/walls.md)"
+            "run as root, or let systemd delegate cgroups to you: `systemd-run --user --scope belljar run ...` (docs/backends.md)"
         }
     }
 }

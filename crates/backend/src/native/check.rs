@@ -233,7 +233,7 @@ fn remedy_by(errno: Errno, is_root: bool, around: &Around, switch: impl Fn(&str)
         if switch("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
             return "AppArmor forbids user namespaces to ordinary users here (Ubuntu's default): \
                     `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or an AppArmor profile for belljar: \
-                    see docs/walls.md"
+                    see docs/backends.md"
                 .into();
         }
         if switch("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
@@ -251,7 +251,8 @@ fn remedy_by(errno: Errno, is_root: bool, around: &Around, switch: impl Fn(&str)
             .into();
     }
     around.container_remedy().unwrap_or_else(|| {
-        "a security module or a filter forbids it: `dmesg` may say which, and docs/walls.md what to do".into()
+        "a security module or a filter forbids it: `dmesg` may say which, and docs/backends.md what to do"
+            .into()
     })
 }
 
@@ -374,12 +375,12 @@ mod tests {
         let cases: &[(Errno, bool, Switches<'_>, &str)] = &[
             (Errno::NOSYS, false, &[("kernel/osrelease", "4.19.0"), apparmor], "4.19.0, is older than 5.12"),
             (Errno::PERM, false, &[apparmor, debian, none], "apparmor_restrict_unprivileged_userns=0"),
-            (Errno::ACCESS, false, &[apparmor], "docs/walls.md"),
+            (Errno::ACCESS, false, &[apparmor], "docs/backends.md"),
             (Errno::PERM, false, &[debian, none], "kernel.unprivileged_userns_clone=1"),
             (Errno::NOSPC, false, &[none], "user.max_user_namespaces=10000"),
             (Errno::NOSPC, true, &[apparmor, debian, none], "user.max_user_namespaces=10000"),
             (Errno::NOSPC, false, &[("user/max_user_namespaces", "10")], "as many namespaces"),
-            (Errno::PERM, true, &[apparmor, debian], "docs/walls.md"),
+            (Errno::PERM, true, &[apparmor, debian], "docs/backends.md"),
             (Errno::NOSYS, false, &[("kernel/osrelease", "6.18.44-x")], "was built without it"),
         ];
         for (errno, is_root, switches, expected) in cases {

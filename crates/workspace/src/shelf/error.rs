@@ -78,7 +78,7 @@ impl From<ShelfError> for SandboxError {
             ShelfError::OfAnother { shelf, directory, .. } => {
                 ErrorCode::PathRefused.error(message).hint(hint!(
                     "its worktrees are in `{}`, its commits in `{}`: save what you need of them \
-                     (docs/workspaces.md, \"What is damaged\"), then {} removes it and the next start \
+                     (docs/workspaces.md, \"Damaged work\"), then {} removes it and the next start \
                      makes one for the repository that is there now",
                     directory.join("trees").display().to_string(),
                     directory.join("repo").display().to_string(),

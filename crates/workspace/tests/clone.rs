@@ -3,17 +3,14 @@
 // Helpers of tests may fail as tests do.
 #![allow(clippy::unwrap_used)]
 
-mod git_host;
-mod repository;
-
+use crate::git_host::{GitHost, Manner};
+use crate::repository::{Repository, directory, git};
 use belljar_spec::SandboxId;
 use belljar_spec::git::PushLimits;
 use belljar_spec::workspace::CloneSpec;
 use belljar_vault::Secret;
 use belljar_workspace::clone::{self, CloneError, Cloned, Forge, PullRequest};
 use belljar_workspace::foreign::Head;
-use git_host::{GitHost, Manner};
-use repository::{Repository, directory, git};
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::iter;

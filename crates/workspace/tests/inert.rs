@@ -4,10 +4,8 @@
 // Helpers of tests may fail as tests do.
 #![allow(clippy::unwrap_used)]
 
-mod repository;
-
+use crate::repository::{Repository, directory, git};
 use belljar_workspace::inert::{Call, Git, GitError, PLAIN_DIFF, Reach, other_side};
-use repository::{Repository, directory, git};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;

@@ -19,7 +19,7 @@ fn fetching() {
 fn what_git_has_started_dies_with_the_process_that_started_git() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "fetching", "--ignored", "--nocapture"])
+        .args(["--exact", "inert_killed::fetching", "--ignored", "--nocapture"])
         .env("SILENT_REMOTE", format!("http://{}/x", silent.local_addr().unwrap()))
         .stdout(Stdio::null())
         .spawn()

@@ -2,13 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod relay;
-mod repository;
-
+use crate::relay::{self, Stage, policy, push, said, try_push};
+use crate::repository::{Repository, git};
 use belljar_spec::ByteSize;
 use belljar_spec::git::{PushLimits, RefPolicy};
-use relay::{Stage, policy, push, said, try_push};
-use repository::{Repository, git};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 

@@ -3,13 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod relay;
-mod repository;
-
+use crate::relay::{Raw, Stage, commands, indexer, pack_of, push};
+use crate::repository::Repository;
 use belljar_sys::rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use belljar_workspace::relay::RelayEvent;
-use relay::{Raw, Stage, commands, indexer, pack_of, push};
-use repository::Repository;
 use std::fs;
 use std::net::Shutdown;
 use std::sync::mpsc::channel;

@@ -3,14 +3,11 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
-mod relay;
-mod repository;
-
+use crate::relay::{self, Raw, commands, indexer, policy, serve, try_push};
+use crate::repository::{Repository, directory, git};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use belljar_workspace::quarantine::sweep;
-use relay::{Raw, commands, indexer, policy, serve, try_push};
-use repository::{Repository, directory, git};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -31,7 +28,7 @@ fn serving() {
 
 fn start(place: &Path) -> (Child, String) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "serving", "--ignored", "--nocapture"])
+        .args(["--exact", "relay_killed::serving", "--ignored", "--nocapture"])
         .env("RELAY_PLACE", place)
         .stdout(Stdio::piped())
         .spawn()

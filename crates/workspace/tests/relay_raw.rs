@@ -2,14 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod relay;
-mod repository;
-
+use crate::relay::{Raw, Stage, commands, pack_of, policy, push, raw_push};
+use crate::repository::Repository;
 use belljar_git::pkt;
 use belljar_spec::ByteSize;
 use belljar_spec::git::{PushLimits, RefPolicy};
-use relay::{Raw, Stage, commands, pack_of, policy, push, raw_push};
-use repository::Repository;
 use std::net::{Shutdown, TcpStream};
 
 const ZERO: &str = "0000000000000000000000000000000000000000";

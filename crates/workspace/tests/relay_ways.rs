@@ -2,14 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod relay;
-mod repository;
-
+use crate::relay::{self, Stage, policy, push, said};
+use crate::repository::{Repository, git};
 use belljar_spec::git::RefPolicy;
 use belljar_workspace::inert::Git;
 use belljar_workspace::relay::RelayEvent;
-use relay::{Stage, policy, push, said};
-use repository::{Repository, git};
 use std::path::Path;
 
 #[test]

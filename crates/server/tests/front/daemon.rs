@@ -159,7 +159,7 @@ fn shim_program(root: &std::path::Path) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let state = root.join("state");
     let script = format!(
-        "#!/bin/sh\nexport {DIRECTORY}=\"$2\" XDG_STATE_HOME='{}'\nexec '{}' --exact shim_process --nocapture\n",
+        "#!/bin/sh\nexport {DIRECTORY}=\"$2\" XDG_STATE_HOME='{}'\nexec '{}' --exact front::shim_process --nocapture\n",
         state.display(),
         own.display(),
     );

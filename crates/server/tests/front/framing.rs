@@ -1,6 +1,6 @@
 //! Where one request ends and the next begins: never something that two readers could see differently.
 
-use crate::daemon::Daemon;
+use crate::front::daemon::Daemon;
 
 const HEAD: &str = "POST /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\n";
 

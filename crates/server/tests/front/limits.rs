@@ -1,6 +1,6 @@
 //! How much, how long and how often.
 
-use crate::daemon::{Daemon, code, request, speak};
+use crate::front::daemon::{Daemon, code, request, speak};
 use axum::body::Body;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ async fn a_grant_that_asks_too_often_is_told_when_to_come_again() {
     let refused = refused.expect("twenty at once are more than one a second");
     let after: u64 = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
     assert!(after >= 1);
-    assert_eq!(code(&crate::daemon::told(refused).await).1, "too_many_requests");
+    assert_eq!(code(&crate::front::daemon::told(refused).await).1, "too_many_requests");
     daemon.end().await;
 }
 
@@ -101,7 +101,7 @@ async fn files_are_no_longer_than_the_daemon_takes() {
     };
     let stream = UnixStream::connect(&daemon.socket).await.unwrap();
     let response = speak(TokioIo::new(stream), put(1001)).await;
-    assert_eq!(code(&crate::daemon::told(response).await), (413, "body_too_large"));
+    assert_eq!(code(&crate::front::daemon::told(response).await), (413, "body_too_large"));
     assert!(daemon.send(put(1000)).await.status().is_success());
     daemon.end().await;
 }

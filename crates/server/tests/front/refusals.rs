@@ -1,6 +1,6 @@
 //! Whoever may not, and what makes no sense: refused with a status and a code, and nothing else happens.
 
-use crate::daemon::{Daemon, code, request, told};
+use crate::front::daemon::{Daemon, code, request, told};
 use belljar_server::front::{Doors, description};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! The daemon's own sockets.
 
-use crate::daemon::Daemon;
+use crate::front::daemon::Daemon;
 use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;

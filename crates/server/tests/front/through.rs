@@ -1,6 +1,6 @@
 //! What goes through to a sandbox: streams as they come, connections that change, and what becomes of them when one end goes.
 
-use crate::daemon::{Daemon, code, request, speak};
+use crate::front::daemon::{Daemon, code, request, speak};
 use axum::body::Body;
 use futures_util::{SinkExt, StreamExt};
 use http_body_util::BodyExt;
@@ -19,11 +19,11 @@ async fn the_same_request_twice_is_one_sandbox() {
         asked.headers_mut().insert("idempotency-key", "once".parse().unwrap());
         asked
     };
-    let (status, first) = crate::daemon::told(daemon.send(ask(json!({}))).await).await;
+    let (status, first) = crate::front::daemon::told(daemon.send(ask(json!({}))).await).await;
     assert_eq!(status, 201);
-    let (_, second) = crate::daemon::told(daemon.send(ask(json!({}))).await).await;
+    let (_, second) = crate::front::daemon::told(daemon.send(ask(json!({}))).await).await;
     assert_eq!(first["sandbox"]["name"], second["sandbox"]["name"]);
-    let other = crate::daemon::told(daemon.send(ask(json!({ "lease_s": 9 }))).await).await;
+    let other = crate::front::daemon::told(daemon.send(ask(json!({ "lease_s": 9 }))).await).await;
     assert_eq!(code(&other), (422, "idempotency_mismatch"));
     let name = first["sandbox"]["name"].as_str().unwrap();
     assert_eq!(daemon.owner("DELETE", &format!("/v1/sandboxes/{name}"), Value::Null).await.0, 204);

@@ -1,6 +1,6 @@
 //! Commands, their output, and their ends.
 
-use crate::started::Started;
+use crate::shim::started::Started;
 use axum::body::Body;
 use belljar_api::{CommandInfo, CommandState, Page};
 use belljar_server::shim::COMMAND_HEADER;

@@ -1,6 +1,6 @@
 //! Files, in both directions.
 
-use crate::started::Started;
+use crate::shim::started::Started;
 use axum::body::Body;
 use belljar_api::{FileEntry, FileKind, FileStat, Page};
 use futures_util::stream;

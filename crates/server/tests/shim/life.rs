@@ -1,6 +1,6 @@
 //! How a shim begins, who may speak with it, and how it ends.
 
-use crate::started::Started;
+use crate::shim::started::Started;
 use axum::body::Body;
 use belljar_api::{ApiCode, CommandInfo, CommandState, SandboxRequest};
 use belljar_fleet::Status;

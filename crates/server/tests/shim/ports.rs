@@ -1,6 +1,6 @@
 //! Ports inside, reached from outside.
 
-use crate::started::Started;
+use crate::shim::started::Started;
 use axum::body::Body;
 use belljar_api::SandboxRequest;
 use http_body_util::BodyExt;

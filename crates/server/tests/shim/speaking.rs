@@ -1,6 +1,6 @@
 //! What is said to commands: input, signals, sizes, and a WebSocket for all of it.
 
-use crate::started::Started;
+use crate::shim::started::Started;
 use axum::body::Body;
 use belljar_api::CommandInfo;
 use belljar_server::shim::TOKEN_HEADER;

@@ -206,7 +206,7 @@ impl Events {
 /// A shim, and what it answers.
 fn process(place: &SandboxDir, state: &std::path::Path, plan: &ShimPlan) -> (Child, Value) {
     let mut child = Command::new(std::env::current_exe().expect("our own program"))
-        .args(["--exact", "shim_process", "--nocapture"])
+        .args(["--exact", "shim::shim_process", "--nocapture"])
         .env(DIRECTORY, place.directory())
         .env("XDG_STATE_HOME", state)
         .env("XDG_CONFIG_HOME", state)

@@ -1,7 +1,7 @@
 //! A worktree for each branch.
 
-use crate::machine::{Machine, inside, read};
 use crate::repository::{Repository, directory, git};
+use crate::shelf::machine::{Machine, inside, read};
 use belljar_workspace::shelf::{self, Outcome, ShelfError};
 use std::fs;
 

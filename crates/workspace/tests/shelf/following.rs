@@ -1,7 +1,7 @@
 //! A host that moves on.
 
-use crate::machine::{Machine, inside, name, read};
 use crate::repository::Repository;
+use crate::shelf::machine::{Machine, inside, name, read};
 use belljar_workspace::shelf::{self, Outcome, ShelfError};
 use std::fs;
 

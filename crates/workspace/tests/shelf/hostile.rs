@@ -1,7 +1,7 @@
 //! What an agent leaves for the host.
 
-use crate::machine::{Machine, name, walk};
 use crate::repository::git;
+use crate::shelf::machine::{Machine, name, walk};
 use belljar_workspace::shelf::{self, Outcome};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};

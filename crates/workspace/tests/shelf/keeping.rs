@@ -1,7 +1,7 @@
 //! What is kept.
 
-use crate::machine::{Machine, inside, name};
 use crate::repository::Repository;
+use crate::shelf::machine::{Machine, inside, name};
 use belljar_workspace::shelf::{self, OnHost, Outcome, ShelfError};
 use std::fs;
 use std::os::unix::fs::MetadataExt;

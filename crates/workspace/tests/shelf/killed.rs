@@ -1,7 +1,7 @@
 //! Kills, and many at once.
 
-use crate::machine::{Machine, inside, name};
 use crate::repository::Repository;
+use crate::shelf::machine::{Machine, inside, name};
 use belljar_workspace::shelf::{self, Outcome};
 use std::fs;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ fn a_kill_at_any_moment_is_made_good() {
     machine.host.git(&["branch", "work"]);
     for round in 0..30_u64 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "killed::provisions_until_it_is_killed", "--ignored"])
+            .args(["--exact", "shelf::killed::provisions_until_it_is_killed", "--ignored"])
             .env("KILLED_STATE", machine.state())
             .env("KILLED_HOST", &machine.host.folder)
             .stdout(std::process::Stdio::null())

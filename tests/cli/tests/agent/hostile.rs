@@ -1,6 +1,6 @@
 //! Agents that write what should not be written: a terminal is told nothing by them, whatever they try.
 
-use crate::home::{Home, answer};
+use crate::agent::home::{Home, answer};
 use serde_json::Value;
 
 const EVIL: &str = r"printf '\033[2J\033]0;title\007\302\233\377\376\342\200\256\r' >&2";

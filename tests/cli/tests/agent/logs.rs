@@ -1,6 +1,6 @@
 //! Runs that are over, and one that goes on.
 
-use crate::home::{Home, answer};
+use crate::agent::home::{Home, answer};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,6 +1,6 @@
 //! Several runs in sequence over one folder.
 
-use crate::home::{Home, answer};
+use crate::agent::home::{Home, answer};
 use serde_json::Value;
 use std::fs;
 

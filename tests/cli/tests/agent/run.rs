@@ -1,6 +1,6 @@
 //! A run from its words to its end: what people see, what programs read, and exit codes.
 
-use crate::home::{ASK, Home, KEY, answer};
+use crate::agent::home::{ASK, Home, KEY, answer};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;

@@ -1,6 +1,6 @@
 //! Readers that do not read: a run comes to its end without them, and ctrl-C counts.
 
-use crate::home::{Home, answer};
+use crate::agent::home::{Home, answer};
 use belljar_sys::rustix::pipe::fcntl_getpipe_size;
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use std::fs;

@@ -1,6 +1,6 @@
 //! Help, and words that make no sense: what happened, to what, what to do next; and no run is made of it.
 
-use crate::home::Home;
+use crate::agent::home::Home;
 use belljar_tests_cli::run;
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! What agents find in every sandbox of a folder.
 
-use crate::home::Home;
+use crate::kept::home::Home;
 use std::fs;
 
 #[test]

@@ -1,7 +1,7 @@
 //! Every ending of a command, as each caller that runs commands reports it: the library, `run`, `run --json`, `exec` through the
 //! daemon, and `agent run`. They all go through one driver, and have to say the same.
 
-use crate::home::Home;
+use crate::kept::home::Home;
 use belljar_engine::Engine;
 use belljar_spec::{
     BackendChoice, BackendName, ByteSize, Command, Ended, LimitsRequest, SandboxSpec, parse_time,

@@ -1,6 +1,6 @@
 //! A sandbox's life: made, used, stopped, woken up, taken away.
 
-use crate::home::Home;
+use crate::kept::home::Home;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;

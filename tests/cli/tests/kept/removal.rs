@@ -1,6 +1,6 @@
 //! A sandbox is taken away: nothing that somebody made in it is lost unsaid, and everything can be taken away.
 
-use crate::home::Home;
+use crate::kept::home::Home;
 
 fn layers(home: &Home) -> usize {
     home.json(&["layers", "--json"]).as_array().unwrap().len()

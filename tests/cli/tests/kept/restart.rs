@@ -1,6 +1,6 @@
 //! The daemon is killed: whoever looks at a command does not notice.
 
-use crate::home::Home;
+use crate::kept::home::Home;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;

@@ -1,6 +1,6 @@
 //! A person at a terminal in a sandbox that is kept.
 
-use crate::home::Home;
+use crate::kept::home::Home;
 use belljar_sys::rustix::process::Signal;
 use belljar_tests_cli::{Foreground, Piped};
 

@@ -1,6 +1,6 @@
 //! What outlives a folder's sandboxes.
 
-use crate::home::Home;
+use crate::kept::home::Home;
 use std::fs;
 
 #[test]

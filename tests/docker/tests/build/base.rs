@@ -1,8 +1,8 @@
 //! The image that others are made from.
 
-use crate::belljar::{Said, belljar};
-use crate::node;
-use crate::npm::Npm;
+use crate::build::belljar::{Said, belljar};
+use crate::build::node;
+use crate::build::npm::Npm;
 use belljar_tests_docker::{Dockerd, Registry};
 use belljar_tests_hosts::have;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! The image of a repository. Its base is this machine's busybox, which is enough to see what is made of it.
 
-use crate::belljar::belljar;
+use crate::build::belljar::belljar;
 use belljar_tests_docker::{Dockerd, busybox};
 use std::fs;
 use std::os::unix::fs::symlink;

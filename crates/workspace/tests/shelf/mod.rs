@@ -9,5 +9,3 @@ mod hostile;
 mod keeping;
 mod killed;
 mod machine;
-#[path = "../repository/mod.rs"]
-mod repository;

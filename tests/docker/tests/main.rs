@@ -1,0 +1,4 @@
+//! What needs a Docker daemon, a subject a module.
+
+mod backend;
+mod build;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// The sandbox of this process, and all that belongs to it.
 pub struct Kept {
@@ -18,6 +18,10 @@ pub struct Kept {
     token: String,
     used_ms: AtomicI64,
     leaving: watch::Sender<Option<Ending>>,
+    /// Its sandbox and all its commands have ended.
+    over: watch::Sender<bool>,
+    /// How many conversations with clients go on.
+    conversations: watch::Sender<usize>,
     doubted: Notify,
 }
 
@@ -27,6 +31,15 @@ pub(super) struct Using(Arc<Kept>);
 impl Drop for Using {
     fn drop(&mut self) {
         self.0.used();
+    }
+}
+
+/// A conversation with a client: a connection, or a WebSocket that a connection became. The shim does not end in the middle of it.
+pub(super) struct Conversation(Arc<Kept>);
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.0.conversations.send_modify(|count| *count -= 1);
     }
 }
 
@@ -54,6 +67,8 @@ impl Kept {
             token,
             used_ms: AtomicI64::new(super::now_ms()),
             leaving: watch::Sender::new(None),
+            over: watch::Sender::new(false),
+            conversations: watch::Sender::new(0),
             doubted: Notify::new(),
         })
     }
@@ -141,6 +156,25 @@ impl Kept {
         }
     }
 
+    /// Until this is dropped, a client is told something.
+    pub(super) fn converse(self: &Arc<Kept>) -> Conversation {
+        self.conversations.send_modify(|count| *count += 1);
+        Conversation(Arc::clone(self))
+    }
+
+    /// Ready when the sandbox and all its commands have ended.
+    pub(super) async fn over(&self) {
+        // The sender is part of this value.
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    }
+
+    /// Nothing happens in it any more: ready when every client was told so, or does not read what it is told.
+    pub(super) async fn say_farewell(&self) {
+        self.over.send_replace(true);
+        let mut conversations = self.conversations.subscribe();
+        let _ = timeout(FAREWELL_TIMEOUT, conversations.wait_for(|count| *count == 0)).await;
+    }
+
     /// Everything inside stands still.
     pub(super) async fn pause(&self) -> Result<(), SandboxError> {
         self.sandbox.pause().await
@@ -154,3 +188,5 @@ impl Kept {
 
 /// Between two looks at one that seems to be gone.
 const GONE_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// A client that reads takes the last words in less.
+const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);

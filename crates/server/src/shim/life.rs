@@ -35,10 +35,11 @@ async fn status(State(kept): State<Arc<Kept>>) -> Json<Status> {
     Json(kept.status())
 }
 
-/// Does not end while the shim lives.
-async fn life(State(_kept): State<Arc<Kept>>) -> Bytes {
+/// Does not end while the sandbox lives.
+async fn life(State(kept): State<Arc<Kept>>) -> Bytes {
     let first = stream::iter([Ok::<_, Infallible>("alive\n")]);
-    Bytes::from_stream(first.chain(stream::pending()))
+    let rest = stream::once(async move { kept.over().await });
+    Bytes::from_stream(first.chain(rest.map(|()| Ok(""))))
 }
 
 async fn pause(State(kept): State<Arc<Kept>>) -> Answer<StatusCode> {

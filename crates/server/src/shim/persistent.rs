@@ -16,7 +16,7 @@ use super::process::{engine, runtime, volumes};
 use super::protocol::Answer;
 use super::starter::Starter;
 use super::wipe::wipe;
-use super::{Kept, routes, serve};
+use super::{Kept, serve};
 use belljar_engine::Sandbox;
 use belljar_fleet::request::{self, Surroundings, Understood};
 use belljar_fleet::{Alive, FolderId, SandboxDir, ShimPlan, Stop};
@@ -25,7 +25,7 @@ use belljar_spec::{Assurance, ErrorCode, SandboxError, SandboxId, SandboxSpec};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// Keeps the sandbox of this place until it is to end.
 pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) -> Result<(), SandboxError> {
@@ -110,7 +110,7 @@ async fn keep_sandbox(
     };
     let commands = Registry::new(place.directory());
     let kept = Kept::new(plan, Arc::clone(sandbox), commands, token.clone());
-    let serving = tokio::spawn(serve::serve(listener, routes(Arc::clone(&kept))));
+    let serving = tokio::spawn(serve::serve(listener, Arc::clone(&kept)));
     let version = env!("CARGO_PKG_VERSION").to_string();
     let contact = Contact { address, token, pid: std::process::id(), version, alive };
     starter.outlive_daemon();
@@ -143,10 +143,8 @@ async fn leave(place: &SandboxDir, kept: &Kept, how: Stop) {
         wipe(&kept.sandbox);
     }
     let _ = timeout(GRACE, kept.commands.all_ended()).await;
-    // The last words go out.
-    sleep(BREATH).await;
+    kept.say_farewell().await;
 }
 
-/// How long followers may take to hear the end.
+/// How long commands may take to end with their sandbox.
 const GRACE: Duration = Duration::from_secs(2);
-const BREATH: Duration = Duration::from_millis(30);

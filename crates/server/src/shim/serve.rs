@@ -1,5 +1,6 @@
 //! Connections to a shim: HTTP/1.1 over its socket, from processes of its own user alone.
 
+use super::{Kept, routes};
 use axum::Router;
 use belljar_sys::rustix::process::geteuid;
 use hyper::server::conn::http1;
@@ -7,17 +8,20 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::io;
 use std::os::unix::net::UnixListener as StdListener;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 
-/// Serves until it is dropped.
-pub(super) async fn serve(listener: StdListener, routes: Router) -> io::Result<()> {
+/// Serves what is kept until it is dropped. Connections end when the sandbox has ended and what was asked before is answered.
+pub(super) async fn serve(listener: StdListener, kept: Arc<Kept>) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
+    let routes = routes(Arc::clone(&kept));
     loop {
         match listener.accept().await {
             Ok((stream, _)) if is_ours(&stream) => {
-                tokio::spawn(attend(stream, routes.clone()));
+                tokio::spawn(attend(stream, routes.clone(), Arc::clone(&kept)));
             }
             // An abstract socket has no mode: anybody on the machine may knock.
             Ok(_) => {}
@@ -27,12 +31,20 @@ pub(super) async fn serve(listener: StdListener, routes: Router) -> io::Result<(
     }
 }
 
-async fn attend(stream: UnixStream, routes: Router) {
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
-        .with_upgrades();
-    // Whoever hung up does not want to know.
+async fn attend(stream: UnixStream, routes: Router, kept: Arc<Kept>) {
+    let _conversation = kept.converse();
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
+            .with_upgrades()
+    );
+    tokio::select! {
+        // A client that hung up does not want to know.
+        _ = connection.as_mut() => return,
+        () = kept.over() => {}
+    }
+    connection.as_mut().graceful_shutdown();
     let _ = connection.await;
 }
 

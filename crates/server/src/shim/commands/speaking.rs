@@ -3,11 +3,12 @@
 use super::attach;
 use super::named::Named;
 use super::signal::signal;
+use crate::shim::Kept;
 use crate::shim::extract::{Asked, Body, invalid};
 use crate::shim::failure::{Answer, Failure};
 use axum::Json;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::{Request, WebSocketUpgrade};
+use axum::extract::{Request, State, WebSocketUpgrade};
 use axum::http::StatusCode;
 use axum::response::Response;
 use belljar_api::{CommandInfo, ErrorBody, Resize, SendSignal};
@@ -15,6 +16,7 @@ use belljar_engine::Input;
 use belljar_spec::{ErrorCode, Term, WindowSize, hint};
 use futures_util::StreamExt;
 use serde::Deserialize;
+use std::sync::Arc;
 
 /// Kill a command and everything that descends from it.
 ///
@@ -153,6 +155,7 @@ pub(super) struct AttachAsked {
     )
 )]
 pub(super) async fn attach(
+    State(kept): State<Arc<Kept>>,
     Named(command): Named,
     Asked(asked): Asked<AttachAsked>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -160,7 +163,11 @@ pub(super) async fn attach(
     let upgrade = upgrade
         .map_err(|error| Failure(invalid(format!("this is not a WebSocket: {error}")).caused_by(error)))?;
     let from = asked.from.unwrap_or(0);
-    Ok(upgrade.max_message_size(MOST_MESSAGE).on_upgrade(move |socket| attach::attend(socket, command, from)))
+    let conversation = kept.converse();
+    Ok(upgrade.max_message_size(MOST_MESSAGE).on_upgrade(async move |socket| {
+        attach::attend(socket, command, from).await;
+        drop(conversation);
+    }))
 }
 
 const MOST_MESSAGE: usize = 1 << 20;

@@ -43,5 +43,7 @@ pub use sandbox::{
 pub use socket::{SOCKET_VARIABLE, socket_path, socket_path_here};
 pub use text::text_and_base64;
 
+/// Where a request to a shim shows its token.
+pub const SHIM_TOKEN_HEADER: &str = "x-belljar-keeper";
 /// Where the current version of the API begins.
 pub const PREFIX: &str = "/v1";

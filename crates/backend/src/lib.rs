@@ -28,11 +28,12 @@ mod sweeps;
 
 use plan::Enforcement;
 
-pub use cgroup::{Counters, Held as HeldByCgroup, held_by_cgroup, sweep};
+pub use cgroup::{Counters, Held as HeldByCgroup, held_by_cgroup};
 pub use container::{around_us as container_around_us, landlock_is_filtered};
 pub use contract::{Backend, Meanwhile, backend};
 pub use docker::{fetch_image, image_root};
 pub use drawing::{Drawing, LimitsHeld};
+pub use embedded::hold_guest_program;
 pub use guest::{Guest, guest_gone};
 pub use layout::{
     DaemonImage, GitInside, RootTree, WORKSPACE, context_git_config, home_files, root_directory, shell,

@@ -67,16 +67,23 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What we were called with. `run` is started thousands of times a day: what makes sense as one is understood
+    /// What we were called with. `run` and `exec` are started thousands of times a day: what makes sense as one is understood
     /// without the words of every other command.
     pub(crate) fn understand() -> Result<Args, clap::Error> {
-        let mut words = std::env::args_os().skip(1);
-        if words.next().is_some_and(|word| word == "run")
-            && let Ok(run) = RunAlone::try_parse_from([OsString::from("run")].into_iter().chain(words))
-        {
-            return Ok(Args { command: Some(Command::Run(Box::new(run.options))) });
+        let mut words = std::env::args_os().skip(1).peekable();
+        let command = match words.peek().and_then(|word| word.to_str()) {
+            Some("run") => {
+                RunAlone::try_parse_from(words).ok().map(|run| Command::Run(Box::new(run.options)))
+            }
+            Some("exec") => ExecAlone::try_parse_from(words)
+                .ok()
+                .map(|exec| Command::Kept(KeptCommand::Exec(exec.options))),
+            _ => None,
+        };
+        match command {
+            Some(command) => Ok(Args { command: Some(command) }),
+            None => Args::try_parse(),
         }
-        Args::try_parse()
     }
 
     /// Whether a program is listening.
@@ -106,7 +113,7 @@ impl Args {
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             // Whatever it prints is for programs.
             Some(Command::ShowRun(options)) => !options.command_line,
-            Some(Command::Shim { .. } | Command::Shell(_) | Command::Completions { .. } | Command::Man)
+            Some(Command::Zygote { .. } | Command::Shell(_) | Command::Completions { .. } | Command::Man)
             | None => false,
         }
     }
@@ -118,6 +125,14 @@ impl Args {
 struct RunAlone {
     #[command(flatten)]
     options: RunArgs,
+}
+
+/// `exec` and nothing else.
+#[derive(Debug, Parser)]
+#[command(disable_help_flag = true)]
+struct ExecAlone {
+    #[command(flatten)]
+    options: ExecArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -305,11 +320,11 @@ pub(crate) enum Command {
     /// Print the manual page
     #[command(after_help = "Example:\n  belljar man | man -l -")]
     Man,
-    /// Hold one sandbox or one run for the daemon, which says on standard input what it is
+    /// Make the shims of the daemon, which says on standard input which
     #[command(hide = true)]
-    Shim {
-        /// The directory of the sandbox or the run
-        directory: std::path::PathBuf,
+    Zygote {
+        /// Nothing: the words of shims take its place
+        room: OsString,
     },
 }
 

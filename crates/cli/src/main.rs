@@ -23,7 +23,8 @@ fn main() -> ExitCode {
         Some(args::Command::Daemon(args::DaemonCommand::Serve(options))) => {
             log::start(Some(LevelFilter::INFO), options.log_format)
         }
-        Some(args::Command::Shim { .. }) => log::start(Some(LevelFilter::WARN), None),
+        // Each shim has its own.
+        Some(args::Command::Zygote { .. }) => Ok(()),
         _ => log::start(None, None),
     };
     if let Err(error) = logs {
@@ -55,10 +56,10 @@ fn main() -> ExitCode {
         Some(args::Command::Llm { command }) => commands::llm::llm(command),
         Some(args::Command::Completions { shell }) => commands::paper::completions(shell),
         Some(args::Command::Man) => commands::paper::man(),
-        Some(args::Command::Shim { directory }) => {
+        Some(args::Command::Zygote { .. }) => {
             // It goes on for long, and nothing of ours is open yet.
             belljar_sys::Inherited::take().only(0);
-            return belljar_server::shim::run(&directory);
+            return belljar_server::shim::zygote::run(|| log::start(Some(LevelFilter::WARN), None));
         }
     };
     match outcome {

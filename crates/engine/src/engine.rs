@@ -16,8 +16,8 @@ use crate::roots::{self, PreparedRoot};
 use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
-use crate::{Sandbox, kept, llm, pushes, relay};
-use belljar_backend::{Backend, RootTree, Wall, backend, sweeps};
+use crate::{Sandbox, kept, llm, pushes, relay, sweep};
+use belljar_backend::{Backend, RootTree, Wall, backend};
 use belljar_config::machine;
 use belljar_gateway::{Gateway, Terms};
 use belljar_spec::workspace::View;
@@ -25,7 +25,7 @@ use belljar_spec::{
     Assurance, BackendChoice, BackendName, Command, ErrorCode, Hint, Limits, SandboxError, SandboxSpec, Term,
     hint,
 };
-use belljar_state::{Sweeps, state_directory};
+use belljar_state::state_directory;
 use belljar_vault::HostSecrets;
 use belljar_vault::SecretStore;
 use belljar_workspace::inert::Leash;
@@ -330,13 +330,7 @@ impl Engine {
                 // Whoever serves says it if this went wrong.
                 let _ = way_out::start(&self.gateway);
             }
-            // The first start of a process also takes away what earlier ones left, however they ended.
-            static SWEPT: OnceLock<()> = OnceLock::new();
-            SWEPT.get_or_init(|| {
-                let state = state_directory().ok();
-                let sweeps = Sweeps::default().with(&sweeps(backend.name())).with(&belljar_workspace::SWEEPS);
-                sweeps.run(state.as_deref());
-            });
+            sweep::at_first_start(backend.name());
             Ok(())
         };
         let mut guest = step("launch", || backend.launch(&plan, &meanwhile))?;

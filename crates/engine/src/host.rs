@@ -1,5 +1,6 @@
 //! What the backends know of this machine, for callers that do not know them.
 
+use crate::sweep;
 use belljar_config::machine;
 use belljar_spec::{ImageName, Limits, LimitsRequest, SandboxError};
 
@@ -31,15 +32,18 @@ pub fn limits_held(limits: &LimitsRequest) -> LimitsHeld {
     LimitsHeld { memory: held.memory, cpus: held.cpus }
 }
 
-/// Removes the cgroups of sandboxes whose holder is gone.
-pub fn sweep_cgroups() {
-    belljar_backend::sweep();
-}
-
 /// Has the Docker daemon pull an image that it does not have. `told` hears how much of how much is there.
 pub fn fetch_docker_image(
     image: &ImageName,
     told: &mut (dyn FnMut(u64, u64) + Send),
 ) -> Result<(), SandboxError> {
     belljar_backend::fetch_image(image, told)
+}
+
+/// Loads what every sandbox needs and what no file says, for this process and for copies of it: starts of theirs are quicker, and its
+/// memory is there once. They leave what others left to their daemon, which calls [`crate::sweep_leftovers`].
+pub fn load_for_shims() {
+    sweep::leave_to_others();
+    belljar_backend::hold_guest_program();
+    belljar_config::machine();
 }

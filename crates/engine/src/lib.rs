@@ -46,6 +46,7 @@ mod roots;
 mod sandbox;
 mod spend;
 mod stream;
+mod sweep;
 mod transfer;
 mod wait;
 mod watch;
@@ -61,7 +62,7 @@ pub use files::{EntryKind, FileEntry, FileStat, Listing};
 pub use golden::{BuildOptions, GOLDEN_RELEASE, Golden, GoldenStatus, MIRROR, Told};
 pub use host::{
     LimitsHeld, container_around_us, fetch_docker_image, host_shell, landlock_is_filtered, limits_held,
-    sweep_cgroups,
+    load_for_shims,
 };
 pub use kept::id_of as kept_work;
 pub use layers::{apply_layer, commits_of_layer, discard_layer};
@@ -71,6 +72,7 @@ pub use publish::{Publication, Published, publish};
 pub use report::{RefusedReport, git_report};
 pub use sandbox::Sandbox;
 pub use spend::{Comparison, Matched, Recorded, spend};
+pub use sweep::sweep_leftovers;
 pub use transfer::{FileReader, FileWriter};
 pub use watch::{ChangeKind, FileChange, Watch};
 pub use way_out::WayOut;

@@ -33,6 +33,11 @@ impl SandboxDir {
         SandboxDir { directory: directory.into() }
     }
 
+    /// Of the sandbox of this name, in the directory of a fleet.
+    pub fn of_fleet(fleet: &Path, name: &str) -> SandboxDir {
+        SandboxDir::new(fleet.join(SANDBOXES).join(name))
+    }
+
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -67,3 +72,6 @@ impl SandboxDir {
         Lock::try_now(&self.directory.join("keeper.lock"))
     }
 }
+
+/// Where a fleet has its sandboxes.
+pub(crate) const SANDBOXES: &str = "sandboxes";

@@ -4,7 +4,7 @@
 use crate::machine::Nature;
 use crate::name::is_name;
 use crate::record::{Intent, Record};
-use crate::sandbox_dir::SandboxDir;
+use crate::sandbox_dir::{SANDBOXES, SandboxDir};
 use crate::shim::Stop;
 use belljar_api::{Sweep, SweptSandbox};
 use belljar_engine::Engine;
@@ -74,7 +74,7 @@ impl Ground {
     }
 
     pub(crate) fn place(&self, name: &str) -> SandboxDir {
-        SandboxDir::new(self.sandboxes().join(name))
+        SandboxDir::of_fleet(&self.directory, name)
     }
 
     /// Looks at everything, and sweeps what is dead unless this is only for show.
@@ -94,9 +94,9 @@ impl Ground {
                 Err(error) => findings.unknown.push((name, error)),
             }
         }
-        if !dry_run && !findings.sweep.swept.is_empty() {
-            // What their shims could not take away any more. Those of others are held by them.
-            belljar_engine::sweep_cgroups();
+        if !dry_run {
+            // What shims could not take away any more: they leave that to their daemon. Those of others are held by them.
+            belljar_engine::sweep_leftovers(self.directory.parent());
         }
         Ok(findings)
     }
@@ -234,6 +234,5 @@ fn remove_failed(place: &SandboxDir, error: io::Error) -> SandboxError {
     ErrorCode::StateFailed.error(message).hint(hint!("{} tries again", Term::Sweep)).caused_by(error)
 }
 
-const SANDBOXES: &str = "sandboxes";
 /// What is being made.
 const NEW: &str = ".new-";

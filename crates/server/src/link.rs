@@ -1,7 +1,7 @@
 //! From the daemon to the shims: starts them, finds them again, and speaks HTTP with those of living sandboxes over their abstract sockets.
 //!
 //! ```text
-//!   start: plan ──> `belljar shim DIR`, in a session of its own ──> answer: a Line, a run, or why not
+//!   start: plan ──> a copy of the zygote, in a session of its own ──> answer: a Line, a run, or why not
 //!   find:  keeper.lock is held ──> keeper.json ──> it answers ──> Line
 //! ```
 //! A [`Line`] is the way to one shim in one life of its sandbox. Fleets know it as a `Shim`; the front finds it by the id of that
@@ -10,13 +10,16 @@
 mod life;
 mod line;
 mod pool;
+mod process;
 pub(crate) mod runs;
 mod start;
+mod zygote;
 
 pub use line::Line;
 pub use pool::{LinkError, Passing};
-use start::Program;
+use process::Spawner;
 pub(crate) use start::{Started, run_failed};
+use zygote::Zygote;
 
 use crate::metrics::Metrics;
 use crate::shim::Contact;
@@ -26,35 +29,38 @@ use belljar_spec::SandboxError;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::task::spawn_blocking;
 
 /// The shims of one daemon.
 #[derive(Debug)]
 pub struct Link {
-    program: PathBuf,
+    spawner: Spawner,
     fleet: PathBuf,
     lines: Mutex<HashMap<String, Weak<Line>>>,
     metrics: Arc<Metrics>,
-    environment: Vec<(&'static str, String)>,
 }
 
 impl Link {
-    /// Shims are `program`, or this very program, whatever has become of its file. Runs have their directories below `fleet`.
-    pub fn new(program: Option<PathBuf>, fleet: &Path) -> Link {
-        let program = program.unwrap_or_else(|| "/proc/self/exe".into());
-        Link {
-            program,
-            fleet: fleet.to_path_buf(),
-            lines: Mutex::default(),
-            metrics: Arc::default(),
-            environment: Vec::new(),
-        }
+    /// Shims are copies of a zygote of this very program, and have these variables beside ours. Runs have their directories below `fleet`.
+    pub fn new(fleet: &Path, environment: Vec<(&'static str, String)>) -> Link {
+        Link::of(Spawner::Zygote(Arc::new(Zygote::new(environment))), fleet)
     }
 
-    /// Shims have these variables beside ours.
-    #[must_use]
-    pub(crate) fn with_environment(mut self, environment: Vec<(&'static str, String)>) -> Link {
-        self.environment = environment;
-        self
+    /// Shims are another program, for tests.
+    pub fn of_program(program: PathBuf, fleet: &Path) -> Link {
+        Link::of(Spawner::Program(program), fleet)
+    }
+
+    fn of(spawner: Spawner, fleet: &Path) -> Link {
+        Link { spawner, fleet: fleet.to_path_buf(), lines: Mutex::default(), metrics: Arc::default() }
+    }
+
+    /// Makes ready for the first shim; nobody waits for that.
+    pub(crate) fn prepare(&self) {
+        if let Spawner::Zygote(zygote) = &self.spawner {
+            let zygote = Arc::clone(zygote);
+            spawn_blocking(move || zygote.start());
+        }
     }
 
     /// What shims counted.
@@ -83,8 +89,7 @@ impl Link {
         plan: Plan,
         on_end: impl FnOnce(Option<i32>) + Send + 'static,
     ) -> Result<(Answer, Started), SandboxError> {
-        let program = Program { path: &self.program, environment: &self.environment };
-        start::start(program, &self.metrics, place, plan, on_end).await
+        start::start(&self.spawner, &self.metrics, place, plan, on_end).await
     }
 
     async fn find_line(&self, place: &SandboxDir) -> Result<Option<Arc<Line>>, SandboxError> {

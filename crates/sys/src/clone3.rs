@@ -34,6 +34,19 @@ impl Args {
         self.0.flags |= libc::CLONE_FILES as u64;
     }
 
+    /// A child of our parent, who hears of its end as it would hear of ours.
+    pub(crate) fn be_sibling(&mut self) {
+        self.0.flags |= libc::CLONE_PARENT as u64;
+        // The kernel takes ours, and none but that.
+        self.0.exit_signal = 0;
+    }
+
+    /// Has the kernel write the child's number to this place of the child's memory, and clear it when the child ends.
+    pub(crate) fn store_thread_id(&mut self, place: u64) {
+        self.0.flags |= (libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID) as u64;
+        self.0.child_tid = place;
+    }
+
     /// Born in this cgroup (version 2). Only clone3 can do that: see [`is_available`].
     pub(crate) fn set_cgroup(&mut self, cgroup: BorrowedFd<'_>) {
         self.0.flags |= CLONE_INTO_CGROUP;
@@ -60,18 +73,27 @@ pub(crate) fn is_available() -> bool {
 
 /// Runs `child` in a process that is a copy of this one. Signals must be blocked.
 pub(crate) fn run_in_copy<T>(args: Args, arg: &T, child: fn(&T) -> !) -> Result<u32, Errno> {
+    match fork(args)? {
+        0 => child(arg),
+        pid => Ok(pid),
+    }
+}
+
+/// Makes a process that is a copy of this one, and returns in both: 0 in the copy, whose only thread is the one that called.
+pub(crate) fn fork(args: Args) -> Result<u32, Errno> {
     let pid = if is_available() {
         // SAFETY: without CLONE_VM the child runs on a copy of this memory and stack, so returning twice is sound. The
-        // struct is live and of the size passed.
+        // struct is live and of the size passed. What is stored in the child's memory is the number of its thread.
         unsafe { libc::syscall(libc::SYS_clone3, &raw const args.0, size_of::<libc::clone_args>()) }
     } else {
         let [flags, stack, pidfd] = args.for_clone()?;
-        // SAFETY: as above; no stack means the same address in the copy. The handle is stored where the caller keeps it. The
-        // last two arguments, whose order differs by architecture, are for flags that are not set.
-        unsafe { libc::syscall(libc::SYS_clone, flags, stack, pidfd, 0, 0) }
+        // Threads have storage of their own, which a copy of a process has already: that argument is never set.
+        let [fourth, fifth] =
+            if cfg!(target_arch = "x86_64") { [args.0.child_tid, 0] } else { [0, args.0.child_tid] };
+        // SAFETY: as above; no stack means the same address in the copy. The handle is stored where the caller keeps it.
+        unsafe { libc::syscall(libc::SYS_clone, flags, stack, pidfd, fourth, fifth) }
     };
     match pid {
-        0 => child(arg),
         -1 => Err(last_errno()),
         pid => Ok(pid as u32),
     }

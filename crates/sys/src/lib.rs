@@ -9,6 +9,7 @@ pub mod core_dump;
 pub mod datagram;
 mod descriptors;
 pub mod errno;
+pub mod fork;
 pub mod ids;
 mod inherited;
 pub mod landlock;

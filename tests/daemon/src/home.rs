@@ -192,8 +192,9 @@ impl Home {
     #[track_caller]
     pub fn is_clean(&self, kept: &[&str], ids: &[String], daemon: Option<&Started>) {
         let mark = self.mark();
-        let own = daemon.map(Started::pid);
-        let numbers = || numbers_of(&mark, None).into_iter().filter(|pid| Some(*pid) != own).count();
+        let own: Vec<u32> =
+            daemon.into_iter().flat_map(|daemon| [Some(daemon.pid()), daemon.zygote()]).flatten().collect();
+        let numbers = || numbers_of(&mark, None).into_iter().filter(|pid| !own.contains(pid)).count();
         assert!(eventually(|| numbers() == 0), "processes are left: {:?}", of_run(&mark, None));
         for id in ids {
             assert!(eventually(|| cgroups(id).is_empty()), "cgroups are left: {:?}", cgroups(id));
@@ -236,6 +237,18 @@ impl Drop for Home {
 impl Started {
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The process that makes its shims, once it has one.
+    pub fn zygote(&self) -> Option<u32> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
+        let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let children: String = lists.collect();
+        let is_zygote = |pid: &u32| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.split(|byte| *byte == 0).nth(1) == Some(b"zygote") && is_alive(*pid)
+        };
+        children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_zygote)
     }
 
     /// As a machine that runs out of memory does.

@@ -111,7 +111,7 @@ impl Cgroup {
 }
 
 /// Removes every cgroup of ours that nobody holds any more, and kills what is left in it. Returns how many.
-pub fn sweep() -> usize {
+pub(crate) fn sweep() -> usize {
     let homes: Vec<PathBuf> = match v2::home() {
         Some(home) => vec![home],
         None => v1::homes(),

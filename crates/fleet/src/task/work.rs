@@ -9,6 +9,7 @@ use belljar_api::SandboxInfo;
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::Lock;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,7 +147,8 @@ pub(crate) async fn end_of(
     };
     if died {
         // It could not tidy up behind itself. Those of others are held by them.
-        let _ = tokio::task::spawn_blocking(belljar_engine::sweep_cgroups).await;
+        let state = place.directory().ancestors().nth(3).map(Path::to_path_buf);
+        let _ = tokio::task::spawn_blocking(move || belljar_engine::sweep_leftovers(state.as_deref())).await;
     }
     match files {
         Stop::Keep => Ok(()),

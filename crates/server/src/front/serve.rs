@@ -53,7 +53,7 @@ pub struct Settings {
     pub idle_exit: Option<Duration>,
     /// The longest file that may be sent, in bytes.
     pub max_upload: Option<u64>,
-    /// The program that shims are; left out, this one.
+    /// The program that shims are, for tests; left out, they are copies of this one's zygote.
     pub program: Option<PathBuf>,
     /// Variables of shims, beside those of this process.
     pub shim_environment: Vec<(&'static str, String)>,
@@ -76,8 +76,11 @@ pub struct Ready {
 /// Runs a daemon until it is to end. `ready` is told when it listens.
 pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(), SandboxError> {
     let mut ends = Ends::new()?;
-    let link = Link::new(settings.program.clone(), &settings.directory);
-    let link = Arc::new(link.with_environment(settings.shim_environment));
+    let link = Arc::new(match settings.program {
+        Some(program) => Link::of_program(program, &settings.directory),
+        None => Link::new(&settings.directory, settings.shim_environment),
+    });
+    link.prepare();
     let fleet_settings = belljar_fleet::Settings::default();
     let starts = fleet_settings.starts;
     let shims = Arc::clone(&link) as Arc<dyn Shims>;

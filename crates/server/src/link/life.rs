@@ -38,15 +38,18 @@ impl Life {
 
 /// The process at the other end of a connection, by a handle that never means another one. It is of use only as long as the
 /// connection shows that the process lived when the handle was made.
+pub(super) fn process_of(stream: &UnixStream) -> io::Result<AsyncFd<OwnedFd>> {
+    let pid = stream.peer_cred()?.pid().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::other("a process that cannot be seen from here"))?;
+    watched(pidfd_open(pid, PidfdFlags::NONBLOCK)?)
+}
+
+/// A handle to a process that is readable when the process has ended (pidfd_open(2)).
 #[expect(
     deprecated,
     reason = "its successor is unsafe; a descriptor that is owned keeps what is asked of one"
 )]
-pub(super) fn process_of(stream: &UnixStream) -> io::Result<AsyncFd<OwnedFd>> {
-    let pid = stream.peer_cred()?.pid().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| io::Error::other("a process that cannot be seen from here"))?;
-    let handle = pidfd_open(pid, PidfdFlags::NONBLOCK)?;
-    // Readable when the process has ended (pidfd_open(2)).
+pub(super) fn watched(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(handle, Interest::READABLE)
 }
 

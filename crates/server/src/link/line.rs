@@ -2,8 +2,9 @@
 
 use super::life::{self, Ending, Life};
 use super::pool::{LinkError, Passing, Pool};
-use crate::shim::{Contact, TOKEN_HEADER};
+use crate::shim::Contact;
 use axum::body::Body;
+use belljar_api::SHIM_TOKEN_HEADER;
 use belljar_fleet::{Alive, Future, Shim, Status, Stop};
 use belljar_spec::{ErrorCode, SandboxError};
 use http_body_util::BodyExt;
@@ -75,7 +76,7 @@ impl Line {
         }
         let token = HeaderValue::from_str(&self.contact.token)
             .map_err(|error| LinkError::Gone(io::Error::other(error)))?;
-        request.headers_mut().insert(TOKEN_HEADER, token);
+        request.headers_mut().insert(SHIM_TOKEN_HEADER, token);
         request.headers_mut().insert(HOST, HeaderValue::from_static("keeper"));
         tokio::select! {
             biased;

@@ -18,7 +18,15 @@ pub(crate) fn clear(fleet: &Path) {
     }
 }
 
-/// Removes the directory of a run whose process has ended.
+/// Removes the directory of a run whose process has ended, and what a process that was killed left elsewhere.
+pub(super) fn clean_up(place: &SandboxDir, was_killed: bool) {
+    remove(place);
+    if was_killed {
+        belljar_engine::sweep_leftovers(belljar_state::state_directory().ok().as_deref());
+    }
+}
+
+/// Removes the directory of a run.
 pub(super) fn remove(place: &SandboxDir) {
     let Ok(Some(_held)) = place.hold() else { return };
     if let Err(error) = belljar_sys::remove_tree::remove(place.directory()) {

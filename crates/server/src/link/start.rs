@@ -1,7 +1,7 @@
 //! A shim as the daemon that starts it sees it:
 //!
 //! ```text
-//!   `belljar shim DIR` <── plan, a line; standard input stays open as long as the shim is wanted
+//!   shim, in DIR <── plan, a line; standard input stays open as long as the shim is wanted
 //!     ├─ ready ──> the shim of a living sandbox, which is released: it goes on by itself
 //!     ├─ run ────> the id of a log
 //!     ├─ result ─> its length, and the result, as the client takes it
@@ -9,9 +9,11 @@
 //! ```
 //! One task for each waits for its end, whatever becomes of the request that it was started for, and then removes the directory of a run.
 
+use super::process::{ShimProcess, Spawner};
 use super::runs;
 use crate::metrics::Metrics;
 use crate::shim::protocol::{Answer, Plan};
+use crate::shim::zygote::Order;
 use axum::body::Bytes;
 use belljar_fleet::SandboxDir;
 use belljar_spec::{ErrorCode, SandboxError, Term, hint};
@@ -21,27 +23,18 @@ use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
 use std::future::pending;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tracing::{Instrument, debug, debug_span};
 
-/// What shims are.
-#[derive(Clone, Copy)]
-pub(super) struct Program<'p> {
-    pub(super) path: &'p Path,
-    /// Variables beside ours.
-    pub(super) environment: &'p [(&'static str, String)],
-}
-
 /// A shim that was started. Dropped, it is told to end.
 pub(crate) struct Started {
-    stdout: BufReader<ChildStdout>,
+    stdout: BufReader<pipe::Receiver>,
     wanted: oneshot::Sender<()>,
     /// Ready when the process has ended and `on_end` was called. Nothing is ever sent.
     over: oneshot::Receiver<()>,
@@ -50,7 +43,7 @@ pub(crate) struct Started {
 /// Starts a shim with this directory and waits for its answer, which is not an error. `on_end` gets its exit code when the process has
 /// ended and nothing of a run is left, and before the client can know that the run is over: it may at once ask for the next.
 pub(super) async fn start(
-    program: Program<'_>,
+    spawner: &Spawner,
     metrics: &Arc<Metrics>,
     place: &SandboxDir,
     plan: Plan,
@@ -63,18 +56,19 @@ pub(super) async fn start(
     };
     let mut line = serde_json::to_vec(&plan).map_err(|error| failed("write the plan of the shim", &error))?;
     line.push(b'\n');
-    let (mut child, counters) =
-        spawn(program, place, &plan).map_err(|error| failed("start the shim", &error))?;
-    let counted = metrics.started(counters, child.id().unwrap_or_default());
+    let (mut process, counters) =
+        spawn(spawner, place, &plan).await.map_err(|error| failed("start the shim", &error))?;
+    let counted = metrics.started(counters, process.pid);
     // With the standard input of its command it may be long.
     drop(plan);
     let (wanted, released) = oneshot::channel();
     let (end, over) = oneshot::channel();
-    let stdout = child.stdout.take().ok_or_else(|| failed("start the shim", &"it has no standard output"))?;
+    let stdout =
+        process.stdout.take().ok_or_else(|| failed("start the shim", &"it has no standard output"))?;
     let directory = is_run.then(|| place.clone());
-    let span = debug_span!("shim", shim.pid = child.id());
+    let span = debug_span!("shim", shim.pid = process.pid);
     let attended = async move {
-        let code = attend(child, line, released, directory).await;
+        let code = attend(process, line, released, directory).await;
         drop(counted);
         debug!(shim.exit_code = code, "the shim ended");
         on_end(code);
@@ -146,44 +140,44 @@ impl Started {
 }
 
 /// Starts it, with a file to count in.
-fn spawn(program: Program<'_>, place: &SandboxDir, plan: &Plan) -> io::Result<(Child, Option<File>)> {
-    let mut command = Command::new(program.path);
-    command.envs(program.environment.iter().map(|(name, value)| (name, value)));
-    // What ends with the daemon, or belongs to it alone, is not for a shim.
-    for own in
-        ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"]
-    {
-        command.env_remove(own);
-    }
-    match plan {
+async fn spawn(
+    spawner: &Spawner,
+    place: &SandboxDir,
+    plan: &Plan,
+) -> io::Result<(ShimProcess, Option<File>)> {
+    let mut environment = Vec::new();
+    let stderr = match plan {
         Plan::Sandbox(plan) => {
-            let mut log = OpenOptions::new();
-            command.stderr(log.create(true).truncate(true).write(true).mode(0o600).open(place.log())?);
             // Whose programs the sandbox sees, and which shell it has, is what the owner who starts it has, and not the environment that
             // the daemon was started with.
-            command.envs(&plan.environment);
+            environment.extend(plan.environment.iter().map(|(name, value)| (name.into(), value.into())));
+            let mut log = OpenOptions::new();
+            log.create(true).truncate(true).write(true).mode(0o600).open(place.log())?.into()
         }
-        Plan::OneShot(_) | Plan::AgentRun(_) => fs::create_dir_all(place.directory())?,
-    }
+        Plan::OneShot(_) | Plan::AgentRun(_) => {
+            fs::create_dir_all(place.directory())?;
+            io::stderr().as_fd().try_clone_to_owned()?
+        }
+    };
     let counters = Metrics::prepare(place);
-    command.arg0("belljar").arg("shim").arg(place.directory()).current_dir("/");
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().inspect_err(|_| {
+    let order = Order { directory: place.directory().to_path_buf(), environment };
+    let process = spawner.spawn(order, stderr).await.inspect_err(|_| {
         if plan.is_run() {
             runs::remove(place);
         }
     })?;
-    Ok((child, counters))
+    Ok((process, counters))
 }
 
 /// Gives the process its plan, and waits for its end. A run that is not wanted any more ends with its standard input, and
 /// so does a sandbox that is not ready yet; killing its shim does not wait for a step that blocks.
 async fn attend(
-    mut child: Child,
+    mut process: ShimProcess,
     plan: Vec<u8>,
     released: oneshot::Receiver<()>,
     run: Option<SandboxDir>,
 ) -> Option<i32> {
-    let mut stdin = child.stdin.take();
+    let mut stdin = process.stdin.take();
     let unwanted = async {
         if released.await.is_ok() {
             pending().await
@@ -195,7 +189,7 @@ async fn attend(
             let _ = stdin.write_all(&plan).await;
         }
         drop(plan);
-        child.wait().await
+        process.wait().await
     };
     let mut status = tokio::select! {
         biased;
@@ -205,14 +199,15 @@ async fn attend(
     drop(stdin);
     if status.is_none() {
         if run.is_none() {
-            let _ = child.start_kill();
+            process.kill();
         }
-        status = Some(child.wait().await);
+        status = Some(process.wait().await);
     }
     if let Some(place) = run {
-        let _ = spawn_blocking(move || runs::remove(&place)).await;
+        let was_killed = status == Some(None);
+        let _ = spawn_blocking(move || runs::clean_up(&place, was_killed)).await;
     }
-    status?.ok()?.code()
+    status?
 }
 
 pub(super) fn broken(place: &SandboxDir, what: &str, why: &dyn Display) -> SandboxError {

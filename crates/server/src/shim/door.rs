@@ -7,15 +7,13 @@ use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use belljar_api::SHIM_TOKEN_HEADER;
 use belljar_spec::ErrorCode;
 use std::sync::Arc;
 
-/// Where a caller shows the token.
-pub const TOKEN_HEADER: &str = "x-belljar-keeper";
-
 /// Lets a request in, or not.
 pub(super) async fn check(State(kept): State<Arc<Kept>>, mut request: Request, next: Next) -> Response {
-    let token = request.headers_mut().remove(TOKEN_HEADER);
+    let token = request.headers_mut().remove(SHIM_TOKEN_HEADER);
     if !token.is_some_and(|token| kept.knows(token.as_bytes())) {
         let message = "this is the shim of a sandbox: only its daemon may ask it";
         return Failure(ErrorCode::TokenInvalid.error(message)).into_response();

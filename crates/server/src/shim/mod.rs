@@ -25,10 +25,10 @@ pub(crate) mod protocol;
 mod serve;
 mod starter;
 mod wipe;
+pub mod zygote;
 
 pub use commands::COMMAND_HEADER;
 pub use contact::Contact;
-pub use door::TOKEN_HEADER;
 pub(crate) use failure::OWN_ERROR;
 pub use kept::Kept;
 pub use life::StopRequest;
@@ -37,13 +37,13 @@ pub use process::run;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 use utoipa_axum::router::OpenApiRouter;
 
 /// All that a shim serves.
 pub fn routes(kept: Arc<Kept>) -> Router {
-    let (api, _) = api().split_for_parts();
+    let api = routes_of_api();
     api.route_layer(from_fn_with_state(Arc::clone(&kept), door::ours))
         .merge(life::routes())
         .fallback(door::nowhere)
@@ -56,6 +56,12 @@ pub fn routes(kept: Arc<Kept>) -> Router {
 /// What of the API is a shim's.
 pub fn openapi() -> utoipa::openapi::OpenApi {
     api().into_openapi()
+}
+
+/// Made once, where that is: in a zygote, for all its shims. The description that comes with it is the daemon's to serve.
+fn routes_of_api() -> Router<Arc<Kept>> {
+    static ROUTES: OnceLock<Router<Arc<Kept>>> = OnceLock::new();
+    ROUTES.get_or_init(|| api().split_for_parts().0).clone()
 }
 
 fn api() -> OpenApiRouter<Arc<Kept>> {

@@ -1,5 +1,5 @@
 //! The process of a shim, from its start to its end. One kind of process for all: a sandbox that lives, a run of one command, a run of an
-//! agent. The daemon says on standard input which, in one line, and hears of it on standard output ([`super::protocol`]).
+//! agent. It begins as a copy of the zygote ([`super::zygote`]). The daemon says on standard input which, in one line, and hears of it on standard output ([`super::protocol`]).
 //!
 //! ```text
 //! read the plan -> hold the directory -> sandbox: make it, say `ready`, serve until it is to end
@@ -23,10 +23,10 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tracing::error;
 
-/// Does what the daemon says on standard input, with this directory.
-pub fn run(directory: &Path) -> ExitCode {
+/// Does what the daemon says on standard input, with this directory, when its log has begun.
+pub fn run(directory: &Path, start_log: impl FnOnce() -> Result<(), SandboxError>) -> ExitCode {
     let Ok(mut starter) = Starter::detach() else { return ExitCode::FAILURE };
-    match work(&SandboxDir::new(directory), &mut starter) {
+    match start_log().and_then(|()| work(&SandboxDir::new(directory), &mut starter)) {
         Ok(code) => code,
         Err(error) => {
             starter.say(&Answer::Error(short(ApiError::from(&error))));

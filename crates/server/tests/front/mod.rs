@@ -13,7 +13,7 @@ mod through;
 #[test]
 fn shim_process() {
     if let Some(directory) = std::env::var_os(daemon::DIRECTORY) {
-        let code = belljar_server::shim::run(std::path::Path::new(&directory));
+        let code = belljar_server::shim::run(std::path::Path::new(&directory), || Ok(()));
         std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::shim::started::Started;
 use axum::body::Body;
-use belljar_api::{ApiCode, CommandInfo, CommandState, SandboxRequest};
+use belljar_api::{ApiCode, CommandInfo, CommandState, SHIM_TOKEN_HEADER, SandboxRequest};
 use belljar_fleet::Status;
-use belljar_server::shim::{Contact, TOKEN_HEADER};
+use belljar_server::shim::Contact;
 use http_body_util::BodyExt;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
@@ -15,9 +15,9 @@ async fn only_who_has_the_token_comes_in() {
     for token in [None, Some("wrong"), Some(""), Some(&started.contact.token[1..])] {
         for path in ["/keeper/status", "/commands", "/nowhere"] {
             let mut request = started.request("GET", path, Body::empty());
-            request.headers_mut().remove(TOKEN_HEADER);
+            request.headers_mut().remove(SHIM_TOKEN_HEADER);
             if let Some(token) = token {
-                request.headers_mut().insert(TOKEN_HEADER, token.parse().expect("a value"));
+                request.headers_mut().insert(SHIM_TOKEN_HEADER, token.parse().expect("a value"));
             }
             assert_eq!(started.send(request).await.status(), 401, "{path} with {token:?}");
         }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[test]
 fn shim_process() {
     if let Some(directory) = std::env::var_os(started::DIRECTORY) {
-        let code = belljar_server::shim::run(&PathBuf::from(directory));
+        let code = belljar_server::shim::run(&PathBuf::from(directory), || Ok(()));
         std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
     }
 }

@@ -3,7 +3,7 @@
 use crate::shim::started::Started;
 use axum::body::Body;
 use belljar_api::CommandInfo;
-use belljar_server::shim::TOKEN_HEADER;
+use belljar_api::SHIM_TOKEN_HEADER;
 use futures_util::{SinkExt, StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
@@ -94,7 +94,7 @@ async fn a_terminal_has_a_size_and_gets_another() {
 async fn attach(started: &Started, id: &str, from: u64) -> WebSocketStream<UnixStream> {
     let address = format!("ws://keeper/v1/sandboxes/box/commands/{id}/attach?from={from}");
     let mut request = address.into_client_request().expect("a request");
-    request.headers_mut().insert(TOKEN_HEADER, started.contact.token.parse().expect("a value"));
+    request.headers_mut().insert(SHIM_TOKEN_HEADER, started.contact.token.parse().expect("a value"));
     tokio_tungstenite::client_async(request, started.stream().await).await.expect("a WebSocket").0
 }
 

@@ -1,9 +1,9 @@
 //! A shim that was started, and how to speak with it.
 
 use axum::body::Body;
-use belljar_api::{ApiError, CommandEvent, CommandInfo, SandboxRequest};
+use belljar_api::{ApiError, CommandEvent, CommandInfo, SHIM_TOKEN_HEADER, SandboxRequest};
 use belljar_fleet::{SandboxDir, ShimPlan};
-use belljar_server::shim::{Contact, TOKEN_HEADER};
+use belljar_server::shim::Contact;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -81,7 +81,7 @@ impl Started {
             .method(method)
             .uri(path)
             .header("host", "keeper")
-            .header(TOKEN_HEADER, &self.contact.token)
+            .header(SHIM_TOKEN_HEADER, &self.contact.token)
             .body(body.into())
             .expect("a request")
     }

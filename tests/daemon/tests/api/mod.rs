@@ -9,3 +9,4 @@ mod metrics;
 mod neighbours;
 mod once;
 mod race;
+mod zygote;

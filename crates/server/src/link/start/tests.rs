@@ -35,9 +35,8 @@ impl Fake {
             code.store(ended.unwrap_or(-1), Ordering::SeqCst);
             drop(held);
         };
-        let program = self.path("program");
-        let program = Program { path: &program, environment: &[] };
-        start(program, &Arc::default(), &SandboxDir::new(self.path("job")), plan, on_end).await
+        let program = Spawner::Program(self.path("program"));
+        start(&program, &Arc::default(), &SandboxDir::new(self.path("job")), plan, on_end).await
     }
 
     /// A run whose result is on its way: its length.

@@ -1,11 +1,11 @@
 //! One request and its answer.
 
-use crate::client::Client;
 use crate::client::body::{self, Download, RequestBody};
 use crate::client::connect::Line;
 use crate::client::error::ClientError;
 use crate::client::start::nobody_listens;
-use crate::{ApiError, ErrorBody, PREFIX};
+use crate::client::{Access, Client};
+use crate::{ApiError, ErrorBody, PREFIX, SHIM_TOKEN_HEADER};
 use belljar_spec::ErrorCode;
 use hyper::body::Incoming;
 use hyper::header::{
@@ -197,11 +197,15 @@ impl Call<'_> {
             let value = HeaderValue::from_str(&value).map_err(|_| odd(&format!("the header `{name}`")))?;
             request.headers_mut().insert(name, value);
         }
-        if let Some(token) = &self.client.token {
-            let mut value =
-                HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| odd("this token"))?;
+        let shown = match &self.client.access {
+            Access::Nothing => None,
+            Access::Grant(token) => Some((AUTHORIZATION, format!("Bearer {token}"))),
+            Access::Shim(token) => Some((HeaderName::from_static(SHIM_TOKEN_HEADER), token.to_string())),
+        };
+        if let Some((name, token)) = shown {
+            let mut value = HeaderValue::from_str(&token).map_err(|_| odd("this token"))?;
             value.set_sensitive(true);
-            request.headers_mut().insert(AUTHORIZATION, value);
+            request.headers_mut().insert(name, value);
         }
         Ok(request)
     }

@@ -1,8 +1,9 @@
 //! A connection to the daemon: a unix socket or TCP.
 
+use crate::ApiError;
 use crate::client::body::RequestBody;
 use crate::client::error::ClientError;
-use belljar_spec::{CommandLine, hint};
+use belljar_spec::{CommandLine, ErrorCode, hint};
 use belljar_sys::rustix::process::geteuid;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
@@ -16,6 +17,8 @@ pub(crate) enum Target {
     Unix(PathBuf),
     /// `127.0.0.1:7070`.
     Tcp(String),
+    /// The abstract name of a shim's socket: the same API, of one sandbox.
+    Shim(String),
 }
 
 /// One connection that takes one request at a time.
@@ -26,7 +29,7 @@ impl Target {
     pub(crate) fn host(&self) -> &str {
         match self {
             // Any loopback name does; there is no name to a unix socket.
-            Target::Unix(_) => "localhost",
+            Target::Unix(_) | Target::Shim(_) => "localhost",
             Target::Tcp(address) => address,
         }
     }
@@ -35,7 +38,7 @@ impl Target {
     pub(crate) fn name(&self) -> String {
         match self {
             Target::Unix(path) => path.display().to_string(),
-            Target::Tcp(address) => address.clone(),
+            Target::Tcp(address) | Target::Shim(address) => address.clone(),
         }
     }
 
@@ -44,6 +47,12 @@ impl Target {
         match self {
             Target::Unix(path) => {
                 let stream = UnixStream::connect(path).await?;
+                must_be_ours(&stream)?;
+                speak(TokioIo::new(stream)).await
+            }
+            Target::Shim(name) => {
+                // The leading zero is what makes a name abstract (unix(7)).
+                let stream = UnixStream::connect(format!("\0{name}")).await?;
                 must_be_ours(&stream)?;
                 speak(TokioIo::new(stream)).await
             }
@@ -60,6 +69,10 @@ impl Target {
         let hint = match self {
             Target::Unix(_) => hint!("{} starts one", CommandLine::Serve),
             Target::Tcp(_) => hint!("{} starts one there", CommandLine::ServeListen.of("ADDRESS")),
+            Target::Shim(_) => {
+                let ended = ErrorCode::SandboxNotAlive.error("the sandbox has ended");
+                return ClientError::Api(Box::new(ApiError::from(&ended)), CONFLICT);
+            }
         };
         ClientError::NoDaemon { address: self.name(), source, hint }
     }
@@ -84,3 +97,6 @@ where
     tokio::spawn(connection.with_upgrades());
     Ok(line)
 }
+
+/// The status that a daemon gives a request for a sandbox that is not alive.
+const CONFLICT: u16 = 409;

@@ -54,11 +54,22 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What a client shows with each request.
+#[derive(Clone)]
+pub(crate) enum Access {
+    /// Nothing: a unix socket knows its user.
+    Nothing,
+    /// The token of a grant.
+    Grant(Arc<str>),
+    /// The token of a shim.
+    Shim(Arc<str>),
+}
+
 /// A client of one daemon. Clones share its connections.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) target: Target,
-    pub(crate) token: Option<Arc<str>>,
+    pub(crate) access: Access,
     pub(crate) starter: Option<Starter>,
     pub(crate) pool: Pool,
     pub(crate) patience: Duration,
@@ -67,12 +78,12 @@ pub struct Client {
 impl Client {
     /// Of the daemon that listens at this socket.
     pub fn unix(path: impl Into<PathBuf>) -> Client {
-        Client::new(Target::Unix(path.into()), None)
+        Client::new(Target::Unix(path.into()), Access::Nothing)
     }
 
     /// Of a daemon that listens at this address (`127.0.0.1:7070`), with a grant's token.
     pub fn tcp(address: impl Into<String>, token: &str) -> Client {
-        Client::new(Target::Tcp(address.into()), Some(token.into()))
+        Client::new(Target::Tcp(address.into()), Access::Grant(token.into()))
     }
 
     /// Of this user's daemon on this machine, started by `start` where none listens. `start` need not wait for it, and may be called
@@ -92,6 +103,19 @@ impl Client {
         self
     }
 
+    /// Of the shim that listens at this abstract address, with its token, for commands, files and ports of its one sandbox: as a daemon of
+    /// this user would pass them on.
+    pub fn shim(address: impl Into<String>, token: &str) -> Client {
+        Client::new(Target::Shim(address.into()), Access::Shim(token.into()))
+    }
+
+    /// Connects now, for the next request.
+    pub async fn connect(&self) -> Result<(), ClientError> {
+        let line = self.target.connect().await.map_err(|error| self.target.unanswered(error))?;
+        self.pool.give_back(line);
+        Ok(())
+    }
+
     /// How long it waits for a daemon that went away while it followed something. Two minutes, unless it is said.
     pub fn with_patience(mut self, patience: Duration) -> Client {
         self.patience = patience;
@@ -103,8 +127,8 @@ impl Client {
         Sandbox { client: self.clone(), name: name.into(), lease: None }
     }
 
-    fn new(target: Target, token: Option<Arc<str>>) -> Client {
-        Client { target, token, starter: None, pool: Pool::default(), patience: RECONNECT_TIMEOUT }
+    fn new(target: Target, access: Access) -> Client {
+        Client { target, access, starter: None, pool: Pool::default(), patience: RECONNECT_TIMEOUT }
     }
 }
 

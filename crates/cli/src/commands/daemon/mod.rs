@@ -22,7 +22,7 @@ pub(crate) fn daemon(command: DaemonCommand) -> Result<u8, SandboxError> {
 }
 
 /// Where sandboxes and grants are kept.
-fn directory() -> Result<PathBuf, SandboxError> {
+pub(super) fn directory() -> Result<PathBuf, SandboxError> {
     Ok(belljar_state::state_directory()?.join("fleet"))
 }
 

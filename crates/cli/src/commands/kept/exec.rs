@@ -3,7 +3,8 @@
 use super::daemon::client;
 use super::ending::{code_of, say_end};
 use super::foreground::{Leaving, attend};
-use super::hold::Held;
+use super::hold::{Held, paused, say_notes};
+use super::living::Living;
 use super::print_json;
 use super::target::Target;
 use crate::args::{ExecArgs, Tty, variable_of};
@@ -11,7 +12,9 @@ use crate::commands::terminal_variables::terminal_variables;
 use crate::commands::{block_on, print};
 use crate::failure::of_client;
 use crate::foreground::terminal_size;
-use belljar_api::{StartCommand, Terminal};
+use Failed::{Lost, NotStarted};
+use belljar_api::client::Sandbox;
+use belljar_api::{CommandInfo, StartCommand, Terminal};
 use belljar_spec::request::EnvValue;
 use belljar_spec::{ErrorCode, OsText, SandboxError, WindowSize};
 use belljar_sys::rustix::termios::isatty;
@@ -35,27 +38,79 @@ pub(crate) fn exec(options: ExecArgs) -> Result<u8, SandboxError> {
         Tty::Always => Some(terminal_size().unwrap_or(WindowSize { rows: 24, cols: 80 })),
         Tty::Never => None,
     };
+    let how = How { detach: options.detach, json: options.json, size };
     block_on(async {
+        if let Some(living) = Living::find(&target).await {
+            say_notes(&living.notes);
+            match run(&living.sandbox, &mut command, living.below.as_deref(), &how).await {
+                // It was being stopped, and nothing was started: the daemon can start it again.
+                Err(NotStarted(error)) if error.code == ErrorCode::SandboxNotAlive => {}
+                outcome => return told(outcome, living.sandbox.name()),
+            }
+        }
         let held = Held::take(&client(), &target).await?;
-        command.cwd = command.cwd.or_else(|| standing(held.below.as_deref()));
-        let outcome = if options.detach {
-            detached(&held, command, options.json).await
-        } else if options.json {
-            collected(&held, command).await
-        } else {
-            in_foreground(&held, command, size).await
-        };
+        let outcome = run(&held.sandbox, &mut command, held.below.as_deref(), &how).await;
+        let outcome = told(outcome, held.sandbox.name());
         held.release().await;
         outcome
     })
 }
 
+/// How a command is attended.
+struct How {
+    detach: bool,
+    json: bool,
+    /// Of the terminal that it gets.
+    size: Option<WindowSize>,
+}
+
+/// Why there is no exit code.
+enum Failed {
+    NotStarted(SandboxError),
+    Lost(SandboxError),
+}
+
+async fn run(
+    sandbox: &Sandbox,
+    command: &mut StartCommand,
+    below: Option<&Path>,
+    how: &How,
+) -> Result<u8, Failed> {
+    command.cwd = command.cwd.take().or_else(|| standing(below));
+    if how.detach {
+        command.timeout_s = command.timeout_s.or(Some(NO_LIMIT));
+        let started = sandbox.start(command).await.map_err(|error| NotStarted(of_client(error)))?;
+        return detached(sandbox, &started, how.json).map_err(Lost);
+    }
+    if how.json {
+        return collected(sandbox, command).await;
+    }
+    let started = start_in_foreground(sandbox, command, how.size).await.map_err(NotStarted)?;
+    attend_to_the_end(sandbox, &started, how.size).await.map_err(Lost)
+}
+
+fn told(outcome: Result<u8, Failed>, name: &str) -> Result<u8, SandboxError> {
+    outcome.map_err(|failed| match failed {
+        NotStarted(error) if error.code == ErrorCode::SandboxPaused => paused(name),
+        NotStarted(error) | Lost(error) => error,
+    })
+}
+
 /// Runs a command with our streams; also what a shell does.
 pub(super) async fn in_foreground(
-    held: &Held,
+    sandbox: &Sandbox,
     mut command: StartCommand,
     size: Option<WindowSize>,
 ) -> Result<u8, SandboxError> {
+    let started = start_in_foreground(sandbox, &mut command, size).await?;
+    attend_to_the_end(sandbox, &started, size).await
+}
+
+async fn start_in_foreground(
+    sandbox: &Sandbox,
+    command: &mut StartCommand,
+    size: Option<WindowSize>,
+) -> Result<CommandInfo, SandboxError> {
     command.stdin_open = true;
     command.alone_s = Some(ALONE_S);
     command.terminal = size.map(|size| Terminal { rows: size.rows, cols: size.cols });
@@ -64,8 +119,15 @@ pub(super) async fn in_foreground(
             command.env.entry(name.into()).or_insert_with(|| value.into());
         }
     }
-    let started = held.sandbox.start(&command).await.map_err(of_client)?;
-    let ended = attend(&held.sandbox, &started.id, size.is_some(), Leaving::Never).await?;
+    sandbox.start(command).await.map_err(of_client)
+}
+
+async fn attend_to_the_end(
+    sandbox: &Sandbox,
+    started: &CommandInfo,
+    size: Option<WindowSize>,
+) -> Result<u8, SandboxError> {
+    let ended = attend(sandbox, &started.id, size.is_some(), Leaving::Never).await?;
     Ok(ended.map_or(0, |result| say_end(&result)))
 }
 
@@ -74,30 +136,36 @@ pub(super) fn standing(below: Option<&Path>) -> Option<String> {
     below.and_then(Path::to_str).map(String::from)
 }
 
-async fn detached(held: &Held, mut command: StartCommand, json: bool) -> Result<u8, SandboxError> {
-    command.timeout_s = command.timeout_s.or(Some(NO_LIMIT));
-    let started = held.sandbox.start(&command).await.map_err(of_client)?;
+fn detached(sandbox: &Sandbox, started: &CommandInfo, json: bool) -> Result<u8, SandboxError> {
     if json {
-        return print_json(&started);
+        return print_json(started);
     }
-    eprintln!("belljar: it runs; `belljar logs -f {} {}` shows what it writes", held.info.name, started.id);
-    print(format!("{}\n", started.id).as_bytes())
+    let (name, id) = (sandbox.name(), &started.id);
+    eprintln!("belljar: it runs; `belljar logs -f {name} {id}` shows what it writes");
+    print(format!("{id}\n").as_bytes())
 }
 
-async fn collected(held: &Held, mut command: StartCommand) -> Result<u8, SandboxError> {
+async fn collected(sandbox: &Sandbox, command: &mut StartCommand) -> Result<u8, Failed> {
+    // Standard input is read once, also where a second try is made.
+    if command.stdin.is_none() && command.stdin_base64.is_none() {
+        match String::from_utf8(standard_input().map_err(NotStarted)?) {
+            Ok(text) => command.stdin = Some(text),
+            Err(bytes) => command.stdin_base64 = Some(belljar_api::client::base64(&bytes.into_bytes())),
+        }
+    }
+    let ended = sandbox.run(command).await.map_err(|error| NotStarted(of_client(error)))?;
+    print_json(&ended).map_err(Lost)?;
+    Ok(ended.result.as_ref().map_or(crate::failure::FAILED, code_of))
+}
+
+fn standard_input() -> Result<Vec<u8>, SandboxError> {
     let mut input = Vec::new();
     if !isatty(belljar_sys::rustix::stdio::stdin()) {
         std::io::stdin().lock().read_to_end(&mut input).map_err(|error| {
             ErrorCode::StreamFailed.error(format!("cannot read standard input: {error}")).caused_by(error)
         })?;
     }
-    match String::from_utf8(input) {
-        Ok(text) => command.stdin = Some(text),
-        Err(bytes) => command.stdin_base64 = Some(belljar_api::client::base64(&bytes.into_bytes())),
-    }
-    let ended = held.sandbox.run(&command).await.map_err(of_client)?;
-    print_json(&ended)?;
-    Ok(ended.result.as_ref().map_or(crate::failure::FAILED, code_of))
+    Ok(input)
 }
 
 fn variables(said: &[OsString]) -> Result<BTreeMap<String, OsText>, SandboxError> {

@@ -52,7 +52,7 @@ impl Held {
     }
 
     pub(super) fn of(client: &Client, created: Created, below: Option<PathBuf>) -> Held {
-        say_notes(&created);
+        say_notes(&created.notes);
         let sandbox = client.sandbox(&created.sandbox.name).holding(&created.lease.id);
         Held { sandbox, info: created.sandbox, below, lease: created.lease.id }
     }
@@ -64,9 +64,7 @@ impl Held {
         }
         let name = self.info.name.clone();
         self.release().await;
-        Err(ErrorCode::SandboxPaused
-            .error(format!("{name} is paused"))
-            .hint(format!("`belljar resume {name}`")))
+        Err(paused(&name))
     }
 
     /// Lets go of it.
@@ -140,9 +138,14 @@ pub(super) fn of_folder(repository: &Repository, sandbox: &mut SandboxRequest) {
     sandbox.workspace.branch = repository.branch.clone();
 }
 
+/// Why no command starts in it.
+pub(super) fn paused(name: &str) -> SandboxError {
+    ErrorCode::SandboxPaused.error(format!("{name} is paused")).hint(format!("`belljar resume {name}`"))
+}
+
 /// What a person should know.
-pub(super) fn say_notes(created: &Created) {
-    for note in &created.notes {
+pub(super) fn say_notes(notes: &[String]) {
+    for note in notes {
         eprintln!("belljar: {note}");
     }
 }

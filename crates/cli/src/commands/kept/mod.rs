@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   words ---> target: which sandbox ---> hold: found or made, with a lease ---> foreground: its command is ours
-//!                 |
+//!                 |                  \-> living: found by its shim, which needs no daemon
 //!                 +- repository: key and volumes of a folder
 //! ```
 
@@ -18,6 +18,7 @@ mod hold;
 mod init;
 mod life;
 mod list;
+mod living;
 mod logs;
 mod ps;
 mod repository;

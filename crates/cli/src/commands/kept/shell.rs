@@ -67,5 +67,5 @@ async fn open_as(held: &Held, interactive: Vec<String>) -> Result<u8, SandboxErr
         timeout_s: Some(NO_LIMIT),
         ..StartCommand::default()
     };
-    in_foreground(held, command, size).await
+    in_foreground(&held.sandbox, command, size).await
 }

@@ -30,7 +30,7 @@ pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
         asked.profile = profile.or(asked.profile);
         asked.lease_s = Some(LONG);
         let created = client.create(&asked).await.map_err(differs)?;
-        say_notes(&created);
+        say_notes(&created.notes);
         let how = match before.map(|info| info.state) {
             None => "lives",
             Some(State::Stopped | State::Stopping) => "lives again",

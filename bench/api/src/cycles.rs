@@ -1,7 +1,7 @@
 //! Short lives, 32 at a time: created, used once, deleted; and what is left of them.
 
 use crate::Outcome;
-use belljar_bench_sample::{Case, print_tails};
+use belljar_bench_sample::{Case, Figures, print_tails};
 use belljar_tests_daemon::{Home, Sandbox, Started, eventually};
 use serde_json::json;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-pub(crate) fn run(home: &Home, daemon: &Started, count: usize) -> Outcome<()> {
+pub(crate) fn run(home: &Home, daemon: &Started, count: usize, figures: &mut Figures) -> Outcome<()> {
     // What is made once, threads and buffers among it, is no leak.
     lives(home, AT_A_TIME * 2);
     eventually(|| home.left(daemon).processes == 0);
@@ -20,7 +20,9 @@ pub(crate) fn run(home: &Home, daemon: &Started, count: usize) -> Outcome<()> {
     eventually(|| home.left(daemon).is_at_most(&before));
     let after = home.left(daemon);
     print_tails(&format!("{count} lives, {AT_A_TIME} at a time"), &cases, cases[0].name.as_str());
-    println!("  all of them: {:.1} s, {:.1} a second", took.as_secs_f64(), count as f64 / took.as_secs_f64());
+    let a_second = count as f64 / took.as_secs_f64();
+    println!("  all of them: {:.1} s, {a_second:.1} a second", took.as_secs_f64());
+    figures.add("lives_a_second", a_second);
     println!("  left behind      before    after");
     for (what, before, after) in before.beside(&after) {
         println!("  {what:<14} {before:>8} {after:>8}");

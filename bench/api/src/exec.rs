@@ -2,17 +2,18 @@
 
 use crate::Outcome;
 use crate::docker::Docker;
-use belljar_bench_sample::{Case, print_tails};
+use belljar_bench_sample::{Case, Figures, print_tails};
 use belljar_tests_daemon::{Connection, Home, Sandbox};
 use serde_json::json;
+use std::process::{Command, Stdio};
 
-pub(crate) fn run(home: &Home, runs: usize) -> Outcome<()> {
+pub(crate) fn run(home: &Home, runs: usize, figures: &mut Figures) -> Outcome<()> {
     let client = home.client();
     let sandbox = Sandbox::create(&client, &json!({}));
     let docker = Docker::find();
     let mut kept = Connection::open(client.address())?;
     let mut dockers = docker.as_ref().map(Docker::connect).transpose()?;
-    let mut cases = [API, API_NEW, CLI, DOCKER_CLI, DOCKER_API].map(Case::new);
+    let mut cases = [API, API_NEW, CLI, BWRAP, DOCKER_CLI, DOCKER_API].map(Case::new);
     let path = sandbox.path("/commands");
     let body = json!({ "argv": ["true"] }).to_string();
     let headers = [("content-type".to_string(), "application/json".to_string())];
@@ -26,18 +27,24 @@ pub(crate) fn run(home: &Home, runs: usize) -> Outcome<()> {
     let mut line = home.belljar();
     line.args(["exec", &sandbox.name, "--", "true"]);
     let by_line = works(&mut line);
+    let mut peer = bwrap();
     for round in 0..runs + WARM_UP {
-        let mut discarded = [API, API_NEW, CLI, DOCKER_CLI, DOCKER_API].map(Case::new);
-        let [api, api_new, cli, docker_cli, docker_api] =
+        let mut discarded = [API, API_NEW, CLI, BWRAP, DOCKER_CLI, DOCKER_API].map(Case::new);
+        let [api, api_new, cli, bwrap, docker_cli, docker_api] =
             if round < WARM_UP { &mut discarded } else { &mut cases };
         api.time(|| exec(&mut kept))?;
         api_new.time(|| exec(&mut Connection::open(client.address())?))?;
+        if by_line {
+            cli.time(|| works(&mut line));
+        }
+        if let Some(command) = &mut peer
+            && !bwrap.time(|| works(command))
+        {
+            peer = None;
+        }
         // The slow ones need not be asked as often.
         if round % 10 != 0 {
             continue;
-        }
-        if by_line {
-            cli.time(|| works(&mut line));
         }
         if let (Some(docker), Some(connection)) = (&docker, &mut dockers) {
             let mut command = docker.exec();
@@ -50,7 +57,11 @@ pub(crate) fn run(home: &Home, runs: usize) -> Outcome<()> {
     }
     sandbox.delete();
     print_tails("`true` in a live sandbox", &cases, API);
-    let [api, _, cli, docker_cli, docker_api] = &cases;
+    let [api, _, cli, bwrap, docker_cli, docker_api] = &cases;
+    println!("  belljar exec / bwrap, p50: {:.2} (wanted: at most 0.6)", cli.median() / bwrap.median());
+    figures.add("api_exec_ms", api.median());
+    figures.add("cli_exec_ms", cli.median());
+    figures.add("cli_exec_x_bwrap", cli.median() / bwrap.median());
     if docker.is_some() {
         println!(
             "  docker exec / belljar API, p50: {:.1} (wanted: at least 20)",
@@ -62,8 +73,14 @@ pub(crate) fn run(home: &Home, runs: usize) -> Outcome<()> {
     Ok(())
 }
 
-fn works(command: &mut std::process::Command) -> bool {
-    use std::process::Stdio;
+/// One start of bubblewrap, with all namespaces; nothing where it is not installed.
+pub(crate) fn bwrap() -> Option<Command> {
+    let mut command = Command::new("bwrap");
+    command.args(["--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "true"]);
+    works(&mut command).then_some(command)
+}
+
+pub(crate) fn works(command: &mut Command) -> bool {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }
@@ -72,5 +89,6 @@ const WARM_UP: usize = 20;
 const API: &str = "belljar API";
 const API_NEW: &str = "belljar API, a connection each";
 const CLI: &str = "belljar exec";
+const BWRAP: &str = "bwrap --unshare-all, a new sandbox";
 const DOCKER_CLI: &str = "docker exec";
 const DOCKER_API: &str = "docker API";

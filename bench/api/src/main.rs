@@ -1,5 +1,5 @@
-//! Sandboxes behind the HTTP API: a command in a live one beside `docker exec`, many short lives at the same time and what is
-//! left of them, and what a shim costs.
+//! Sandboxes behind the HTTP API: one life after the other, a command in a live one beside `docker exec`, many short lives at the same
+//! time and what is left of them, and what an idle one costs.
 //!
 //! `cargo run --release -p belljar-bench-api [-- RUNS [CYCLES [SANDBOXES]]]`; wants the `belljar` binary in the same target
 //! directory. Docker is taken as it runs; where it does not, and we are root and `dockerd` is installed, one is started for as
@@ -10,9 +10,10 @@
 mod cycles;
 mod docker;
 mod exec;
+mod life;
 mod shims;
 
-use belljar_bench_sample::say_how_busy;
+use belljar_bench_sample::{Figures, say_how_busy};
 use belljar_tests_daemon::Home;
 use std::error::Error;
 use std::path::PathBuf;
@@ -23,15 +24,17 @@ fn main() -> Outcome<()> {
     let mut args = std::env::args().skip(1).map(|arg| arg.parse::<usize>());
     let runs = args.next().transpose()?.unwrap_or(1000);
     let cycles = args.next().transpose()?.unwrap_or(1000);
-    let sandboxes = args.next().transpose()?.unwrap_or(50);
+    let sandboxes = args.next().transpose()?.unwrap_or(1000);
     say_how_busy();
     let home = Home::of(belljar()?);
     let daemon = home.start();
-    exec::run(&home, runs)?;
-    shims::run(&home, sandboxes)?;
-    cycles::run(&home, &daemon, cycles)?;
+    let mut figures = Figures::of("api");
+    life::run(&home, runs / 10, &mut figures)?;
+    exec::run(&home, runs, &mut figures)?;
+    cycles::run(&home, &daemon, cycles, &mut figures)?;
+    shims::run(&home, sandboxes, &mut figures)?;
     daemon.stop();
-    Ok(())
+    Ok(figures.record()?)
 }
 
 /// The binary that was built beside us.

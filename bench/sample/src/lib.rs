@@ -2,6 +2,10 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark is there to print")]
 
+mod figures;
+
+pub use figures::Figures;
+
 use std::time::{Duration, Instant};
 
 /// One thing that is measured, several times.

@@ -56,16 +56,17 @@ pub fn walls() -> &'static [BackendName] {
                 walls.push(wall);
             }
         }
-        if walls.contains(&BackendName::Docker(Runtime::Runsc)) {
+        if walls.contains(&GVISOR) {
             look_into_sentries();
         }
         walls
     })
 }
 
-/// Those of them to attack the gateway from. It runs on the host, and a wall only hands it the sandbox's sockets: one is enough, the
-/// first that works, which is `native`. That connections, questions and refusals take the same road behind every wall has its own
-/// tests, which use [`walls`]. With `BELLJAR_TESTS=all` (`./dev test full`) it is all of them.
+/// Those of them to attack from what runs on the host: the gateway, and what belljar reads, decides and starts there, as with a git
+/// directory that an agent left. A wall hands it the sandbox's sockets and files, which are the same behind each: one is enough, the
+/// first that works, which is `native`. That connections, questions, refusals and commits take the same road behind every wall has its
+/// own tests, which use [`walls`]. With `BELLJAR_TESTS=all` (`./dev test full`) it is all of them.
 pub fn gateway_walls() -> &'static [BackendName] {
     if is_full() { walls() } else { &walls()[..walls().len().min(1)] }
 }
@@ -73,16 +74,24 @@ pub fn gateway_walls() -> &'static [BackendName] {
 /// Those of them to attack from where the kernel inside has its part: one with this machine's, and gVisor. As above.
 pub fn kernel_walls() -> &'static [BackendName] {
     static WALLS: OnceLock<Vec<BackendName>> = OnceLock::new();
-    WALLS.get_or_init(|| {
-        let gvisor = walls().iter().copied().filter(|wall| *wall == BackendName::Docker(Runtime::Runsc));
-        match walls().first().copied() {
-            Some(first) if !is_full() => {
-                let others = gvisor.filter(|wall| *wall != first);
-                std::iter::once(first).chain(others).collect()
-            }
-            _ => walls().to_vec(),
-        }
-    })
+    chosen(&WALLS, |wall| wall == GVISOR || Some(&wall) == walls().first())
+}
+
+/// Those of them with this machine's kernel inside, for what takes git and its like minutes in gVisor: mounts that Docker is asked for
+/// are the same with both of its runtimes, and that gVisor keeps to them has shorter tests. As above.
+pub fn linux_walls() -> &'static [BackendName] {
+    static WALLS: OnceLock<Vec<BackendName>> = OnceLock::new();
+    // Where nothing else works, gVisor is better than nothing.
+    chosen(&WALLS, |wall| wall != GVISOR || walls().len() == 1)
+}
+
+const GVISOR: BackendName = BackendName::Docker(Runtime::Runsc);
+
+fn chosen(
+    chosen: &'static OnceLock<Vec<BackendName>>,
+    is_wanted: impl Fn(BackendName) -> bool,
+) -> &'static [BackendName] {
+    chosen.get_or_init(|| walls().iter().copied().filter(|wall| is_full() || is_wanted(*wall)).collect())
 }
 
 /// Whether every test runs on every wall, even where the wall makes no difference.
@@ -139,7 +148,7 @@ pub fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
         if is_so() {
             return true;
         }
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(20));
     }
     is_so()
 }

@@ -54,7 +54,7 @@ impl Person {
 
 #[test]
 fn a_file_that_nobody_trusted_opens_nothing() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let (wall, person) = (wall.as_str(), Person::new());
         person.write("[egress]\nallow = [\"evil.test\"]\n");
         assert!(!person.gets_out(wall), "{wall}: nobody trusted it");

@@ -161,7 +161,8 @@ if len(fds) > 32:
 fn an_endless_printer_does_not_fill_the_hosts_memory() {
     for wall in walls() {
         let jail = jail(*wall);
-        let mut command = belljar_spec::Command::new(["sh", "-c", "yes | head -c 200000000"]).unwrap();
+        let script = format!("yes | head -c {}", 200_000_000 / call_costs(*wall));
+        let mut command = belljar_spec::Command::new(["sh", "-c", script.as_str()]).unwrap();
         command.max_output = Some(ByteSize::mebibytes(1));
         let result = wait_for(jail.sandbox.exec(&command)).unwrap();
         assert_eq!(result.stdout.len(), 1 << 20, "{wall}");

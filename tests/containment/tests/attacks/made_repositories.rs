@@ -35,7 +35,7 @@ fn of_branch(place: &Place, wall: BackendName, folder: &str) -> SandboxSpec {
 
 #[test]
 fn submodules_of_another_repository_are_neither_shown_nor_moved() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let place = Place::new();
         ["source", "other", "w"].into_iter().for_each(|name| place.repository(name));
         let source = place.path("source").display().to_string();
@@ -61,7 +61,7 @@ fn submodules_of_another_repository_are_neither_shown_nor_moved() {
 
 #[test]
 fn no_sandbox_starts_in_a_repository_that_another_one_can_write_to() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let place = Place::new();
         place.repository("w");
         place.repository("w/old");
@@ -94,7 +94,7 @@ fn no_sandbox_starts_in_a_repository_that_another_one_can_write_to() {
 
 #[test]
 fn no_sandbox_starts_around_a_repository_that_another_one_works_in() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let place = Place::new();
         // So far down that it is not found.
         fs::create_dir_all(place.path("w/a/b/c/d")).unwrap();
@@ -114,7 +114,7 @@ fn no_sandbox_starts_around_a_repository_that_another_one_works_in() {
 
 #[test]
 fn a_clone_or_a_branch_shows_nothing_of_another_repository() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         for attack in ["alternates", "commondir", "link", "file"] {
             let place = Place::new();
             ["w", "other"].into_iter().for_each(|name| place.repository(name));
@@ -185,7 +185,7 @@ fn a_submodule_that_any_commit_of_the_user_names_cannot_be_made_inside() {
 
 #[test]
 fn files_of_a_git_directory_neither_hold_up_nor_fill_the_host() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let place = Place::new();
         place.repository("w");
         let id = "1111111111111111111111111111111111111111";

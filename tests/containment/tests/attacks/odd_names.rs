@@ -27,7 +27,7 @@ fn latin(place: &Place, folder: &str) -> PathBuf {
 
 #[test]
 fn a_repository_that_cannot_be_protected_is_refused() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let submodule = |place: &Place| {
             let script =
                 "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),$(printf 'caf\\351')";
@@ -68,7 +68,7 @@ fn a_submodule_that_commits_make_is_always_told() {
     let behind = format!("git reset -q --hard HEAD~1; {evil}; git commit -qm helpful");
     let tag = format!("{evil}; git commit -qm helpful; git tag -m x refs; git reset -q --hard HEAD~1");
     let stash = format!("{evil}; git stash -q");
-    for wall in walls() {
+    for wall in gateway_walls() {
         for (name, script) in
             [("refs/heads/trunk-w", &behind), ("refs/tags/refs", &tag), ("stash@{0}", &stash)]
         {
@@ -91,7 +91,7 @@ fn a_submodule_that_commits_make_is_always_told() {
 
 #[test]
 fn commits_on_a_branch_with_an_odd_name_are_kept() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let place = Place::new();
         place.repository("w");
         let sandbox = start(&place, &spec(&place, *wall, "w"));

@@ -251,7 +251,7 @@ fn submodules_of_another_branch_cannot_be_made_repositories() {
 
 #[test]
 fn submodules_of_linked_worktrees_and_of_submodules_work_inside() {
-    for wall in walls() {
+    for wall in linux_walls() {
         let place = Place::new();
         place.repository("inner");
         place.repository("lib");

@@ -31,7 +31,7 @@ fn a_git_directory_that_an_agent_made_shows_nothing_of_the_host() {
          ln -sf ../../../o/list .git/objects/info/alternates",
         "printf '[core]\\n\\texcludesFile = %s/key\\n' $S > more; git config include.path ../more",
     ];
-    for wall in walls() {
+    for wall in gateway_walls() {
         for attack in attacks {
             let place = Place::new();
             place.repository("w");
@@ -55,7 +55,7 @@ fn the_host_writes_through_no_link_of_a_git_directory_that_an_agent_made() {
         "for i in 0 1 2 3 4 5 6 7 8 9 a b c d e f; do for j in 0 1 2 3 4 5 6 7 8 9 a b c d e f; do \
          ln -s $S .git/objects/$i$j; done; done",
     ];
-    for wall in walls() {
+    for wall in gateway_walls() {
         for attack in attacks {
             let place = Place::new();
             place.repository("w");
@@ -72,7 +72,7 @@ fn the_host_writes_through_no_link_of_a_git_directory_that_an_agent_made() {
 
 #[test]
 fn a_folders_own_repository_that_an_agent_made_borrows_from_nowhere() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let place = Place::new();
         place.repository("w");
         fs::create_dir(place.path("secret")).unwrap();
@@ -122,7 +122,7 @@ fn a_repository_borrows_from_where_the_user_says() {
 
 #[test]
 fn commits_that_were_set_aside_run_nothing_on_the_host_when_another_branch_takes_them() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let place = Place::new();
         place.repository("w");
         let canary = place.canary();
@@ -185,7 +185,7 @@ fn run_there(place: &Place, wall: BackendName, folder: &str, script: &str) -> Op
 
 #[test]
 fn an_object_of_git_lfs_is_written_through_no_link() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let place = Place::new();
         place.repository("w");
         fs::create_dir(place.path("target")).unwrap();
@@ -206,7 +206,7 @@ fn an_object_of_git_lfs_is_written_through_no_link() {
 
 #[test]
 fn a_git_directory_that_an_agent_made_stands_for_no_other_repository() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let place = Place::new();
         place.repository("w");
         place.repository("victim");
@@ -260,7 +260,7 @@ fn repositories_further_down_are_read_only_inside() {
 
 #[test]
 fn pipes_in_a_git_directory_keep_nothing_waiting() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         for pipe in ["config", "commondir", "HEAD", "objects/info/alternates", "packed-refs"] {
             let place = Place::new();
             place.repository("w");
@@ -273,7 +273,7 @@ fn pipes_in_a_git_directory_keep_nothing_waiting() {
 
 #[test]
 fn a_head_that_names_a_path_of_the_host_writes_nothing_there() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         for way in ["", "refs/heads/../../../../../../../../../../../../.."] {
             let place = Place::new();
             place.repository("w");

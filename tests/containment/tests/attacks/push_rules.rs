@@ -205,7 +205,7 @@ async fn over_http2(
 
 #[test]
 fn a_push_that_the_rules_allow_arrives() {
-    for (forge, walls) in [(Forge::old(), gateway_walls()), (Forge::new(), walls())] {
+    for (forge, walls) in [(Forge::old(), gateway_walls()), (Forge::new(), linux_walls())] {
         for wall in walls.iter().copied() {
             let cage = forge.cage(wall, PushRules::default());
             let branch = format!("agent/{wall}");

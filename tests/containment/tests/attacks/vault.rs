@@ -129,7 +129,7 @@ fn the_vault_and_its_key_cannot_be_shared() {
         links.path().join("vault/.."),
     ];
     for wall in walls() {
-        for road in &roads {
+        for road in roads.iter().take(first_of(*wall, roads.len())) {
             let road_text = road.to_str().unwrap();
             for flag in ["--ro", "--rw"] {
                 let workspace = folder();
@@ -142,6 +142,11 @@ fn the_vault_and_its_key_cannot_be_shared() {
             }
         }
     }
+}
+
+/// How many roads are tried with a wall. What may be shared is decided before a wall is asked: that it is decided behind each takes one.
+fn first_of(wall: BackendName, roads: usize) -> usize {
+    if gateway_walls().contains(&wall) { roads } else { 1 }
 }
 
 fn refused(home: &Home, output: &Output, workspace: &Path, what: &str) {
@@ -162,7 +167,9 @@ fn the_file_of_a_secret_cannot_be_shared() {
     fs::copy(&outside, inside.join("key")).unwrap();
     symlink(&outside, &link).unwrap();
     for wall in walls() {
-        for (file, shared) in [(inside.join("key"), &inside), (link.clone(), &home.path("links"))] {
+        let shares = [(inside.join("key"), &inside), (link.clone(), &home.path("links"))];
+        let count = first_of(*wall, shares.len());
+        for (file, shared) in shares.into_iter().take(count) {
             let key = format!("file:{}", file.display());
             let route = ["--llm", "http://127.66.9.4:1", "--llm-key", &key];
             let output = attempt(&home, *wall, shared, &route);

@@ -5,7 +5,7 @@ use belljar_engine::{Changes, Engine, ExecResult, Sandbox};
 use belljar_spec::workspace::{CloneSpec, WorkspaceMode};
 use belljar_spec::{BackendChoice, BackendName, Command, ErrorCode, SandboxError, SandboxSpec};
 use belljar_tests_containment::folders::{Found, everything};
-use belljar_tests_containment::{folder, gateway_walls, text, wait_for, walls};
+use belljar_tests_containment::{folder, gateway_walls, linux_walls, text, wait_for, walls};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -40,7 +40,7 @@ fn a_push_from_a_shelf_arrives_once_and_only_on_its_branch() {
 /// plumbing, config and environment, and pushes that no git wrote.
 #[test]
 fn whoever_goes_around_the_guard_moves_nothing_of_the_host() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         for mode in [WorkspaceMode::Bind, WorkspaceMode::Overlay { layer: None }, shelf("agent/x")] {
             let place = Place::new();
             place.git("branch topic");
@@ -148,7 +148,7 @@ echo END
 /// The repositories that belljar itself keeps for them are the host's too: its git works in them.
 #[test]
 fn what_git_obeys_in_a_shelf_or_a_clone_cannot_be_changed() {
-    for wall in walls() {
+    for wall in linux_walls() {
         let place = Place::new();
         for mode in [shelf("agent/x"), clone(&place.path("repo"))] {
             let sandbox = place.start(*wall, mode.clone()).unwrap();
@@ -212,7 +212,7 @@ const RELAY: u16 = 9418;
 
 #[test]
 fn only_branches_that_policy_names_are_pushed_to() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let place = Place::new();
         let mut spec = place.spec(*wall, shelf("agent/x"));
         spec.pushes.branches = vec!["agent/*".parse().unwrap()];
@@ -226,7 +226,7 @@ fn only_branches_that_policy_names_are_pushed_to() {
 
 #[test]
 fn a_branch_that_follows_another_remote_still_works_in_an_overlay() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let place = Place::new();
         place.git("remote add origin /nowhere");
         place.git("config branch.main.remote origin");

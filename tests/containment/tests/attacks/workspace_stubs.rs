@@ -61,7 +61,7 @@ fn a_stub_stays_as_long_as_one_sandbox_needs_it() {
 
 #[test]
 fn a_stub_that_two_folders_know_stays_as_long_as_one_sandbox_needs_it() {
-    for wall in walls() {
+    for wall in linux_walls() {
         // Moments in which Docker, which takes a hundred times as long, has not even begun.
         let rounds = if is_docker(*wall) { 4 } else { 40 };
         for round in 0..rounds {

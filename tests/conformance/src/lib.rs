@@ -18,6 +18,7 @@ mod place;
 mod root;
 mod runner;
 mod secrets;
+mod shared;
 mod streamed;
 mod world;
 
@@ -35,7 +36,7 @@ pub use outside::{
 };
 pub use place::{Place, as_owner, command, has_wall, refused_for, sh, spec, text};
 pub use root::{everything, has_roots, import, import_archives, packed, sha256, system};
-pub use runner::{DOCKER, RUNSC, again, run};
+pub use runner::{Check, DOCKER, RUNSC, again, run, run_in_one_sandbox};
 pub use secrets::{Drawer, credential, place};
 pub use streamed::{drain, end, read_until};
 pub use world::{Connection, LOOPBACK, World, python, web};

@@ -1,5 +1,6 @@
 //! A sandbox with a workspace of its own, both gone when it is dropped.
 
+use crate::shared;
 use belljar_engine::{Engine, ExecResult, Sandbox};
 use belljar_gateway::FetchError;
 use belljar_spec::{BackendChoice, BackendName, Command, Reason, SandboxError, SandboxSpec};
@@ -11,15 +12,28 @@ use tempfile::TempDir;
 
 /// A sandbox and the folder it works on.
 pub struct Place {
+    /// Until it is taken apart.
+    parts: Option<Parts>,
+    /// Whether it has all the defaults, and another check may have it next.
+    is_plain: bool,
+}
+
+/// See [`Place`].
+pub(crate) struct Parts {
     // Dropped in this order.
-    sandbox: Sandbox,
-    folder: TempDir,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) folder: TempDir,
 }
 
 impl Place {
-    /// With all the defaults.
+    /// With all the defaults. In a test of several checks it may be the sandbox of the check before.
     pub async fn new(backend: BackendName) -> Place {
-        Place::with(backend, |_| {}).await
+        if let Some(parts) = shared::take() {
+            return Place { parts: Some(parts), is_plain: true };
+        }
+        let mut place = Place::with(backend, |_| {}).await;
+        place.is_plain = true;
+        place
     }
 
     /// With some of its specification changed.
@@ -48,32 +62,37 @@ impl Place {
         let mut spec = SandboxSpec { workspace: Some(folder.path().into()), ..spec(backend) };
         change(&mut spec);
         let sandbox = engine.create(spec).await?;
-        Ok(Place { sandbox, folder })
+        Ok(Place { parts: Some(Parts { sandbox, folder }), is_plain: false })
     }
 
     /// The sandbox, to be dropped by itself; the workspace stays until the second value goes.
-    pub fn into_parts(self) -> (Sandbox, TempDir) {
-        (self.sandbox, self.folder)
+    pub fn into_parts(mut self) -> (Sandbox, TempDir) {
+        let parts = self.parts.take().expect(WHOLE);
+        (parts.sandbox, parts.folder)
+    }
+
+    fn folder(&self) -> &TempDir {
+        &self.parts.as_ref().expect(WHOLE).folder
     }
 
     /// The workspace, on the host.
     pub fn on_host(&self) -> &Path {
-        self.folder.path()
+        self.folder().path()
     }
 
     /// Something in the workspace, on the host.
     pub fn host(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder().path().join(name)
     }
 
     /// Something in the workspace, as an absolute path inside.
     pub fn inside(&self, name: &str) -> String {
-        format!("{}/{name}", self.sandbox.workspace())
+        format!("{}/{name}", self.workspace())
     }
 
     /// Runs a command to its end.
     pub async fn run(&self, command: &Command) -> ExecResult {
-        match self.sandbox.exec(command).await {
+        match self.exec(command).await {
             Ok(result) => result,
             Err(error) => panic!("{:?}: {error} ({})", command.argv(), error.code),
         }
@@ -96,7 +115,15 @@ impl Deref for Place {
     type Target = Sandbox;
 
     fn deref(&self) -> &Sandbox {
-        &self.sandbox
+        &self.parts.as_ref().expect(WHOLE).sandbox
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(parts) = self.parts.take().filter(|_| self.is_plain) {
+            shared::give_back(parts);
+        }
     }
 }
 
@@ -153,3 +180,6 @@ pub fn refused_for(error: &SandboxError) -> Option<Reason> {
         FetchError::Invalid(_) | FetchError::Failed(_) => None,
     }
 }
+
+/// A place is taken apart by value only.
+const WHOLE: &str = "a place has its sandbox";

@@ -1,11 +1,13 @@
 //! From one function to a test for every backend.
 
+use crate::shared;
 use belljar_engine::Engine;
 use belljar_spec::{BackendName, ErrorKind, Runtime, SandboxError};
 use belljar_tests_hosts::{have_runtime, known_to_work, look_into_sentries};
 use std::env;
 use std::future::Future;
-use std::panic;
+use std::panic::{self, AssertUnwindSafe};
+use std::pin::Pin;
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
@@ -25,6 +27,10 @@ pub const RUNSC: BackendName = BackendName::Docker(Runtime::Runsc);
 ///   Linux, `runsc`: gVisor) and whether it has a root of its own (`host` has none). Runs on these three.
 /// - `once`: what the gateway or the engine does, on the host; a backend only hands sockets over. Runs on `native`.
 ///
+/// With `living` before the group's name: these need a sandbox with all the defaults that lives, and leave it so. On `docker` and
+/// `runsc`, where a sandbox takes seconds of the processor to start and end, they run one after the other in one sandbox, as the
+/// checks of the test [`ONE_SANDBOX`]; elsewhere each is a test of its own.
+///
 /// tests/README.md says for each subject which group holds what.
 #[macro_export]
 macro_rules! for_every_backend {
@@ -33,18 +39,22 @@ macro_rules! for_every_backend {
         $(everywhere: $($all:ident),* $(,)?;)?
         $(each_kernel: $($kernel:ident),* $(,)?;)?
         $(once: $($once:ident),* $(,)?;)?
+        $(living everywhere: $($living_all:ident),* $(,)?;)?
+        $(living each_kernel: $($living_kernel:ident),* $(,)?;)?
     ) => {
         $crate::for_every_wall! {
             $(everywhere: $($all),*;)?
             $(each_kernel: $($kernel),*;)?
             $(once: $($once),*;)?
+            $(living everywhere: $($living_all),*;)?
+            $(living each_kernel: $($living_kernel),*;)?
         }
         $crate::for_every_backend!(@module container $crate::BackendName::Container
-            => [$($($all)*)?] [$($($kernel)*)? $($($once)*)?]);
+            => [$($($all)*)? $($($living_all)*)?] [] [$($($kernel)*)? $($($living_kernel)*)? $($($once)*)?]);
         $crate::for_every_backend!(@module host $crate::BackendName::Host
-            => [$($($all)*)? $($($kernel)*)?] [$($($once)*)?]);
+            => [$($($all)*)? $($($living_all)*)? $($($kernel)*)? $($($living_kernel)*)?] [] [$($($once)*)?]);
     };
-    (@module $module:ident $backend:expr => [$($run:ident)*] [$($ignored:ident)*]) => {
+    (@module $module:ident $backend:expr => [$($run:ident)*] [$($living:ident)*] [$($ignored:ident)*]) => {
         mod $module {
             $(#[test]
             fn $run() {
@@ -55,6 +65,16 @@ macro_rules! for_every_backend {
             fn $ignored() {
                 $crate::run($backend, super::$ignored);
             })*
+            $crate::for_every_backend!(@one_sandbox $backend => [$($living)*]);
+        }
+    };
+    (@one_sandbox $backend:expr => []) => {};
+    (@one_sandbox $backend:expr => [$($living:ident)+]) => {
+        #[test]
+        fn in_one_sandbox() {
+            $crate::run_in_one_sandbox($backend, &[
+                $((stringify!($living), |backend| Box::pin(super::$living(backend)))),+
+            ]);
         }
     };
 }
@@ -67,17 +87,22 @@ macro_rules! for_every_wall {
         $(everywhere: $($all:ident),* $(,)?;)?
         $(each_kernel: $($kernel:ident),* $(,)?;)?
         $(once: $($once:ident),* $(,)?;)?
+        $(living everywhere: $($living_all:ident),* $(,)?;)?
+        $(living each_kernel: $($living_kernel:ident),* $(,)?;)?
     ) => {
         $crate::for_every_backend!(@module native $crate::BackendName::Native
-            => [$($($all)*)? $($($kernel)*)? $($($once)*)?] []);
+            => [$($($all)*)? $($($living_all)*)? $($($kernel)*)? $($($living_kernel)*)? $($($once)*)?] [] []);
         $crate::for_every_backend!(@module bwrap $crate::BackendName::Bwrap
-            => [$($($all)*)?] [$($($kernel)*)? $($($once)*)?]);
+            => [$($($all)*)? $($($living_all)*)?] [] [$($($kernel)*)? $($($living_kernel)*)? $($($once)*)?]);
         $crate::for_every_backend!(@module docker $crate::DOCKER
-            => [$($($all)*)?] [$($($kernel)*)? $($($once)*)?]);
+            => [$($($all)*)?] [$($($living_all)*)?] [$($($kernel)*)? $($($living_kernel)*)? $($($once)*)?]);
         $crate::for_every_backend!(@module runsc $crate::RUNSC
-            => [$($($all)*)? $($($kernel)*)?] [$($($once)*)?]);
+            => [$($($all)*)? $($($kernel)*)?] [$($($living_all)*)? $($($living_kernel)*)?] [$($($once)*)?]);
     };
 }
+
+/// A test's function, for a list of several.
+pub type Check = fn(BackendName) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// Runs one test with one backend, if it is wanted and works here.
 pub fn run<T, F>(backend: BackendName, test: T)
@@ -85,28 +110,74 @@ where
     T: FnOnce(BackendName) -> F + Send + 'static,
     F: Future<Output = ()>,
 {
-    let (tell, told) = mpsc::channel();
-    // On a thread of its own, so that a hang in blocking code fails too.
-    let body = thread::spawn(move || {
-        if usable(backend) {
-            if backend == RUNSC {
-                look_into_sentries();
-            }
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime starts").block_on(test(backend));
+    watched(backend, move |_| {
+        if is_ready(backend) {
+            block_on(test(backend));
         }
-        let _ = tell.send(());
+    });
+}
+
+/// Runs checks one after the other, in one sandbox as long as it lives and answers; after one that fails the next gets another. Names
+/// each as it ends, and all that failed.
+#[expect(clippy::print_stderr, reason = "the names of the checks are the report")]
+pub fn run_in_one_sandbox<const N: usize>(backend: BackendName, checks: &'static [(&'static str, Check); N]) {
+    watched(backend, move |alive| {
+        if !is_ready(backend) {
+            return;
+        }
+        shared::begin();
+        let mut failed = Vec::new();
+        for (name, check) in checks {
+            let outcome = panic::catch_unwind(AssertUnwindSafe(|| block_on(check(backend))));
+            match outcome {
+                Ok(()) => block_on(shared::tidy()),
+                Err(_) => {
+                    failed.push(*name);
+                    shared::replace();
+                }
+            }
+            eprintln!("{name}: {}", if outcome.is_ok() { "ok" } else { "FAILED" });
+            alive();
+        }
+        shared::end();
+        assert!(failed.is_empty(), "{backend}: failed of {N}: {}", failed.join(", "));
+    });
+}
+
+/// Runs a body on a thread of its own, so that a hang in blocking code fails too. A long one says now and then that it is alive.
+fn watched(backend: BackendName, body: impl FnOnce(&dyn Fn()) + Send + 'static) {
+    let (tell, told) = mpsc::channel();
+    let body = thread::spawn(move || {
+        body(&|| {
+            let _ = tell.send(());
+        });
     });
     let patience = if is_dockers(backend) { 2 * PATIENCE } else { PATIENCE };
-    match told.recv_timeout(patience) {
-        Err(mpsc::RecvTimeoutError::Timeout) => {
-            panic!("{backend}: nothing happened for {patience:?}: it hangs")
+    loop {
+        match told.recv_timeout(patience) {
+            Ok(()) => {}
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                panic!("{backend}: nothing happened for {patience:?}: it hangs")
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
         }
-        Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {}
     }
     if let Err(reason) = body.join() {
         panic::resume_unwind(reason);
     }
+}
+
+fn is_ready(backend: BackendName) -> bool {
+    let is_usable = usable(backend);
+    if is_usable && backend == RUNSC {
+        look_into_sentries();
+    }
+    is_usable
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime starts").block_on(future)
 }
 
 /// Runs the test `name`, its module's name before it, of this executable again: as a process of its own, started by a shell after

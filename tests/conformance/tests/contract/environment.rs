@@ -7,14 +7,16 @@ use std::collections::BTreeMap;
 for_every_backend! {
     everywhere:
         nothing_of_the_callers_environment_gets_in,
-        what_programs_expect_is_there,
-        home_and_temporary_folder_can_be_written,
-        every_program_of_the_system_is_on_the_path,
         the_sandboxs_variables_are_in_every_command;
     each_kernel:
         a_commands_own_variables_win,
-        values_arrive_as_they_are,
         no_name_is_there_twice;
+    living everywhere:
+        what_programs_expect_is_there,
+        home_and_temporary_folder_can_be_written,
+        every_program_of_the_system_is_on_the_path;
+    living each_kernel:
+        values_arrive_as_they_are;
 }
 
 async fn environment(place: &Place) -> BTreeMap<String, String> {

@@ -23,10 +23,11 @@ for_every_backend! {
         a_workspace_whose_path_is_not_text_is_refused,
         a_shared_path_that_is_missing_is_refused,
         a_shared_socket_is_refused,
-        a_wall_that_is_too_weak_is_refused,
+        a_wall_that_is_too_weak_is_refused;
+    living everywhere:
         a_command_that_is_not_there_ends_with_127,
         a_sandbox_survives_every_mistake;
-    each_kernel:
+    living each_kernel:
         a_command_that_cannot_be_run_ends_with_126,
         a_script_without_an_interpreter_says_so,
         arguments_beyond_the_kernels_limit_are_no_surprise,

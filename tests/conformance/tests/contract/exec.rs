@@ -10,17 +10,20 @@ use std::os::unix::fs::MetadataExt;
 
 for_every_backend! {
     everywhere:
-        a_command_gets_its_arguments_as_they_are,
-        a_command_starts_in_the_workspace,
-        a_command_has_only_its_three_streams_open,
         a_command_starts_with_no_signal_ignored,
-        a_command_cannot_gain_privileges,
         background_processes_live_on_until_dispose,
         a_first_command_starts_with_the_sandbox,
         a_first_command_that_is_not_there_says_so,
-        files_that_commands_make_belong_to_the_owner_of_the_workspace,
-        commands_do_not_run_as_the_hosts_root;
+        files_that_commands_make_belong_to_the_owner_of_the_workspace;
     each_kernel:
+        a_first_command_can_be_taken_once;
+    living everywhere:
+        a_command_gets_its_arguments_as_they_are,
+        a_command_starts_in_the_workspace,
+        a_command_has_only_its_three_streams_open,
+        a_command_cannot_gain_privileges,
+        commands_do_not_run_as_the_hosts_root;
+    living each_kernel:
         arguments_need_not_be_text,
         long_arguments_arrive_whole,
         an_exit_code_comes_back,
@@ -30,8 +33,7 @@ for_every_backend! {
         a_program_is_looked_for_along_its_own_path,
         a_command_leads_a_session_of_its_own,
         background_processes_do_not_hold_up_the_end,
-        a_signal_reaches_the_whole_group,
-        a_first_command_can_be_taken_once;
+        a_signal_reaches_the_whole_group;
 }
 
 async fn a_command_gets_its_arguments_as_they_are(backend: BackendName) {

@@ -11,6 +11,10 @@ use std::time::{Duration, SystemTime};
 
 for_every_backend! {
     everywhere:
+        without_a_wall_a_link_that_changes_all_the_time_leads_nowhere,
+        behind_a_wall_the_hosts_files_do_not_exist,
+        a_shared_path_is_seen_as_it_was_shared;
+    living everywhere:
         what_is_written_can_be_read,
         what_the_host_wrote_can_be_read,
         a_big_file_goes_in_and_out_unchanged,
@@ -21,12 +25,9 @@ for_every_backend! {
         what_may_not_be_read_is_refused,
         without_a_wall_paths_are_held_in_the_workspace,
         without_a_wall_links_out_of_the_workspace_are_refused,
-        without_a_wall_a_link_that_changes_all_the_time_leads_nowhere,
-        behind_a_wall_the_hosts_files_do_not_exist,
         behind_a_wall_system_files_cannot_be_written,
-        a_shared_path_is_seen_as_it_was_shared,
         file_operations_run_side_by_side;
-    each_kernel:
+    living each_kernel:
         writing_replaces_the_whole_content,
         writing_needs_the_folder_above,
         reading_what_is_not_there_says_so,

@@ -149,7 +149,7 @@ async fn commands_run_side_by_side(backend: BackendName) {
     // Each waits for all others: one after the other they would never end.
     let commands: Vec<_> = (0..40)
         .map(|number| {
-            sh(&format!(": > here-{number}; while [ $(ls | grep -c here) -lt 40 ]; do sleep 0.2; done; echo {number}; exit {number}"))
+            sh(&format!(": > here-{number}; while set -- here-*; [ $# -lt 40 ]; do sleep 0.2; done; echo {number}; exit {number}"))
         })
         .collect();
     let results = commands.iter().map(|command| place.exec(command));

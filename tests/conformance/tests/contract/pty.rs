@@ -6,13 +6,13 @@ use belljar_tests_conformance::*;
 use std::time::Duration;
 
 for_every_backend! {
-    everywhere:
+    living everywhere:
         the_size_is_right_at_the_first_byte,
         all_three_streams_are_the_terminal,
         it_is_the_controlling_terminal,
         ctrl_c_interrupts,
         a_hung_up_terminal_ends_its_command;
-    each_kernel:
+    living each_kernel:
         a_resize_reaches_the_command,
         a_resize_overtakes_keys_that_nobody_reads,
         ctrl_d_ends_the_input,

@@ -7,10 +7,11 @@ use std::os::unix::fs::symlink;
 
 for_every_backend! {
     everywhere:
+        behind_a_wall_another_filesystem_is_said_so;
+    living everywhere:
         a_file_gets_another_name,
-        behind_a_wall_another_filesystem_is_said_so,
         without_a_wall_both_names_are_held_in_the_workspace;
-    each_kernel:
+    living each_kernel:
         a_file_replaces_another,
         a_folder_moves_with_all_in_it,
         a_link_is_moved_itself,

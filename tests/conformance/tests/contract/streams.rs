@@ -7,14 +7,14 @@ use std::fs;
 use std::time::Duration;
 
 for_every_backend! {
-    everywhere:
+    living everywhere:
         bytes_go_in_and_come_out_unchanged,
         much_goes_in_and_comes_out_at_the_same_time,
         stdout_and_stderr_are_apart,
         output_just_before_the_end_is_not_lost,
         a_slow_reader_slows_the_command,
         a_command_that_floods_is_ended_in_time;
-    each_kernel:
+    living each_kernel:
         without_input_there_is_an_end_of_file,
         input_that_nobody_reads_is_no_error,
         input_that_is_streamed_arrives_as_it_is_sent,

@@ -8,18 +8,20 @@ use std::os::unix::fs::{MetadataExt, symlink};
 
 for_every_backend! {
     everywhere:
-        pieces_add_up_to_the_file,
         a_file_that_is_replaced_keeps_its_content_until_the_end,
-        a_file_whose_folder_is_not_ours_is_replaced,
         a_transfer_ends_with_its_sandbox,
         behind_a_wall_a_full_disk_is_said_before_all_is_sent,
         behind_a_wall_a_full_disk_leaves_the_old_content;
     each_kernel:
+        a_large_file_that_is_replaced_keeps_its_content_until_the_end;
+    living everywhere:
+        pieces_add_up_to_the_file,
+        a_file_whose_folder_is_not_ours_is_replaced;
+    living each_kernel:
         a_file_is_read_while_it_is_larger_than_what_is_held,
         an_empty_file_has_no_pieces,
         what_cannot_be_opened_says_so_before_the_first_piece,
         a_new_file_that_is_cut_short_is_taken_away,
-        a_large_file_that_is_replaced_keeps_its_content_until_the_end,
         a_replaced_file_stays_the_same_file,
         a_shorter_content_replaces_a_longer_one,
         a_link_is_written_through,

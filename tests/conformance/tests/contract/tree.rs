@@ -8,27 +8,29 @@ use std::time::Duration;
 
 for_every_backend! {
     everywhere:
+        a_fork_bomb_is_ended,
+        killing_the_supervisor_saves_nobody,
+        killing_everything_in_reach_leaves_a_working_sandbox;
+    each_kernel:
+        a_tree_that_dies_slowly_spares_its_neighbours,
+        a_timeout_kills_what_takes_anothers_limits;
+    living everywhere:
         a_timeout_kills_the_whole_tree,
         a_timeout_kills_what_forked_twice,
         a_timeout_kills_what_began_a_session,
         a_timeout_kills_what_ignores_signals,
         a_timeout_kills_who_flees_behind_the_dead,
         an_abort_kills_the_whole_tree,
-        a_dropped_command_kills_the_tree,
-        a_fork_bomb_is_ended,
-        killing_the_supervisor_saves_nobody,
-        killing_everything_in_reach_leaves_a_working_sandbox;
-    each_kernel:
+        a_dropped_command_kills_the_tree;
+    living each_kernel:
         a_timeout_kills_what_cleared_its_environment,
         a_timeout_kills_what_is_stopped,
         a_timeout_kills_what_changed_its_name,
         a_timeout_kills_what_has_no_name_in_letters,
-        a_timeout_kills_what_takes_anothers_limits,
         a_timeout_kills_what_keeps_nothing_open,
         a_timeout_keeps_what_was_written_before,
         a_timeout_ends_only_its_own_command,
         a_timeout_is_kept_beside_those_who_come_and_go,
-        a_tree_that_dies_slowly_spares_its_neighbours,
         an_abort_before_the_start_ends_it,
         the_first_of_timeout_and_abort_is_named,
         a_dropped_future_kills_the_tree,

@@ -9,11 +9,14 @@ use std::os::unix::fs::symlink;
 
 for_every_backend! {
     everywhere:
-        what_happens_is_told_in_order,
-        what_the_host_does_is_told_too,
-        what_cannot_be_watched_says_why,
         a_watch_ends_with_its_sandbox;
     each_kernel:
+        it_goes_on_in_a_sandbox_that_is_paused;
+    living everywhere:
+        what_happens_is_told_in_order,
+        what_the_host_does_is_told_too,
+        what_cannot_be_watched_says_why;
+    living each_kernel:
         below_the_folder_only_when_asked,
         a_new_folder_is_watched_with_all_in_it,
         a_moved_folder_is_told_by_its_new_name,
@@ -23,8 +26,7 @@ for_every_backend! {
         names_that_are_not_text_are_told,
         the_end_of_the_folder_is_the_end,
         watches_do_not_disturb_each_other_or_commands,
-        more_than_can_be_told_is_said,
-        it_goes_on_in_a_sandbox_that_is_paused;
+        more_than_can_be_told_is_said;
 }
 
 /// The changes up to the first with this path.

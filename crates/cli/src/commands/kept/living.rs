@@ -1,6 +1,7 @@
 //! A sandbox that lives, found without its daemon: its shim says in its directory where it listens, to nobody but us. A command that runs
 //! there is a use of the sandbox, as the daemon knows it: no lease is needed for that.
 
+use super::shell_rc;
 use super::target::Target;
 use crate::commands::daemon;
 use belljar_api::SOCKET_VARIABLE;
@@ -33,12 +34,19 @@ impl Living {
         };
         let directory = SandboxDir::of_fleet(&daemon::directory().ok()?, &name);
         let contact = Contact::read(&directory).ok().flatten()?;
-        let mut below = None;
-        if let Target::Folder(repository) = target {
+        let below = match (target, contact.alive.folder) {
             // Another folder may be at its path by now.
-            contact.alive.folder.filter(|folder| FolderId::of(&repository.folder) == Some(*folder))?;
-            below = repository.below.clone();
-        }
+            (Target::Folder(repository), Some(folder))
+                if repository.is_ready() && FolderId::of(&repository.folder) == Some(folder) =>
+            {
+                // A sandbox can write to what its shells read: that is made anew before each command.
+                shell_rc::prepare(repository).ok()?;
+                repository.below.clone()
+            }
+            (Target::Named(_), None) => None,
+            // Where that folder was is in the daemon's record.
+            (Target::Folder(_), _) | (Target::Named(_), Some(_)) => return None,
+        };
         let client = Client::shim(contact.address, &contact.token);
         client.connect().await.ok()?;
         Some(Living { sandbox: client.sandbox(&name), below, notes: contact.alive.notes })

@@ -10,6 +10,7 @@ pub mod datagram;
 mod descriptors;
 pub mod errno;
 pub mod fork;
+pub mod heap;
 pub mod ids;
 mod inherited;
 pub mod landlock;

@@ -25,7 +25,7 @@ use belljar_spec::{Assurance, ErrorCode, SandboxError, SandboxId, SandboxSpec};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Keeps the sandbox of this place until it is to end.
 pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) -> Result<(), SandboxError> {
@@ -116,6 +116,10 @@ async fn keep_sandbox(
     starter.outlive_daemon();
     contact.write(place).map_err(failed)?;
     starter.say(&Answer::Ready(Box::new(contact)));
+    tokio::spawn(async {
+        sleep(SETTLED).await;
+        belljar_sys::heap::trim();
+    });
     let ending = tokio::select! {
         ending = kept.left() => ending,
         _ = terminate.recv() => {
@@ -148,3 +152,5 @@ async fn leave(place: &SandboxDir, kept: &Kept, how: Stop) {
 
 /// How long commands may take to end with their sandbox.
 const GRACE: Duration = Duration::from_secs(2);
+/// One that lives for so long may live for hours: what its making needed of memory is given back. Shorter ones do not pay for that.
+const SETTLED: Duration = Duration::from_secs(1);

@@ -28,8 +28,11 @@ use belljar_fleet::{Future, SandboxDir, Shim, ShimPlan, Shims};
 use belljar_spec::SandboxError;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 /// The shims of one daemon.
 #[derive(Debug)]
@@ -38,6 +41,7 @@ pub struct Link {
     fleet: PathBuf,
     lines: Mutex<HashMap<String, Weak<Line>>>,
     metrics: Arc<Metrics>,
+    will_sweep: Arc<AtomicBool>,
 }
 
 impl Link {
@@ -52,7 +56,13 @@ impl Link {
     }
 
     fn of(spawner: Spawner, fleet: &Path) -> Link {
-        Link { spawner, fleet: fleet.to_path_buf(), lines: Mutex::default(), metrics: Arc::default() }
+        Link {
+            spawner,
+            fleet: fleet.to_path_buf(),
+            lines: Mutex::default(),
+            metrics: Arc::default(),
+            will_sweep: Arc::default(),
+        }
     }
 
     /// Makes ready for the first shim; nobody waits for that.
@@ -89,7 +99,21 @@ impl Link {
         plan: Plan,
         on_end: impl FnOnce(Option<i32>) + Send + 'static,
     ) -> Result<(Answer, Started), SandboxError> {
+        self.sweep_soon();
         start::start(&self.spawner, &self.metrics, place, plan, on_end).await
+    }
+
+    /// A start is followed by a sweep of what killed processes left, many starts by one: shims leave that to us.
+    fn sweep_soon(&self) {
+        if self.will_sweep.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (will_sweep, fleet) = (Arc::clone(&self.will_sweep), self.fleet.clone());
+        tokio::spawn(async move {
+            sleep(BETWEEN_SWEEPS).await;
+            will_sweep.store(false, Ordering::Relaxed);
+            let _ = spawn_blocking(move || belljar_engine::sweep_leftovers(fleet.parent())).await;
+        });
     }
 
     async fn find_line(&self, place: &SandboxDir) -> Result<Option<Arc<Line>>, SandboxError> {
@@ -149,3 +173,6 @@ impl Shims for Link {
         Box::pin(async move { Ok(self.find_line(place).await?.map(|line| line as Arc<dyn Shim>)) })
     }
 }
+
+/// To look at what a thousand living sandboxes hold takes some milliseconds.
+const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);

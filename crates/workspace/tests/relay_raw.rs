@@ -1,7 +1,5 @@
 //! What a sandbox must not be able to do at the relay, tried without git, byte by byte. Judged by the host's repository.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use crate::relay::{Raw, Stage, commands, pack_of, policy, push, raw_push};
 use crate::repository::Repository;
 use belljar_git::pkt;

@@ -137,7 +137,11 @@ impl Done {
 }
 
 fn holds_key(place: &Path) -> bool {
-    if place.is_dir() && !place.is_symlink() {
+    // A link is read and not followed: those of a prepared root lead to our own standard streams.
+    if let Ok(target) = fs::read_link(place) {
+        return target.to_string_lossy().contains(KEY);
+    }
+    if place.is_dir() {
         return fs::read_dir(place).unwrap().flatten().any(|entry| holds_key(&entry.path()));
     }
     let bytes = fs::read(place).unwrap_or_default();

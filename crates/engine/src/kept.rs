@@ -79,6 +79,30 @@ pub(crate) fn make(
     Ok(())
 }
 
+/// The directories of a sandbox that is only described. Dropped, they are gone, if they were not there before: what is left would look
+/// like a sandbox whose record was lost.
+pub(crate) struct Sketch(Option<PathBuf>);
+
+impl Sketch {
+    /// To be called before [`make`].
+    pub(crate) fn of(spec: &SandboxSpec) -> Sketch {
+        let own = match &spec.mode {
+            WorkspaceMode::Own(folder) => Some(folder),
+            _ => None,
+        };
+        let directory = spec.home.as_ref().or(own).and_then(|kept| kept.parent());
+        Sketch(directory.filter(|directory| !directory.exists()).map(Path::to_path_buf))
+    }
+}
+
+impl Drop for Sketch {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.0 {
+            let _ = belljar_sys::remove_tree::remove(directory);
+        }
+    }
+}
+
 /// Where a sandbox keeps what it changes of its root: beside its home, where it keeps that, and gone with it.
 pub(crate) fn root_of(spec: &SandboxSpec) -> Option<PathBuf> {
     let home = spec.home.as_ref().filter(|_| spec.root != Root::Host)?;

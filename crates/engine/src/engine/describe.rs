@@ -37,11 +37,13 @@ impl Engine {
     /// volumes; where the wall is left open, each is tried as `belljar doctor` does.
     pub fn describe(&self, spec: &SandboxSpec) -> Result<Description, SandboxError> {
         let spec = Prepared::sketch(spec)?;
+        let sketch = kept::Sketch::of(&spec);
         kept::make(&spec, || self.state())?;
         let name = wall(&spec)?;
         let workspace = Workspace::sketch(&spec, || self.state(), || self.secrets())?;
         let mut described = self.describe_in(&spec, name, &workspace);
         let _ = workspace.finish(None);
+        drop(sketch);
         if let Ok(Description { command: Some(words), .. }) = &mut described {
             omit_missing(words);
         }

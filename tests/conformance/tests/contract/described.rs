@@ -14,6 +14,7 @@ for_every_backend![
     what_is_described_is_what_is_made,
     a_description_starts_nothing_and_holds_no_secret,
     a_layer_is_described_without_leaving_one,
+    a_kept_home_is_described_without_leaving_one,
     what_has_to_be_made_first_is_not_described,
 ];
 
@@ -114,6 +115,21 @@ async fn a_description_starts_nothing_and_holds_no_secret(backend: BackendName) 
     // No record, no layer, no clone.
     assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+async fn a_kept_home_is_described_without_leaving_one(backend: BackendName) {
+    let state = TempDir::new().unwrap();
+    let place = state.path().join("fleet/sandboxes/one");
+    let spec = SandboxSpec { home: Some(place.join("home")), ..spec(backend) };
+    let described = engine(&state).describe(&spec);
+    // Elsewhere it may be refused, and must not stay either.
+    if backend == BackendName::Native {
+        described.unwrap();
+    }
+    assert!(!place.exists());
+    fs::create_dir_all(place.join("home")).unwrap();
+    let _ = engine(&state).describe(&spec);
+    assert!(place.join("home").exists(), "what was there stays");
 }
 
 async fn a_layer_is_described_without_leaving_one(backend: BackendName) {

@@ -38,7 +38,7 @@ pub struct Guest {
     /// How long it may take until it is ready.
     patience: Duration,
     behind: Option<Box<dyn Behind>>,
-    /// The root that it has in common with others: nobody removes it meanwhile.
+    /// The root that it has in common with others, held so that no other process removes it.
     _root: Option<PreparedRoot>,
 }
 

@@ -705,7 +705,7 @@ fn covered() -> Result<&'static str, Errno> {
 }
 
 const COVERED: [&str; 4] = ["/tmp", "/run", "/mnt", "/usr"];
-/// An empty directory that nobody can put anything into.
+/// An empty directory that holds nothing and has room for nothing.
 const MASK: &CStr = c"mode=555,size=4k,nr_inodes=1";
 const MASK_FLAGS: MountFlags = MountFlags::NODEV.union(MountFlags::NOSUID).union(MountFlags::RDONLY);
 /// Names of an overlay's directories, while it is mounted.

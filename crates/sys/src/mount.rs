@@ -65,7 +65,7 @@ pub fn overlay(lower: &CStr, upper: &CStr, work: &CStr) -> Result<OwnedFd, Errno
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
-/// Shows what is at `source`, with everything mounted below it, at `target` too: one call, for paths that nobody else can change.
+/// Shows what is at `source`, with everything mounted below it, at `target` too: one call, for paths that no other process can change.
 pub fn bind(source: impl rustix::path::Arg, target: impl rustix::path::Arg) -> Result<(), Errno> {
     rustix::mount::mount_bind_recursive(source, target)
 }

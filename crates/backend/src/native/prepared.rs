@@ -216,7 +216,7 @@ fn own_name(target: &str) -> Option<&'static str> {
 
 /// A root that was prepared, held.
 pub(crate) struct PreparedRoot {
-    /// With a lock that nobody inside can take.
+    /// Of the directory around it, which is not visible inside.
     _lock: OwnedFd,
     directory: OwnedFd,
     identity: FileIdentity,

@@ -1,6 +1,6 @@
 //! Nothing inside has a privilege, and no system call gives one.
 
-use belljar_spec::Nesting;
+use belljar_spec::{BackendName, Nesting};
 use belljar_tests_containment::*;
 use std::fs;
 
@@ -367,3 +367,26 @@ for line in open('/proc/kallsyms') if os.path.exists('/proc/kallsyms') else ():
 
 /// The newest version that the guest knows.
 const NEWEST_LANDLOCK: u32 = 9;
+
+/// The root may be a directory of the host's user, as whom an ordinary user's sandbox runs: only its mount keeps it as it is.
+#[test]
+fn the_root_stays_read_only_where_users_may_be_made() {
+    for wall in walls().iter().filter(|wall| **wall == BackendName::Native) {
+        let workspace = tempfile::tempdir().unwrap();
+        let output = std::process::Command::new(belljar())
+            .args(["run", "--nested", "--backend", wall.as_str(), "--workspace"])
+            .arg(workspace.path())
+            .args(["--", "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", OPEN_THE_ROOT])
+            .output()
+            .unwrap();
+        let heard = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(heard, "tried\n", "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+const OPEN_THE_ROOT: &str = "
+mount -o remount,bind,rw / && echo remounted
+touch /etc/x && echo a file is there
+chmod 777 /etc/hosts && echo a mode is changed
+mkdir /tmp/root && mount --rbind / /tmp/root && mount -o remount,bind,rw /tmp/root && echo a copy is writable
+echo tried";

@@ -112,6 +112,14 @@ impl Door {
         }
     }
 
+    /// Sends what the network of the sandbox will have, before the setup: the guest begins with it.
+    pub(crate) fn send_network(&self, intake: Option<&Intake>) -> Result<(), SandboxError> {
+        let mut bytes = Vec::new();
+        frame::encode(Tag::Message, &message::encode(&intake), &mut bytes);
+        let stream = self.open_stream(&[]).map_err(|_| guest_gone())?;
+        write_by(&stream, &bytes, &Deadline::usual())
+    }
+
     /// Sends the setup, with the mounts that belong to it; the answer is fetched from the result.
     pub(crate) fn send_setup(
         &self,

@@ -38,8 +38,8 @@ pub(crate) fn serve() -> io::Result<()> {
         (Some(DOOR), Some(path)) => (knock(&path)?, None),
         _ => (Inherited::take().first(1).pop().ok_or(io::ErrorKind::NotConnected)?, None),
     };
-    // While the host decides what we will see.
-    let network = (word.as_deref() == Some(NETWORK)).then(Network::enter);
+    // While the host decides what the sandbox sees.
+    let network = if word.as_deref() == Some(NETWORK) { begin_network(&door)? } else { None };
     let Some((world, ready)) = open(&door, network, pump)? else { return Ok(()) };
     let post = Arc::new(Post { door, world, waiting: AtomicUsize::new(1), ready: Mutex::new(Some(ready)) });
     // Whoever knocks already need not wait until the host has heard that it may.
@@ -48,6 +48,13 @@ pub(crate) fn serve() -> io::Result<()> {
     }
     wait_at_door(&post);
     leave();
+}
+
+/// Enters a network namespace, and begins to open in it the sockets that the host asks for in its first message. `None`: the host left.
+fn begin_network(door: &OwnedFd) -> io::Result<Option<Network>> {
+    let entered = Network::enter();
+    let Some(mut stream) = passing::receive(door)?.and_then(Stream::knocking) else { return Ok(None) };
+    Ok(Some(entered.begin(stream.receive_message()?)))
 }
 
 /// The door of a wall that hands out no descriptors: a socket that the host listens at, for us alone and only once.

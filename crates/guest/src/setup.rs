@@ -33,17 +33,10 @@ use std::path::Path;
 pub(crate) fn carry_out(
     steps: &[Step],
     passed: Vec<OwnedFd>,
-    mut network: Option<Network>,
+    network: Option<Network>,
 ) -> Result<Option<Opened>, Fault> {
     // Modes are meant as they are written; commands get the usual mask back.
     umask(Mode::empty());
-    let ordered = steps.iter().find_map(|step| match step {
-        Step::EnterNetwork { intake } => intake.clone(),
-        _ => None,
-    });
-    if let (Some(network), Some(intake)) = (&mut network, ordered) {
-        network.order(intake);
-    }
     let sources = open_sources(steps, passed)?;
     let mut building = Building::in_present_root(sources, network).map_err(|errno| fault("open /", errno))?;
     for step in steps {
@@ -244,8 +237,8 @@ impl Building {
             }
             Step::Hostname { name } => sethostname(name.as_bytes()),
             Step::BecomeUser { uid, gid } => become_user(Identity { uid: *uid, gid: *gid }),
-            Step::EnterNetwork { .. } => {
-                self.intake = self.network.take().ok_or(Errno::BADF)?.finish()?;
+            Step::EnterNetwork { intake } => {
+                self.intake = self.network.take().ok_or(Errno::BADF)?.finish(intake.as_ref())?;
                 Ok(())
             }
             Step::OpenIntake(intake) => {

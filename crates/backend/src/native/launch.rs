@@ -17,6 +17,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let identity = Identity::choose(plan.id, plan.admin())?;
     let (cgroup, enforcement) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
+    door.send_network(plan.intake().as_ref())?;
     let (process, view) = start_guest(plan, identity, cgroup.as_ref(), &their_door)?;
     drop(their_door);
     // From here on dropping the guest ends the process and takes the cgroup away.

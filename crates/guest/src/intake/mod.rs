@@ -99,30 +99,36 @@ fn everything(catch: &Catch) -> Result<Opened, Errno> {
     Ok(Opened { report: IntakeReport { families, caught, listeners, routes: Vec::new() }, sockets })
 }
 
-/// A network namespace of our own. It takes long to make, so we enter it before anybody knows what will be in it, and a
-/// thread opens its way out beside everything else.
+/// A network namespace of the guest's own. Making it takes long, and so does opening its sockets, so both are begun before the setup
+/// arrives, and a thread does the second beside the setup.
 pub(crate) struct Network {
     entered: Result<(), Errno>,
+    intake: Option<Intake>,
     opening: Option<JoinHandle<Result<Opened, Errno>>>,
 }
 
 impl Network {
     /// Enters a new one.
     pub(crate) fn enter() -> Network {
-        Network { entered: net::enter_new_namespace(), opening: None }
+        Network { entered: net::enter_new_namespace(), intake: None, opening: None }
     }
 
-    /// Says what will be in it.
-    pub(crate) fn order(&mut self, intake: Intake) {
-        if self.entered.is_ok() {
+    /// Begins to open its sockets.
+    pub(crate) fn begin(mut self, intake: Option<Intake>) -> Network {
+        self.intake.clone_from(&intake);
+        if let (Ok(()), Some(intake)) = (self.entered, intake) {
             let opening = thread::Builder::new().stack_size(STACK).spawn(move || open(&intake));
             self.entered = opening.map(|thread| self.opening = Some(thread)).map_err(|_| Errno::AGAIN);
         }
+        self
     }
 
-    /// Its way out, if it was to have one.
-    pub(crate) fn finish(self) -> Result<Option<Opened>, Errno> {
+    /// Its sockets, if it was to have any. They have to be those that the setup names.
+    pub(crate) fn finish(self, named: Option<&Intake>) -> Result<Option<Opened>, Errno> {
         self.entered?;
+        if self.intake.as_ref() != named {
+            return Err(Errno::INVAL);
+        }
         self.opening.map(|thread| thread.join().unwrap_or(Err(Errno::IO))).transpose()
     }
 }

@@ -54,8 +54,8 @@ pub enum Step {
     Hostname { name: String },
     /// Become this user of the sandbox, and leave every group behind.
     BecomeUser { uid: u32, gid: u32 },
-    /// Be in a network namespace of the sandbox's own, with nothing in it but the loopback interface, and its way out
-    /// if it has one. It was entered before the first step, and its way out is opened beside the steps before this one.
+    /// Be in a network namespace of the sandbox's own, with nothing in it but the loopback interface, and its sockets of the host if
+    /// it has any. The guest entered it before the setup arrived, and was told of the sockets in a message before: the same `intake`.
     EnterNetwork { intake: Option<Intake> },
     /// Open the way out in the network namespace that we are in.
     OpenIntake(Intake),

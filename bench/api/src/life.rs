@@ -5,6 +5,25 @@ use crate::exec::{bwrap, works};
 use belljar_bench_sample::{Case, Figures, print_tails};
 use belljar_tests_daemon::{Home, Sandbox};
 use serde_json::json;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// The same with sandboxes that the daemon started ahead. Between two requests it has time to start the next one.
+pub(crate) fn run_warm(home: &Home, lives: usize, figures: &mut Figures) -> Outcome<()> {
+    let client = home.client();
+    let mut cases = [CREATE].map(Case::new);
+    drop(Sandbox::create(&client, &json!({})));
+    for _ in 0..lives {
+        sleep(REFILL);
+        let [create] = &mut cases;
+        let sandbox = create.time(|| Sandbox::create(&client, &json!({})));
+        assert_eq!(sandbox.run("true").1, 0, "every sandbox answers");
+        sandbox.delete();
+    }
+    print_tails("create, where the daemon started one ahead", &cases, CREATE);
+    figures.add("create_warm_ms", cases[0].median());
+    Ok(())
+}
 
 pub(crate) fn run(home: &Home, lives: usize, figures: &mut Figures) -> Outcome<()> {
     let client = home.client();
@@ -33,6 +52,8 @@ pub(crate) fn run(home: &Home, lives: usize, figures: &mut Figures) -> Outcome<(
     Ok(())
 }
 
+/// Longer than a start takes.
+const REFILL: Duration = Duration::from_millis(40);
 const WARM_UP: usize = 10;
 const CREATE: &str = "create";
 const FIRST: &str = "the first exec";

@@ -30,6 +30,11 @@ fn main() -> Outcome<()> {
     let daemon = home.start();
     let mut figures = Figures::of("api");
     life::run(&home, runs / 10, &mut figures)?;
+    let ahead = Home::of(belljar()?).config("[daemon]\nwarm = 2\n");
+    let daemon_ahead = ahead.start();
+    life::run_warm(&ahead, runs / 10, &mut figures)?;
+    daemon_ahead.stop();
+    drop(ahead);
     exec::run(&home, runs, &mut figures)?;
     cycles::run(&home, &daemon, cycles, &mut figures)?;
     shims::run(&home, sandboxes, &mut figures)?;

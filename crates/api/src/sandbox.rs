@@ -115,6 +115,9 @@ pub struct SandboxInfo {
     /// Why it is not alive, if it should be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+    /// It was started before it was asked for (`[daemon] warm`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub warm: bool,
 }
 
 /// Where a sandbox is in its life.

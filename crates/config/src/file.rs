@@ -24,6 +24,7 @@ pub(crate) struct File {
     pub(crate) profile: BTreeMap<String, Spanned<ProfileTable>>,
     pub(crate) sandbox: Option<Spanned<SandboxTable>>,
     pub(crate) golden: Option<Spanned<GoldenTable>>,
+    pub(crate) daemon: Option<Spanned<DaemonTable>>,
     pub(crate) images: Option<Spanned<ImagesTable>>,
 }
 
@@ -162,6 +163,13 @@ pub(crate) struct GoldenTable {
     pub(crate) release: Option<Spanned<String>>,
     pub(crate) sha256: Option<Spanned<String>>,
     pub(crate) tier: Option<Spanned<String>>,
+}
+
+/// `[daemon]`: how the daemon serves.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct DaemonTable {
+    pub(crate) warm: Option<Spanned<i64>>,
 }
 
 /// `[sandbox]`: what a repository's sandboxes need.

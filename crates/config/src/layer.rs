@@ -1,6 +1,7 @@
 //! What one file says, understood; and which layer may say what.
 
 use crate::authorities::AuthorityFile;
+use crate::daemon_table::DaemonSettings;
 use crate::fault::{at, nearest};
 use crate::file::{Egress, File, Scalar};
 use crate::git_table::GitSettings;
@@ -78,6 +79,8 @@ pub struct Settings {
     pub sandbox: SandboxSettings,
     /// How the golden root is built.
     pub golden: GoldenSettings,
+    /// How the daemon serves.
+    pub daemon: DaemonSettings,
     /// Where images come from.
     pub images: ImageSettings,
 }
@@ -110,6 +113,7 @@ impl Settings {
             profiles: Vec::new(),
             sandbox: SandboxSettings::default(),
             golden: GoldenSettings::default(),
+            daemon: DaemonSettings::default(),
             images: ImageSettings::default(),
         }
     }
@@ -128,6 +132,7 @@ impl Settings {
             profiles: Vec::new(),
             sandbox: SandboxSettings::default(),
             golden: GoldenSettings::default(),
+            daemon: DaemonSettings::default(),
             images: ImageSettings::default(),
             ..self.clone()
         };
@@ -176,6 +181,7 @@ impl Settings {
         // A repository, and so an agent, must not say what of it may be changed.
         reader.may_say("unprotect", &file.workspace.unprotect, &[Layer::Operator, Layer::User])?;
         reader.may_say("golden", &file.golden, &[Layer::Operator, Layer::User])?;
+        reader.may_say("daemon", &file.daemon, &[Layer::Operator, Layer::User])?;
         let mut settings = Settings {
             mode: mode.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
             widest: widest.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
@@ -231,6 +237,11 @@ impl Settings {
             golden: file
                 .golden
                 .map(|golden| GoldenSettings::understand(text, golden.get_ref()))
+                .transpose()?
+                .unwrap_or_default(),
+            daemon: file
+                .daemon
+                .map(|daemon| DaemonSettings::understand(text, daemon.get_ref()))
                 .transpose()?
                 .unwrap_or_default(),
             images: file

@@ -14,6 +14,7 @@
 mod authorities;
 mod credential_table;
 mod credentials;
+mod daemon_table;
 mod fault;
 mod file;
 mod flags;
@@ -38,6 +39,7 @@ mod trust;
 
 pub use authorities::AuthorityFile;
 pub use credentials::CredentialFlags;
+pub use daemon_table::{DaemonSettings, daemon};
 pub use fault::nearest;
 pub use flags::EgressFlags;
 pub use git_table::GitSettings;

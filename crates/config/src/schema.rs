@@ -58,6 +58,7 @@ mod tests {
             ("[llm.price.x]", price),
             ("[profile.x]", &schema["properties"]["profile"]["additionalProperties"]),
             ("[golden]", &schema["properties"]["golden"]),
+            ("[daemon]", &schema["properties"]["daemon"]),
             ("[sandbox]", &schema["properties"]["sandbox"]),
             ("[images]", &schema["properties"]["images"]),
         ] {

@@ -47,6 +47,8 @@ pub(crate) struct Hold {
     pub(crate) lease: String,
     /// It was made for this one.
     pub(crate) created: bool,
+    /// It is only to be started: nobody holds it yet.
+    pub(crate) ahead: bool,
     pub(crate) answer: Answer<Created>,
 }
 

@@ -4,6 +4,7 @@ use crate::command::{Answer, Change, Command, Hold};
 use crate::door::InUse;
 use crate::identity::{Identity, Parent};
 use crate::permission::{OWNER, Owner, Permission};
+use crate::pool::Pool;
 use crate::refusal;
 use crate::registry::{Entry, Registry, RunSeat};
 use crate::reserve::Reserve;
@@ -28,6 +29,7 @@ pub struct Fleet {
     pub(crate) registry: Arc<Registry>,
     pub(crate) world: World,
     swept: Arc<Sweep>,
+    pool: Arc<Pool>,
 }
 
 /// Which sandboxes of a list.
@@ -67,7 +69,11 @@ impl Fleet {
             registry: Arc::downgrade(&registry),
         };
         registry.adopt(&world, findings);
-        let fleet = Fleet { registry, world, swept };
+        let pool = Pool::new(world.settings.warm);
+        if world.settings.warm > 0 {
+            tokio::spawn(Arc::clone(&pool).tend(world.clone()));
+        }
+        let fleet = Fleet { registry, world, swept, pool };
         // Whoever asks first should not see everything on its way; one that is slow holds nobody up.
         let _ = timeout(ADOPTION, fleet.settle()).await;
         Ok(fleet)
@@ -107,13 +113,20 @@ impl Fleet {
     /// and each of them holds it. Who goes away while this waits leaves no lease.
     pub async fn create(&self, wanted: Wanted, caller: &dyn Permission) -> Result<Created, SandboxError> {
         let lease = format!("lease_{}", new_id()?);
+        let grant = caller.grant();
+        let is_new = self.pool.serves(&wanted) && !self.registry.was_asked(&wanted, grant);
+        let mut warm = if is_new { self.pool.take(&self.registry, &wanted, grant) } else { None };
         loop {
+            let mut wanted = wanted.clone();
+            if let Some(warm) = &warm {
+                wanted.identity.key = warm.key.clone();
+            }
             let seat = self.registry.seat(&self.world, &wanted, caller)?;
             let (answer, answered) = oneshot::channel();
-            let mut wanted = wanted.clone();
             wanted.identity.role = seat.role;
-            let hold =
-                Hold { wanted, grant: caller.grant().into(), lease: lease.clone(), created: false, answer };
+            let created = warm.is_some();
+            let (grant, lease) = (grant.into(), lease.clone());
+            let hold = Hold { wanted, grant, lease, created, ahead: false, answer };
             let _ = seat.entry.commands.send(Command::Hold(Box::new(hold)));
             match answered.await {
                 Ok(Ok(created)) => {
@@ -124,7 +137,10 @@ impl Fleet {
                     return Err(error);
                 }
                 // It was being deleted, and is gone: there is room for a new one.
-                Err(_) => seat.fail(),
+                Err(_) => {
+                    seat.fail();
+                    warm = None;
+                }
             }
         }
     }
@@ -294,7 +310,7 @@ impl Fleet {
     /// would tell which keys are in use.
     fn allowed(&self, name: &str, caller: &dyn Permission) -> Result<Entry, SandboxError> {
         match self.registry.entry(name) {
-            Ok(entry) if may_use(&entry, caller).is_ok() => Ok(entry),
+            Ok(entry) if may_use(&entry, caller).is_ok() && !self.registry.is_waiting(name) => Ok(entry),
             Err(error) if caller.grant() == OWNER => Err(error),
             Ok(_) | Err(_) => Err(refusal::not_found(name)),
         }

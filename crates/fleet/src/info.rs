@@ -36,6 +36,7 @@ impl Record {
             started_ms: now.map(|alive| alive.started_ms),
             ends_ms,
             fault: self.fault.clone(),
+            warm: self.warm,
         }
     }
 }

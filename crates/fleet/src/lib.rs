@@ -17,6 +17,7 @@ mod machine;
 mod made;
 mod name;
 mod permission;
+mod pool;
 mod profiles;
 mod record;
 mod refusal;

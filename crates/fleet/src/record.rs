@@ -46,6 +46,9 @@ pub(crate) struct Record {
     pub alive: Option<Alive>,
     /// Why it is not alive, if it should be.
     pub fault: Option<String>,
+    /// It was started before anybody asked for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub warm: bool,
 }
 
 /// What is to become of a sandbox, whoever goes on with it.
@@ -153,6 +156,7 @@ pub(crate) fn sample(key: &str, persistent: bool) -> Record {
         used_ms: 1,
         alive: None,
         fault: None,
+        warm: false,
     }
 }
 

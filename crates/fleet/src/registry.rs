@@ -15,7 +15,7 @@ use crate::wanted::Wanted;
 use crate::{refusal, sweep::Findings};
 use belljar_api::State;
 use belljar_spec::{ErrorCode, SandboxError};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -49,6 +49,8 @@ struct Inside {
     asking: Vec<(String, String)>,
     /// How many runs of one command go on, by grant. Each has a sandbox that is nobody else's.
     runs: HashMap<String, usize>,
+    /// Names of sandboxes that nobody has asked for yet, and nobody is told of ([`crate::pool`]).
+    waiting: HashSet<String>,
 }
 
 /// A request that has found its sandbox. While this lives it counts among what its grant has.
@@ -149,6 +151,39 @@ impl Registry {
         Ok(Seat { entry, role, registry: self.clone(), grant: grant.into(), once })
     }
 
+    /// Whether a request that was made before under the same idempotency key has its sandbox.
+    pub(crate) fn was_asked(&self, wanted: &Wanted, grant: &str) -> bool {
+        !matches!(self.lock().asked_before(wanted, grant), Ok(None))
+    }
+
+    /// Begins a sandbox that nobody asked for yet. It counts among what its grant has when somebody does.
+    pub(crate) fn begin_wait(
+        &self,
+        world: &World,
+        wanted: &Wanted,
+        grant: &str,
+    ) -> Result<Entry, SandboxError> {
+        let mut inside = self.lock();
+        if inside.closed {
+            return Err(refusal::closing());
+        }
+        let name = name_of(wanted.identity.key.as_str());
+        let record = Record { warm: true, ..self.record(world, &name, wanted, grant) };
+        let entry = self.begin(world, record, Birth::New);
+        inside.entries.insert(name.clone(), entry.clone());
+        inside.waiting.insert(name);
+        Ok(entry)
+    }
+
+    /// It is a sandbox like any other from now on.
+    pub(crate) fn end_wait(&self, name: &str) {
+        self.lock().waiting.remove(name);
+    }
+
+    pub(crate) fn is_waiting(&self, name: &str) -> bool {
+        self.lock().waiting.contains(name)
+    }
+
     /// Makes room for a run, under the same lock as for sandboxes: together they are no more than the grant may have.
     pub(crate) fn seat_run(self: &Arc<Registry>, caller: &dyn Permission) -> Result<RunSeat, SandboxError> {
         let mut inside = self.lock();
@@ -197,6 +232,7 @@ impl Registry {
         let mut inside = self.lock();
         if inside.entries.get(name).is_some_and(|entry| Arc::ptr_eq(&entry.door, door)) {
             inside.entries.remove(name);
+            inside.waiting.remove(name);
             inside.once.retain(|_, (of, _)| of != name);
         }
     }
@@ -237,6 +273,7 @@ impl Registry {
             used_ms: now,
             alive: None,
             fault: None,
+            warm: false,
         }
     }
 
@@ -269,7 +306,8 @@ impl Inside {
         let asks = |of: &str| self.asking.iter().any(|(who, what)| who == grant && what == of);
         let has = |entry: &&Entry| {
             let info = entry.door.info();
-            let own = entry.owner == grant && info.state != State::Stopped;
+            let own =
+                entry.owner == grant && info.state != State::Stopped && !self.waiting.contains(&entry.name);
             own || asks(&entry.name) || info.leases.iter().any(|lease| lease.holder == grant)
         };
         let others = self.entries.values().filter(|entry| Some(entry.name.as_str()) != name).filter(has);
@@ -285,6 +323,13 @@ impl Inside {
         Err(ErrorCode::QuotaExceeded
             .error(message)
             .hint("delete one that is not needed, or wait for a run to end"))
+    }
+}
+
+impl Entry {
+    /// It is ready for commands, as far as is known.
+    pub(crate) fn is_live(&self) -> bool {
+        self.door.info().state == State::Live && !self.commands.is_closed()
     }
 }
 

@@ -12,6 +12,8 @@ pub struct Settings {
     pub idle: Duration,
     /// How long a lease counts without being renewed or used.
     pub lease: Duration,
+    /// How many sandboxes of each kind that is asked for are started ahead; none where it is 0.
+    pub warm: usize,
     pub clock: Clock,
 }
 
@@ -22,6 +24,7 @@ impl Default for Settings {
             starts: (2 * cpus).max(FEWEST_STARTS),
             idle: Duration::from_secs(120),
             lease: Duration::from_secs(3600),
+            warm: 0,
             clock: Clock::Wall,
         }
     }

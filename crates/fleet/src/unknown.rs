@@ -14,7 +14,8 @@ use serde_json::Value;
 impl Fleet {
     /// All that the caller may know of, by name; what is not understood has no entry.
     pub(crate) fn all(&self, caller: &dyn Permission) -> Vec<(SandboxInfo, Option<Entry>)> {
-        let known = self.registry.entries().into_iter().filter(|entry| may_use(entry, caller).is_ok());
+        let told = |entry: &Entry| may_use(entry, caller).is_ok() && !self.registry.is_waiting(&entry.name);
+        let known = self.registry.entries().into_iter().filter(told);
         let mut all: Vec<_> = known.map(|entry| (entry.door.info(), Some(entry))).collect();
         if caller.grant() == OWNER {
             all.extend(self.not_understood().into_iter().map(|info| (info, None)));
@@ -71,6 +72,7 @@ fn info(name: &str, place: &SandboxDir, error: &SandboxError) -> SandboxInfo {
         started_ms: None,
         ends_ms: None,
         fault: Some(error.message.clone()),
+        warm: false,
     }
 }
 

@@ -47,7 +47,11 @@ impl Task {
             Ok(given) => given,
             Err(error) => return drop(hold.answer.send(Err(error))),
         };
-        let Some(lease) = self.record.leases.get(&id).map(Lease::info) else { return };
+        let lease = match hold.ahead {
+            true => Some(Lease::new(id.clone(), &hold.grant, hold.role(), 0, self.now()).info()),
+            false => self.record.leases.get(&id).map(Lease::info),
+        };
+        let Some(lease) = lease else { return };
         let mut notes = self.shim.as_ref().map(|shim| shim.alive().notes.clone()).unwrap_or_default();
         notes.extend(self.wake_note.clone());
         let answer = Created { sandbox: self.tell(), lease, created, notes };
@@ -71,7 +75,7 @@ impl Task {
             Some(once) => (once.lease.clone(), once.created),
             None => (hold.lease.clone(), hold.created),
         };
-        let new = self.record.leases.get(&id).is_none();
+        let new = !hold.ahead && self.record.leases.get(&id).is_none();
         if new {
             let lasts_s = hold.wanted.lease_s.unwrap_or(self.world.settings.lease.as_secs());
             let room = self.record.leases.may_add(&hold.grant, lasts_s);

@@ -84,6 +84,10 @@ impl Task {
         if !self.is_alive() || !self.record.leases.is_empty() {
             return None;
         }
+        // Somebody may still ask for it; not at the end of the daemon.
+        if self.closing.is_empty() && self.record.warm && self.is_waiting() {
+            return None;
+        }
         let idle_ms = i64::try_from(self.record.idle_s).unwrap_or(i64::MAX).saturating_mul(1000);
         Some(self.idle_since.max(self.door.used_ms()).saturating_add(idle_ms))
     }

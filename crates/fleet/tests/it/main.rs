@@ -8,6 +8,7 @@ mod identity;
 mod killed;
 mod life;
 mod model;
+mod pool;
 mod process;
 mod races;
 mod swept;

@@ -94,6 +94,12 @@ impl World {
         self.lock().processes.values().filter(|process| process.lives()).count()
     }
 
+    /// Every shim dies.
+    pub(crate) fn kill_all(&self) {
+        let processes: Vec<_> = self.lock().processes.values().cloned().collect();
+        processes.iter().for_each(|process| process.die());
+    }
+
     pub(crate) fn must_be_right(&self) {
         assert_eq!(self.lock().wrong, Vec::<String>::new());
     }

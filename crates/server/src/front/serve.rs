@@ -53,6 +53,8 @@ pub struct Settings {
     pub idle_exit: Option<Duration>,
     /// The longest file that may be sent, in bytes.
     pub max_upload: Option<u64>,
+    /// How many sandboxes of each kind that is asked for are started ahead.
+    pub warm: usize,
     /// The program that shims are, for tests; left out, they are copies of this one's zygote.
     pub program: Option<PathBuf>,
     /// Variables of shims, beside those of this process.
@@ -81,7 +83,8 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
         None => Link::new(&settings.directory, settings.shim_environment),
     });
     link.prepare();
-    let fleet_settings = belljar_fleet::Settings::default();
+    let fleet_settings =
+        belljar_fleet::Settings { warm: settings.warm, ..belljar_fleet::Settings::default() };
     let starts = fleet_settings.starts;
     let shims = Arc::clone(&link) as Arc<dyn Shims>;
     let fleet = Fleet::open(&settings.directory, shims, fleet_settings).await?;

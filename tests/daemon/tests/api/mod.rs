@@ -9,4 +9,5 @@ mod metrics;
 mod neighbours;
 mod once;
 mod race;
+mod warm;
 mod zygote;

@@ -35,6 +35,7 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
         idle_exit: options.idle_exit,
         max_upload: options.max_upload.map(belljar_spec::ByteSize::as_u64),
         shim_environment: options.log_format.map(LogFormat::variable).into_iter().collect(),
+        warm: belljar_config::daemon()?.warm.unwrap_or_default(),
         program: None,
         patience: None,
     };

@@ -127,6 +127,7 @@ mod tests {
             started_ms: None,
             ends_ms: None,
             fault: None,
+            warm: false,
         }
     }
 

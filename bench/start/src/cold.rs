@@ -1,13 +1,13 @@
 //! From exec to exit of one command in a new sandbox.
 
 use crate::peers::{Peers, belljar, works};
-use belljar_bench_sample::{Case, print};
+use belljar_bench_sample::{Case, Figures, print};
 use std::error::Error;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-pub(crate) fn run(peers: &Peers, runs: usize) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(peers: &Peers, runs: usize, figures: &mut Figures) -> Result<(), Box<dyn Error>> {
     is_inside()?;
     let mut cases: Vec<Case> = peers.cold.iter().map(|(name, _)| Case::new(name)).collect();
     for round in 0..runs + WARM_UP {
@@ -20,6 +20,17 @@ pub(crate) fn run(peers: &Peers, runs: usize) -> Result<(), Box<dyn Error>> {
         }
     }
     print("Cold start: one command in a new sandbox, from exec to exit", &cases, "bwrap");
+    let median = |name: &str| cases.iter().find(|case| case.name == name).map(Case::median);
+    for (figure, name) in
+        [("run_ms", "belljar run"), ("run_allow_ms", "belljar run --allow"), ("bwrap_ms", "bwrap")]
+    {
+        if let Some(median) = median(name) {
+            figures.add(figure, median);
+        }
+    }
+    if let (Some(version), Some(exec)) = (median("belljar --version"), median("fork+exec")) {
+        println!("  belljar --version / fork+exec: {:.2}\n", version / exec);
+    }
     Ok(())
 }
 

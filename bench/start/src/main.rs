@@ -7,12 +7,14 @@
 #![expect(clippy::print_stdout, reason = "a benchmark is there to print")]
 
 mod cold;
+mod counts;
 mod folders;
 mod idle;
 mod live;
 mod peers;
 mod roots;
 
+use belljar_bench_sample::Figures;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -20,11 +22,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runs = args.next().transpose()?.unwrap_or(100);
     let sandboxes = args.next().transpose()?.unwrap_or(500);
     let peers = peers::Peers::find()?;
-    cold::run(&peers, runs)?;
+    let mut figures = Figures::of("start");
+    counts::run(&peers)?;
+    cold::run(&peers, runs, &mut figures)?;
     roots::run(runs)?;
     folders::run(runs)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(live::run(&peers, runs))?;
     runtime.block_on(idle::run(sandboxes))?;
-    Ok(())
+    Ok(figures.record()?)
 }

@@ -17,13 +17,15 @@ impl Peers {
     pub(crate) fn find() -> Result<Peers, Box<dyn Error>> {
         let belljar = belljar()?;
         let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
-        let mut cold = vec![
-            ("fork+exec".to_string(), words("true")),
-            (
-                "belljar run".to_string(),
-                vec![belljar.display().to_string(), "run".into(), "--".into(), "true".into()],
-            ),
-        ];
+        let mut cold = vec![("fork+exec".to_string(), words("true"))];
+        for (name, line) in [
+            ("belljar --version", "--version"),
+            ("belljar run", "run -- true"),
+            ("belljar run --allow", "run --allow example.com -- true"),
+        ] {
+            let program = [belljar.display().to_string()];
+            cold.push((name.to_string(), program.into_iter().chain(words(line)).collect()));
+        }
         let candidates = [
             ("bwrap", "bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc true"),
             (

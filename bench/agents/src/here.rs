@@ -11,8 +11,8 @@ pub(crate) fn run(adapter: &Adapter, found: &Found, model: &str, folder: &Path) 
     let home = tempfile::tempdir()?;
     let setup = (adapter.headless)(&Task {
         program: &found.program,
-        home: home.path().to_str().ok_or("a home that is no text")?,
-        workspace: folder.to_str().ok_or("a folder that is no text")?,
+        home: home.path().to_str().ok_or("a home that is not valid UTF-8")?,
+        workspace: folder.to_str().ok_or("a folder that is not valid UTF-8")?,
         prompt: Some(PROMPT),
         model: None,
         effort: None,

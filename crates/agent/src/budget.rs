@@ -25,7 +25,7 @@ pub enum RunBudgetError {
     Model(BudgetError),
     #[error(transparent)]
     Time(#[from] ParseQuantityError),
-    #[error("`time` is said twice")]
+    #[error("`time` is given twice")]
     TimeTwice,
 }
 
@@ -78,8 +78,8 @@ mod tests {
             ("", "`` is not a budget"),
             ("much", "`much` is not a budget"),
             ("time=soon", "`soon` is not a time"),
-            ("time=1m,time=2m", "`time` is said twice"),
-            ("usd=1,usd=2", "`usd` is said twice"),
+            ("time=1m,time=2m", "`time` is given twice"),
+            ("usd=1,usd=2", "`usd` is given twice"),
             ("turns=0", "`0` is not a number"),
             ("usd=1,", "`` is not a budget"),
         ] {

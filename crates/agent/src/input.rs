@@ -89,7 +89,7 @@ fn text(bytes: Vec<u8>, from: &str, most: u64, what: &str) -> Result<String, San
         let at = error.utf8_error().valid_up_to();
         ErrorCode::RequestValue
             .error(format!("{from} is not UTF-8 text, from byte {at} on"))
-            .hint("write it as UTF-8; a file that is no text goes into the workspace")
+            .hint("write it as UTF-8; put other files into the workspace")
     })
 }
 

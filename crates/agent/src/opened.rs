@@ -128,7 +128,7 @@ fn link(path: &Path) -> SandboxError {
     let message = format!("`{}` is a link, and links in a folder of context are not followed", shown(path));
     ErrorCode::RequestValue
         .error(message)
-        .hint(hint!("name the file itself with {}, or take the link away", CommandLine::Context.of("FILE")))
+        .hint(hint!("name the file itself with {}, or remove the link", CommandLine::Context.of("FILE")))
 }
 
 fn not_regular(path: &Path) -> SandboxError {

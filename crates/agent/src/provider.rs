@@ -1,4 +1,4 @@
-//! Who makes models: where each is reached, and what its key is called. For runs where nobody says where the model is.
+//! Who makes models: where each is reached, and what its key is called. For runs where no model URL is configured.
 
 use crate::adapter::ModelName;
 use crate::run::Agent;
@@ -76,10 +76,10 @@ fn unknown(model: Option<&ModelName>, agent: &Agent) -> SandboxError {
     let known = PROVIDERS.map(|provider| provider.names[0]).join(", ");
     let message = match model {
         Some(model) => format!(
-            "nobody says where the model `{model}` is: `{}` is no provider that belljar knows",
+            "no URL is known for the model `{model}`: `{}` is not a provider that belljar knows",
             model.provider
         ),
-        None => format!("nobody says which model `{}` should use, or where it is", agent.name()),
+        None => format!("no model is configured for `{}`", agent.name()),
     };
     ErrorCode::RequestConflict.error(message).hint(hint!(
         "name a model of {} with {}, or a server with {} and {}, or `url` in `[llm]` of your belljar.toml",
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn who_names_nothing_is_told_what_to_do() {
         let error = server(LlmRequest::default(), false, None, &program()).unwrap_err();
-        assert_eq!(error.message, "nobody says which model `./agent` should use, or where it is");
+        assert_eq!(error.message, "no model is configured for `./agent`");
         let model: ModelName = "acme/m".parse().unwrap();
         let error = server(LlmRequest::default(), false, Some(&model), &program()).unwrap_err();
         assert!(error.message.contains("`acme` is no provider"), "{error}");

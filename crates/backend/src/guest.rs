@@ -465,13 +465,13 @@ pub(crate) enum SetupFailure {
 
 /// What a person is told of a guest that hangs. What hangs is mostly a filesystem that it has to look at.
 pub(crate) fn not_ready(patience: Duration) -> SandboxError {
-    ErrorCode::NotReady
-        .error(format!("the sandbox was not ready within {patience:?}, and was taken away"))
-        .hint(hint!(
+    ErrorCode::NotReady.error(format!("the sandbox was not ready within {patience:?}, and was removed")).hint(
+        hint!(
             "a folder it shows may be on a disk or network that does not answer; on a busy machine \
              allow more with {}",
             Term::ReadyTimeout
-        ))
+        ),
+    )
 }
 
 impl PendingSetup {

@@ -277,7 +277,7 @@ impl Plan {
 }
 
 fn no_wall_for_context() -> SandboxError {
-    let message = "without a wall agent context could only be shown by changing the folder itself";
+    let message = "without isolation agent context could only be shown by changing the folder itself";
     ErrorCode::NotSupported.error(message).hint(hint!(
         "omit {} and `[agent] context`, or use {}",
         Term::AgentContext,
@@ -380,12 +380,14 @@ impl Enforcement {
         }
         let names = refused.join(" and ");
         if refused == ["disk"] {
-            let message = "the limit on disk cannot be held without a wall: there are no private files";
+            let message =
+                "the limit on disk cannot be enforced without isolation: there are no private files";
             return Err(ErrorCode::LimitUnavailable
                 .error(message)
                 .hint(hint!("omit the limit, or use {}", Term::Backend.to("native"))));
         }
-        let message = format!("the limit on {names} cannot be held here: no cgroup is ours to use");
+        let message =
+            format!("the limit on {names} cannot be enforced here: no cgroup is delegated to belljar");
         Err(ErrorCode::LimitUnavailable.error(message).hint(crate::cgroup::delegation_hint()))
     }
 

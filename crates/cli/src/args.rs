@@ -7,11 +7,14 @@ mod build;
 mod credentials;
 mod daemon;
 mod golden;
+mod grouped;
+mod habits;
 mod images;
 mod kept;
 mod layers;
 mod llm;
 mod publish;
+mod renamed;
 mod sandbox;
 mod secrets;
 mod settings;
@@ -19,8 +22,8 @@ mod show_run;
 mod workspace;
 
 pub(crate) use agent::{
-    AgentCommand, AgentListArgs, AgentLogsArgs, AgentPhasesArgs, AgentRunArgs, AgentRunsArgs, AgentShellArgs,
-    WishArgs,
+    AgentCommand, AgentConfigCommand, AgentListArgs, AgentLogsArgs, AgentPhasesArgs, AgentRunArgs,
+    AgentRunsArgs, AgentShellArgs, WishArgs,
 };
 pub(crate) use audit::{
     AuditArgs, AuditCommand, AuditPruneArgs, AuditShowArgs, AuditTailArgs, AuditVerifyArgs,
@@ -35,30 +38,30 @@ pub(crate) use images::{
     ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs,
 };
 pub(crate) use kept::{
-    AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, InitArgs, KeptCommand, KeptListArgs, LogsArgs, PsArgs,
-    RmArgs, StartArgs, TargetArgs, VolumesArgs, WhichArgs,
+    AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, InitArgs, KeptCommand, KeptListArgs, ListArgs,
+    LogsArgs, PsArgs, RmArgs, SandboxCommand, StartArgs, TargetArgs, VolumeCommand, VolumesArgs, WhichArgs,
 };
-pub(crate) use layers::{ApplyArgs, DiffArgs, DiscardArgs, LayersArgs};
-pub(crate) use llm::{LlmArgs, LlmCommand, LlmSpendArgs};
+pub(crate) use layers::{ApplyArgs, ChangesCommand, DiffArgs, DiscardArgs, LayersArgs};
+pub(crate) use llm::{LlmArgs, LlmSpendArgs};
 pub(crate) use publish::PublishArgs;
-pub(crate) use sandbox::{SandboxOptions, variable_of, workspace};
+pub(crate) use sandbox::{SandboxOptions, variables_of, workspace};
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
 };
 pub(crate) use show_run::ShowRunArgs;
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Runs AI agents, and the commands their models write, under glass.
+/// Runs AI agents, and the commands their models write, in sandboxes.
 ///
 /// A command runs in a sandbox of its own: it sees the system's programs, the current folder at /workspace, and a
-/// home and /tmp that go away with it. It reaches no network but the names you allow, has none of your environment, none
+/// home and /tmp of its own, removed with it. It reaches only the host names you allow, has none of your environment, none
 /// of your files elsewhere, and no way to more.
 #[derive(Debug, Parser)]
-#[command(name = "belljar", version, max_term_width = 100)]
+#[command(name = "belljar", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Without a command, at a terminal, `belljar` is `belljar shell`.\n\
     Exit codes: the command's own; 124 it ran too long; 125 belljar failed; 126 refused, or not executable;\n127 not found inside.")]
 pub(crate) struct Args {
@@ -82,8 +85,18 @@ impl Args {
         };
         match command {
             Some(command) => Ok(Args { command: Some(command) }),
-            None => Args::try_parse(),
+            None => Args::parse_whole(),
         }
+    }
+
+    /// With every command, in any spelling.
+    fn parse_whole() -> Result<Args, clap::Error> {
+        let given = renamed::current_spelling(std::env::args_os().skip(1).collect());
+        let mut command = command();
+        let matches = command.try_get_matches_from_mut(std::iter::once("belljar".into()).chain(given));
+        matches
+            .and_then(|matches| Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command)))
+            .map_err(habits::with_tip)
     }
 
     /// Whether a program is listening.
@@ -93,30 +106,34 @@ impl Args {
             Some(Command::Doctor(options)) => options.json,
             Some(Command::Diff(options)) => options.json,
             Some(Command::Apply(options)) => options.json,
-            Some(Command::Discard(options)) => options.json,
-            Some(Command::Layers(options)) => options.json,
+            Some(Command::Changes { command }) => command.wants_json(),
+            Some(Command::Sandbox { command }) => command.wants_json(),
+            Some(Command::Volume { command }) => command.wants_json(),
             Some(Command::Images(options)) => options.wants_json(),
             Some(Command::Kept(command)) => command.wants_json(),
-            Some(Command::Daemon(command)) => command.wants_json(),
+            Some(Command::Daemon { command }) => command.wants_json(),
             Some(Command::Audit(options)) => options.wants_json(),
             Some(Command::Agent { command }) => command.wants_json(),
-            Some(Command::Publish(options)) => options.json,
-            Some(Command::BuildBase(options)) => options.how.json,
-            Some(Command::Build(options)) => options.how.json,
-            Some(Command::Trust(options)) => options.json,
             Some(Command::Secrets { command }) => command.wants_json(),
-            Some(Command::Golden { command }) => command.wants_json(),
-            Some(Command::Config { command: ConfigCommand::Show(options) }) => options.json,
+            Some(Command::Config { command }) => command.wants_json(),
             Some(Command::Policy { command: PolicyCommand::Explain(options) }) => options.json,
-            Some(Command::Llm { command: LlmCommand::Spend(options) }) => options.json,
-            Some(Command::Config { command: ConfigCommand::Schema }) => false,
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
-            // Whatever it prints is for programs.
-            Some(Command::ShowRun(options)) => !options.command_line,
-            Some(Command::Zygote { .. } | Command::Shell(_) | Command::Completions { .. } | Command::Man)
+            Some(
+                Command::Zygote { .. }
+                | Command::Serve(_)
+                | Command::Shell(_)
+                | Command::Completions { .. }
+                | Command::Man(_)
+                | Command::Help { .. },
+            )
             | None => false,
         }
     }
+}
+
+/// Every command, its help in groups.
+pub(crate) fn command() -> clap::Command {
+    grouped::grouped(Args::command())
 }
 
 /// `run` and nothing else.
@@ -150,9 +167,9 @@ pub(crate) enum Command {
         belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
         belljar run --json -- sh -c 'id; ls /'")]
     Run(Box<RunArgs>),
-    /// Open a shell in a folder's sandbox, or in one of its own that goes away with it
+    /// Open a shell in a folder's sandbox, or in a one-shot sandbox
     #[command(
-        after_help = "In a folder that was made ready (`belljar init`, `belljar start`) it joins the folder's sandbox, started \
+        after_help = "In a folder that was made ready (`belljar sandbox init`, `belljar start`) it joins the folder's sandbox, started \
         if need be. With flags that say what a sandbox is, or with --once, it is one of its own. Examples:\n  \
         belljar shell\n  \
         belljar shell ~/web --branch fix/login\n  \
@@ -161,17 +178,7 @@ pub(crate) enum Command {
     Shell(Box<ShellArgs>),
     #[command(flatten)]
     Kept(KeptCommand),
-    /// Show the sandbox that `run` would make, and start nothing
-    #[command(
-        after_help = "One JSON object: the wall, everything that is mounted, in order; the environment, with placeholders for \
-        secrets; limits, the system call filter, egress rules and protected paths. It comes from what really builds a sandbox.\n\n\
-        Examples:\n  \
-        belljar show-run\n  \
-        belljar show-run --backend bwrap --command-line\n  \
-        belljar show-run --group registries | jq .egress"
-    )]
-    ShowRun(Box<ShowRunArgs>),
-    /// Run Claude Code, Codex, opencode, pi, Gemini or an agent of your own in a sandbox
+    /// Run Claude Code, Codex, opencode, pi, Gemini or your own agent
     #[command(after_help = "Examples:\n  \
         belljar agent list\n  \
         belljar agent run claude --prompt 'fix the failing test'\n  \
@@ -195,7 +202,7 @@ pub(crate) enum Command {
         belljar diff --patch > work.patch"
     )]
     Diff(DiffArgs),
-    /// Make what a sandbox changed beside its folder the folder's own, or a part of it
+    /// Apply what a sandbox changed to its folder, all or some of it
     #[command(
         after_help = "Either all of what is named is applied or nothing is, also when belljar is killed or the disk is full. \
         A file that changed on this machine since the sandbox started is never overwritten: it is said, and nothing is \
@@ -207,35 +214,25 @@ pub(crate) enum Command {
         Exit codes: 0 applied; 126 refused, because of such files; 125 it went wrong. Nothing changed but with 0."
     )]
     Apply(ApplyArgs),
-    /// Throw away what a sandbox changed beside its folder
-    #[command(after_help = "Examples:\n  belljar discard\n  belljar discard 3f2a --yes")]
-    Discard(DiscardArgs),
-    /// List what sandboxes changed that is not in their folders
-    #[command(after_help = "Examples:\n  belljar layers\n  belljar layers --json")]
-    Layers(LayersArgs),
-    /// List the images that sandboxes can be made of, get more, and remove them
+    /// List, pull, import, build and remove images
     #[command(after_help = "Examples:\n  \
         belljar images\n  \
         belljar images pull alpine:3.22\n  \
         belljar images import alpine.tar alpine:3.22\n  \
         belljar images gc --dry-run\n  \
         belljar run --root oci:alpine:3.22 -- cat /etc/os-release")]
+    #[command(visible_alias = "image")]
     Images(ImagesArgs),
-    /// Say which walls work here, why not, and what to do; and what tools a sandbox has
+    /// Check which backends work here, and what to do where not
     Doctor(DoctorArgs),
-    /// Show what was decided for a sandbox, and check that nobody changed it; without a command, list the logs
+    /// List, show and verify audit logs
     #[command(after_help = "Examples:\n  \
         belljar audit\n  \
         belljar audit tail -f\n  \
         belljar audit show 3f2a\n  \
         belljar audit verify")]
     Audit(AuditArgs),
-    /// Let the .belljar/config.toml of a repository count, after a look at it
-    #[command(after_help = "It counts as long as it does not change. Examples:\n  \
-        belljar trust\n  \
-        belljar trust --revoke ~/project")]
-    Trust(TrustArgs),
-    /// Keep keys and tokens here, encrypted, so that no sandbox has to hold one
+    /// Manage keys and tokens, kept encrypted outside of sandboxes
     #[command(
         after_help = "A sandbox holds a placeholder, and the gateway puts the value in on the way to where it belongs. \
         Wherever a secret can be named, `secret:NAME` is one of these, `env:NAME` a variable and `file:/PATH` a file of \
@@ -251,65 +248,47 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: SecretsCommand,
     },
-    /// Build and keep an Alpine system that sandboxes can have as their root
-    #[command(
-        after_help = "`--root golden` builds it on first use. The archive is believed only with a digest that does not come from the \
-        mirror; packages are installed inside a sandbox that reaches the mirror and nothing else.\n\n\
-        Examples:\n  \
-        belljar golden build\n  \
-        belljar golden build --tier small --mirror https://mirror.example.com/alpine\n  \
-        belljar run --root golden -- python3 --version"
-    )]
-    Golden {
-        #[command(subcommand)]
-        command: GoldenCommand,
-    },
-    /// Show what your configuration comes to, and what may stand in it
+    /// Show the effective configuration; approve that of a repository
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Check a policy file, and ask what policy says of a name
+    /// Check policy files; explain what is decided for a host name
     Policy {
         #[command(subcommand)]
         command: PolicyCommand,
     },
-    /// Look at what was used of a model
-    Llm {
-        #[command(subcommand)]
-        command: LlmCommand,
-    },
-    /// Build belljar-base with Docker: the image with tools and agents that others are made from
+    /// Run the daemon: HTTP API and persistent sandboxes
     #[command(
-        after_help = "Node 24 on Debian; git, gh, git-delta, editors and the usual tools; Claude Code, Codex, opencode and ast-grep. \
-        A step that fails fails the build: an image is whole, or there is none.\n\n\
+        after_help = "Commands that need a daemon start one by themselves; this is for one that is always there. Sandboxes \
+        outlive it: the next one finds them, with their commands and their output.\n\n\
         Examples:\n  \
-        belljar build-base\n  \
-        belljar build-base --tag stable --claude-code-version 2.1.3 --codex-version ^0.9\n  \
-        belljar build-base --pull-from registry.example.com:5000 --npm-registry https://npm.example.com\n  \
-        belljar build-base --base my/node:24   # an image that the daemon has: nothing is pulled\n\n\
-        Exit codes: 0 built; 1 a step failed; 125 belljar or Docker failed."
+        belljar serve\n  \
+        belljar serve --listen 127.0.0.1:7070   # with a token of `belljar daemon grants create`\n  \
+        curl --unix-socket $XDG_RUNTIME_DIR/belljar/daemon.sock http://localhost/v1/sandboxes"
     )]
-    BuildBase(Box<BuildBaseArgs>),
-    /// Build the image of a repository from its .belljar/Dockerfile, with Docker
-    #[command(
-        after_help = "Without that file the base image is used as it is, which is said. The folder is what the image is made from, \
-        without .git and what .dockerignore names. Examples:\n  \
-        belljar build\n  \
-        belljar build ~/web --base-tag stable\n\n\
-        Exit codes: 0 built, or nothing to build; 1 a step failed; 125 belljar or Docker failed."
-    )]
-    Build(BuildArgs),
-    /// Push what was committed in a clone, and open a pull request if you say so
-    #[command(
-        after_help = "Nothing leaves before this: a run with --clone only collects commits. Examples:\n  \
-        belljar publish 3f2a9c0d11e8b7a4 --token secret:github\n  \
-        belljar publish 3f2a9c0d11e8b7a4 --to fix/login --token secret:github --pull-request 'Fix the login'"
-    )]
-    Publish(PublishArgs),
-    #[command(flatten)]
-    Daemon(DaemonCommand),
-    /// Print a script that completes belljar's words in your shell
+    Serve(ServeArgs),
+    /// Persistent sandboxes: init, ps, attach, pause, resume, admin, plan
+    Sandbox {
+        #[command(subcommand)]
+        command: SandboxCommand,
+    },
+    /// Unapplied changes and commits: list, discard, publish
+    Changes {
+        #[command(subcommand)]
+        command: ChangesCommand,
+    },
+    /// Volumes: list, shared
+    Volume {
+        #[command(subcommand)]
+        command: VolumeCommand,
+    },
+    /// The daemon: service, grants, sweep
+    Daemon {
+        #[command(subcommand)]
+        command: DaemonCommand,
+    },
+    /// Print the completion script for a shell
     #[command(
         after_help = "Example:\n  belljar completions bash > ~/.local/share/bash-completion/completions/belljar"
     )]
@@ -317,9 +296,18 @@ pub(crate) enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
-    #[command(after_help = "Example:\n  belljar man | man -l -")]
-    Man,
+    /// Print the manual page of belljar or of one command, or write all pages into a folder
+    #[command(after_help = "Examples:\n  \
+        belljar man | man -l -\n  \
+        belljar man images build | man -l -\n  \
+        belljar man --all ~/.local/share/man/man1")]
+    Man(ManArgs),
+    /// Print the help of a command, or a page of the manual: `belljar help topics`
+    Help {
+        /// A command, as in `belljar help images build`, or a topic, as in `belljar help egress`
+        #[arg(value_name = "COMMAND|TOPIC")]
+        words: Vec<String>,
+    },
     /// Make the shims of the daemon, which says on standard input which
     #[command(hide = true)]
     Zygote {
@@ -332,12 +320,17 @@ pub(crate) enum Command {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) place: SandboxOptions,
-    /// Start in this folder; a relative one starts at the workspace
-    #[arg(long, value_name = "DIR")]
+    /// A named set of settings, below what flags say: `belljar config profiles` lists them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+    /// Start in this folder; a relative one starts at the workspace [default: the current folder, inside the workspace]
+    #[arg(short = 'w', long, alias = "workdir", value_name = "DIR")]
     pub(crate) cwd: Option<String>,
-    /// Whether the command gets a terminal
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(crate) tty: Tty,
+    #[command(flatten)]
+    pub(crate) terminal: TerminalArgs,
+    /// Print no notes of belljar's own; errors, warnings and refusals remain
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
     /// One call, one result: read standard input to its end, collect what the command writes, and print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -351,7 +344,7 @@ pub(crate) struct ShellArgs {
     /// The folder [default: the current one]
     #[arg(value_name = "FOLDER", conflicts_with = "workspace")]
     pub(crate) folder: Option<PathBuf>,
-    /// A sandbox of its own that goes away with the shell
+    /// A one-shot sandbox, removed when the shell exits
     #[arg(long)]
     pub(crate) once: bool,
     #[command(flatten)]
@@ -359,10 +352,41 @@ pub(crate) struct ShellArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct ManArgs {
+    /// The page of this command: `belljar man run`, `belljar man images build`
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+    /// Write a page for each command into this folder instead
+    #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
+    pub(crate) all: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Whether a command gets a terminal, also as Docker's users ask for one.
+#[derive(Debug, Clone, Copy, ClapArgs)]
+pub(crate) struct TerminalArgs {
+    /// Whether the command gets a terminal
+    #[arg(long = "tty", value_name = "WHEN", default_value = "auto")]
+    when: Tty,
+    /// As docker has it; a command has our terminal anyway where there is one
+    #[arg(short = 't', hide = true)]
+    docker_tty: bool,
+    /// As docker has it; a command has our standard input anyway
+    #[arg(short = 'i', long = "interactive", hide = true)]
+    docker_interactive: bool,
+}
+
+impl TerminalArgs {
+    pub(crate) fn tty(self) -> Tty {
+        let TerminalArgs { when, docker_tty: _, docker_interactive: _ } = self;
+        when
+    }
 }
 
 /// Whether a command gets a terminal.
@@ -379,10 +403,9 @@ pub(crate) enum Tty {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn no_two_words_of_a_command_are_the_same() {
-        Args::command().debug_assert();
+        command().debug_assert();
     }
 }

@@ -6,12 +6,15 @@ use belljar_api::client::ClientError;
 use belljar_config::Note;
 use belljar_overlay::quote::visible;
 pub(crate) use belljar_spec::exit_code::{FAILED, REFUSED, TIMED_OUT};
-use belljar_spec::{Hint, SandboxError};
-use std::io::{Write, stdout};
+use belljar_spec::{ErrorCode, Hint, SandboxError};
+use std::io::{ErrorKind, Write, stdout};
 use std::process::ExitCode;
 
 /// Says it, and gives the exit code.
 pub(crate) fn say(error: &SandboxError) -> ExitCode {
+    if is_reader_gone(error) {
+        return ExitCode::from(READER_GONE);
+    }
     eprintln!("belljar: {}", shown(&error.to_string()));
     if let Some(hint) = hint_of(error) {
         eprintln!("  hint: {}", shown(&hint));
@@ -54,17 +57,55 @@ fn shown(text: &str) -> String {
     text.split('\n').map(|line| visible(line.as_bytes())).collect::<Vec<_>>().join("\n")
 }
 
-/// Words that belljar does not understand; also where help and version come from.
+/// Arguments that belljar does not understand; also where help and version come from.
 pub(crate) fn say_usage(error: &clap::Error) -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let first = arguments.next();
+    if error.use_stderr() && arguments.take_while(|word| word != "--").any(|word| word == "--json") {
+        let error = usage(error);
+        return match first.is_some_and(|word| word == "run") {
+            true => {
+                crate::commands::run::not_understood(error).map_or_else(|error| say(&error), ExitCode::from)
+            }
+            false => say_json(&error),
+        };
+    }
     // Nothing better can be done about a terminal that went away.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { FAILED } else { 0 })
 }
 
-/// As docker and timeout do it, so that scripts need not learn anything.
-pub(crate) fn exit_code(error: &SandboxError) -> u8 {
-    error.kind().exit_code()
+/// The first paragraph says what is wrong; the others what to do, and how the command is written.
+fn usage(error: &clap::Error) -> SandboxError {
+    let text = error.render().to_string();
+    let mut paragraphs = text.split("\n\n").map(|one| one.split_whitespace().collect::<Vec<_>>().join(" "));
+    let message = paragraphs.next().unwrap_or_default();
+    let tips: Vec<String> = paragraphs
+        .filter(|one| !one.is_empty())
+        .map(|one| one.strip_prefix("tip: ").map(String::from).unwrap_or(one))
+        .collect();
+    let message = message.strip_prefix("error: ").unwrap_or(&message).to_string();
+    ErrorCode::UsageInvalid.error(message).hint(tips.join("; "))
 }
+
+/// As docker and timeout do it, so that scripts need not learn anything. What does not exist has one code, whether it is a sandbox, a
+/// log or a run.
+pub(crate) fn exit_code(error: &SandboxError) -> u8 {
+    match error.code {
+        ErrorCode::NotFound => REFUSED,
+        _ if is_reader_gone(error) => READER_GONE,
+        _ => error.kind().exit_code(),
+    }
+}
+
+/// Whether only the reader of our output went away, as `head` does: it has what it wanted, and nothing is to be said.
+fn is_reader_gone(error: &SandboxError) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    error.code == ErrorCode::StreamFailed && cause.is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)
+}
+
+/// As for a program that SIGPIPE ended.
+const READER_GONE: u8 = 128 + 13;
 
 /// What the daemon said, or that it said nothing.
 pub(crate) fn of_client(error: ClientError) -> SandboxError {

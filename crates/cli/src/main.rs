@@ -20,9 +20,7 @@ fn main() -> ExitCode {
     };
     let as_json = args.wants_json();
     let logs = match &args.command {
-        Some(args::Command::Daemon(args::DaemonCommand::Serve(options))) => {
-            log::start(Some(LevelFilter::INFO), options.log_format)
-        }
+        Some(args::Command::Serve(options)) => log::start(Some(LevelFilter::INFO), options.log_format),
         // Each shim has its own.
         Some(args::Command::Zygote { .. }) => Ok(()),
         _ => log::start(None, None),
@@ -34,28 +32,24 @@ fn main() -> ExitCode {
         None => commands::shell::without_words(),
         Some(args::Command::Shell(options)) => commands::shell::shell(*options),
         Some(args::Command::Kept(command)) => commands::kept::kept(command),
-        Some(args::Command::Daemon(command)) => commands::daemon::daemon(command),
+        Some(args::Command::Sandbox { command }) => commands::kept::sandbox(command),
+        Some(args::Command::Changes { command }) => commands::layers::changes(command),
+        Some(args::Command::Volume { command }) => commands::kept::volume(command),
+        Some(args::Command::Serve(options)) => commands::daemon::serve(options),
+        Some(args::Command::Daemon { command }) => commands::daemon::daemon(command),
         Some(args::Command::Run(options)) => commands::run::run(*options),
-        Some(args::Command::ShowRun(options)) => commands::show_run::show_run(*options),
         Some(args::Command::Agent { command }) => commands::agent::agent(command),
         Some(args::Command::Diff(options)) => commands::layers::diff::diff(options),
         Some(args::Command::Apply(options)) => commands::layers::apply::apply(options),
-        Some(args::Command::Discard(options)) => commands::layers::discard::discard(options),
-        Some(args::Command::Layers(options)) => commands::layers::list::list(options),
         Some(args::Command::Images(options)) => commands::images::images(options),
         Some(args::Command::Doctor(options)) => commands::doctor::doctor(options),
         Some(args::Command::Audit(options)) => commands::audit::audit(options),
-        Some(args::Command::BuildBase(options)) => commands::build::build_base(*options),
-        Some(args::Command::Build(options)) => commands::build::build(options),
-        Some(args::Command::Publish(options)) => commands::publish::publish(options),
-        Some(args::Command::Trust(options)) => commands::trust::trust(options),
         Some(args::Command::Secrets { command }) => commands::secrets::secrets(command),
-        Some(args::Command::Golden { command }) => commands::golden::golden(command),
         Some(args::Command::Config { command }) => commands::config::config(command),
         Some(args::Command::Policy { command }) => commands::policy::policy(command),
-        Some(args::Command::Llm { command }) => commands::llm::llm(command),
-        Some(args::Command::Completions { shell }) => commands::paper::completions(shell),
-        Some(args::Command::Man) => commands::paper::man(),
+        Some(args::Command::Completions { shell }) => commands::completions::completions(shell),
+        Some(args::Command::Man(options)) => commands::paper::man(&options),
+        Some(args::Command::Help { words }) => commands::help::help(&words),
         Some(args::Command::Zygote { .. }) => {
             // It goes on for long, and nothing of ours is open yet.
             belljar_sys::Inherited::take().only(0);

@@ -52,24 +52,24 @@ fn words(term: Term) -> &'static str {
         Term::Timeout => "--timeout",
         Term::WebSearch => "--web-search=",
         Term::Capabilities => "belljar doctor",
-        Term::CreateGrant => "belljar grants create",
+        Term::CreateGrant => "belljar daemon grants create",
         Term::CreateSandbox => "belljar start",
         Term::DeleteSandbox => "belljar rm",
         Term::ForceDeleteSandbox => "belljar rm --force",
         Term::GetSandbox => "belljar list",
-        Term::ListGrants => "belljar grants list",
+        Term::ListGrants => "belljar daemon grants list",
         Term::ListSandboxes => "belljar list",
         Term::StopSandbox => "belljar stop",
-        Term::Sweep => "belljar sweep",
+        Term::Sweep => "belljar daemon sweep",
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Args;
+    use crate::args::command;
     use belljar_spec::{CommandLine, hint};
-    use clap::{Command, CommandFactory};
+    use clap::Command;
 
     #[test]
     fn terms_become_flags_and_commands() {
@@ -80,7 +80,7 @@ mod tests {
                 hint!("use {} or {}", Term::WebSearch.to("exa"), Term::WebSearch),
                 "use `--web-search=exa` or `--web-search`",
             ),
-            (hint!("{} removes it", CommandLine::Discard.of(7)), "`belljar discard 7` removes it"),
+            (hint!("{} removes it", CommandLine::Discard.of(7)), "`belljar changes discard 7` removes it"),
         ] {
             assert_eq!(for_command_line(&hint), expected);
         }
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_command_line_has_every_word() {
-        let belljar = Args::command();
+        let belljar = command();
         let terms = Term::ALL.iter().map(|term| words(*term));
         for words in terms.chain(CommandLine::ALL.iter().map(|words| words.as_str())) {
             let of_belljar = words.split(" | ").next().unwrap().strip_prefix("belljar ");

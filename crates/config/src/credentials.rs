@@ -308,7 +308,7 @@ fn has_way_out(policy: &EgressPolicy, credentials: &[Credential]) -> Result<(), 
                 format!("the credential `{}` is of no use: the mode is none, and nothing leaves", first.name);
             Err(ErrorCode::RequestConflict
                 .error(message)
-                .hint(hint!("add {}, or take the secret away", Term::Egress.to("strict"))))
+                .hint(hint!("add {}, or remove the secret", Term::Egress.to("strict"))))
         }
         _ => Ok(()),
     }

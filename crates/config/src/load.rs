@@ -155,7 +155,7 @@ fn repository(
             loaded.notes.push(Note {
                 code: "repository_unreadable",
                 message: format!("`{FOLDER}/{FILE}` of the workspace was not applied: {why}"),
-                hint: Some("put a text file in its place, or take it away".into()),
+                hint: Some("replace it with a text file, or remove it".into()),
             });
             return Ok(None);
         }
@@ -172,7 +172,7 @@ fn repository(
         }
         Standing::Unknown => (
             "repository_untrusted",
-            format!("`{FOLDER}/{FILE}` of the workspace was not applied: nobody trusted it"),
+            format!("`{FOLDER}/{FILE}` of the workspace was not applied: it is not trusted"),
         ),
         Standing::Changed => (
             "repository_changed",

@@ -158,7 +158,7 @@ fn unreadable(path: &Path, why: Unread) -> SandboxError {
         Unread::Failed(Errno::ACCESS) => format!("make it readable: chmod a+r {}", argument(path)),
         Unread::Failed(Errno::NOENT) => "name a file that exists".to_string(),
         Unread::Link | Unread::NotAFile | Unread::TooLarge | Unread::NotText | Unread::Failed(_) => {
-            "put a text file in its place, or take it away".to_string()
+            "replace it with a text file, or remove it".to_string()
         }
     };
     ErrorCode::ConfigInvalid

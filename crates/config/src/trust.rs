@@ -57,7 +57,7 @@ pub fn propose_from(places: &ConfigPaths, workspace: &Path) -> Result<Proposal, 
     let unusable = |why: &dyn std::fmt::Display| {
         ErrorCode::ConfigInvalid
             .error(format!("`{}` cannot be trusted: {why}", shown(&file)))
-            .hint("put a text file in its place, or take it away")
+            .hint("replace it with a text file, or remove it")
     };
     let bytes = match read::repository(&workspace) {
         Ok(Some(bytes)) => bytes,

@@ -15,13 +15,14 @@ pub(crate) fn unreachable(socket: &Path, error: &io::Error) -> SandboxError {
         ErrorKind::PermissionDenied => {
             let message = format!("you may not speak to the Docker daemon at `{at}`");
             ErrorCode::BackendUnavailable.error(message).hint(
-                "run as root, or let somebody add you to its group: `sudo usermod -aG docker $USER`, then log in again; \
-                 whoever is in it can become root here",
+                "run as root, or have an administrator add you to its group: `sudo usermod -aG docker $USER`, then log in again; \
+                 its members can become root here",
             )
         }
         ErrorKind::ConnectionRefused => {
-            let message =
-                format!("the Docker daemon at `{at}` does not run: its socket is there, and nobody listens");
+            let message = format!(
+                "the Docker daemon at `{at}` does not run: its socket exists, and no process listens on it"
+            );
             ErrorCode::BackendUnavailable.error(message).hint("start it: `systemctl start docker`")
         }
         _ => {

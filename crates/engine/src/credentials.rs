@@ -119,7 +119,7 @@ fn add(spec: &mut SandboxSpec, name: EnvName, value: OsString) -> Result<(), San
     if spec.env.iter().any(|(known, _)| *known == name) {
         let message = format!("the variable `{name}` is set, and a secret of this sandbox has the same one");
         return Err(ErrorCode::RequestConflict.error(message).hint(hint!(
-            "take {} away: the sandbox gets a placeholder that works like the key",
+            "omit {}: the sandbox gets a placeholder that works like the key",
             Term::Env.to(name)
         )));
     }

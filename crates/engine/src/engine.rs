@@ -455,7 +455,7 @@ fn step<T>(name: &'static str, work: impl FnOnce() -> T) -> T {
 
 /// Whoever asked does not any more.
 pub(crate) fn unwanted() -> SandboxError {
-    ErrorCode::Aborted.error("whoever asked for the sandbox went away before it was there")
+    ErrorCode::Aborted.error("cancelled while the sandbox was starting")
 }
 
 fn no_wall(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> SandboxError {
@@ -463,16 +463,17 @@ fn no_wall(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> Sand
         && refusals.iter().all(|(_, refusal)| refusal.code == ErrorCode::AssuranceTooLow)
     {
         let message = format!(
-            "no wall here has the assurance {least}: the strongest that belljar can choose is native (namespace)"
+            "no backend here has the assurance {least}: the strongest that belljar can choose is native (namespace)"
         );
-        return ErrorCode::AssuranceTooLow
-            .error(message)
-            .hint(hint!("ask for less with {}, or use a machine that has a stronger wall", Term::AtLeast));
+        return ErrorCode::AssuranceTooLow.error(message).hint(hint!(
+            "ask for less with {}, or use a machine that has a stronger backend",
+            Term::AtLeast
+        ));
     }
     let reasons: Vec<String> = refusals.iter().map(|(name, refusal)| format!("{name}: {refusal}")).collect();
     let hint = refusals.iter().find_map(|(_, refusal)| refusal.hint.clone());
     let message =
-        format!("no wall works here, and belljar runs nothing without one ({})", reasons.join("; "));
+        format!("no backend works here, and belljar runs nothing without one ({})", reasons.join("; "));
     ErrorCode::BackendUnavailable
         .error(message)
         .hint(hint.unwrap_or_else(|| hint!("{} says what to do for each of them", Term::Capabilities)))
@@ -484,7 +485,7 @@ fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxErr
             let message =
                 format!("the backend {name} gives the assurance {}, below {least}", name.assurance());
             Err(ErrorCode::AssuranceTooLow.error(message).hint(hint!(
-                "ask for less with {}, or use a machine that has a stronger wall",
+                "ask for less with {}, or use a machine that has a stronger backend",
                 Term::AtLeast
             )))
         }

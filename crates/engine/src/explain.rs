@@ -106,7 +106,7 @@ fn by_rules(policy: &EgressPolicy, name: &HostName, port: Option<u16>) -> Outcom
         refusal: Refusal::new(name, port, reason).detail(why),
         by: None,
     };
-    if !grants.is_empty() && is_localhost(name) {
+    if is_localhost(name) {
         return refused(Reason::PrivateAddress, "inside, this is the sandbox itself");
     }
     if !grants.is_empty() {
@@ -269,6 +269,12 @@ mod tests {
         assert_eq!(said(&open, "x.com", Some(53)), "port_not_allowed None", "it is asked for names");
         assert_eq!(said(&open, "localhost", Some(443)), "private_address None", "it is the sandbox itself");
         assert_eq!(said(&open, "a.localhost", None), "private_address None");
+        // No rule opens it, so none is proposed.
+        let localhost = "localhost".parse().unwrap();
+        let Outcome::Refused { refusal, .. } = explain(&some, &localhost, Some(5432), None).outcome else {
+            panic!("localhost is never reached by a rule");
+        };
+        assert_eq!((refusal.reason, refusal.remedy()), (Reason::PrivateAddress, None));
     }
 
     #[test]

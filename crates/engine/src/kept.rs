@@ -71,7 +71,7 @@ pub(crate) fn make(
                 let message = format!("there is no place for a volume at `{}`: {errno}", volume.target);
                 ErrorCode::PathRefused
                     .error(message)
-                    .hint("take away what is there in the sandbox's home, or mount the volume below /volumes")
+                    .hint("remove what is there in the sandbox's home, or mount the volume below /volumes")
                     .caused_by(errno)
             })?;
         }

@@ -20,7 +20,7 @@ pub(crate) fn prepare(
     secrets: &dyn SecretStore,
 ) -> Result<SandboxSpec, SandboxError> {
     if wall == Wall::Absent {
-        let message = format!("the backend {name} has no wall, and so no route to a model");
+        let message = format!("the backend {name} does not isolate, and has no route to a model");
         return Err(ErrorCode::NotSupported.error(message).hint(hint!(
             "use {}, or omit {}, also in belljar.toml",
             Term::Backend.to("native"),

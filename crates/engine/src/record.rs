@@ -98,7 +98,7 @@ pub(crate) fn full() -> SandboxError {
 pub(crate) fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> {
     let mut loosened = Vec::new();
     if matches!(backend, BackendName::Host | BackendName::Container) {
-        loosened.push(format!("backend {backend}: no wall"));
+        loosened.push(format!("backend {backend}: no isolation"));
     }
     if spec.nesting == Nesting::Allowed {
         loosened.push("user namespaces inside".to_string());

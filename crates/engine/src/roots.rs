@@ -113,7 +113,7 @@ pub(crate) fn understand(
 ) -> Result<Option<RootTree>, SandboxError> {
     if spec.root != Root::Host && wall == Wall::Absent {
         let message =
-            format!("without a wall there is no other root than the host's, and not `{}`", spec.root);
+            format!("without isolation there is no other root than the host's, and not `{}`", spec.root);
         return Err(ErrorCode::NotSupported.error(message).hint(hint!(
             "omit {} and {}, or use {}",
             Term::Rootfs,

@@ -197,7 +197,7 @@ impl Workspace {
                 Ok(Workspace::new(Some(view), repository, What::Layer { held: Box::new(held), git, is_new }))
             }
             WorkspaceMode::Shelf { branch } => {
-                let folder = folder(spec, "a shelf")?;
+                let folder = folder(spec, "a managed clone")?;
                 refuse_planted(folder)?;
                 let state = state()?;
                 refuse_unfit(&state, &HostWorktree::find(folder)?.top, &spec.alternates)?;

@@ -82,7 +82,7 @@ pub(crate) fn can_be_held(limits: &LimitsRequest) -> Result<(), SandboxError> {
         return Ok(());
     }
     let message = format!(
-        "a limit on {} cannot be held on this machine: no cgroup is ours to use",
+        "a limit on {} cannot be enforced on this machine: no cgroup is delegated to belljar",
         unheld.join(" and ")
     );
     Err(ErrorCode::LimitUnavailable.error(message).hint(hint!(

@@ -87,12 +87,12 @@ impl Caller {
         granted && (self.is_owner() || made_by == self.id || self.holds_key(key))
     }
 
-    /// How many sandboxes it may hold at the same time.
+    /// Maximum number of sandboxes at the same time.
     pub fn most_sandboxes(&self) -> Option<u32> {
         self.rules.as_ref()?.sandboxes
     }
 
-    /// How many requests a second.
+    /// Maximum requests per second.
     pub fn rate(&self) -> Option<u32> {
         self.rules.as_ref()?.rate
     }

@@ -233,7 +233,7 @@ fn built_in() -> Vec<Profile> {
         source: BUILT_IN.into(),
     };
     vec![
-        one(DEFAULT, "Default", "the strongest wall that works here", BackendChoice::Auto),
+        one(DEFAULT, "Default", "the strongest backend that works here", BackendChoice::Auto),
         one(
             "native",
             "Namespaces",
@@ -243,7 +243,7 @@ fn built_in() -> Vec<Profile> {
         one(
             "bwrap",
             "bubblewrap",
-            "the same kind of wall, made by bubblewrap",
+            "the same isolation, made by bubblewrap",
             BackendChoice::Named(BackendName::Bwrap),
         ),
         one(
@@ -254,8 +254,8 @@ fn built_in() -> Vec<Profile> {
         ),
         one(
             "host",
-            "No wall",
-            "no wall at all: everything this user may, a sandbox may",
+            "No isolation",
+            "no isolation: a sandbox may do all that this user may",
             BackendChoice::Named(BackendName::Host),
         ),
     ]

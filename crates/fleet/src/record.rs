@@ -132,7 +132,7 @@ struct Version {
 
 pub(crate) const VERSION: u32 = 1;
 fn take_away() -> Hint {
-    hint!("{} ends what runs in it and takes it away with its files", Term::ForceDeleteSandbox)
+    hint!("{} ends what runs in it and removes it with its files", Term::ForceDeleteSandbox)
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(crate) fn no_lease(lease: &str) -> SandboxError {
 }
 
 pub(crate) fn not_owner(name: &str) -> SandboxError {
-    ErrorCode::NotGranted.error(format!("the sandbox `{name}` can be used, and not stopped or taken away"),
+    ErrorCode::NotGranted.error(format!("the sandbox `{name}` can be used, and not stopped or removed"),
     )
     .hint("the grant that made it can do that, a grant with its key in `own_keys`, and the owner of this machine")
 }

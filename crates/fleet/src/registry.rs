@@ -377,5 +377,5 @@ impl Drop for Registry {
 fn lost(name: &str) -> SandboxError {
     ErrorCode::Internal
         .error(format!("the daemon lost hold of the sandbox `{name}`"))
-        .hint("start the daemon again: it finds what lives")
+        .hint("restart the daemon: it finds running sandboxes")
 }

@@ -113,7 +113,7 @@ fn examine(
         ErrorCode::StateFailed
             .error(message)
             .hint(hint!(
-                "look at `keeper.lock` in it; {} ends what runs in it and takes it away with its files",
+                "look at `keeper.lock` in it; {} ends what runs in it and removes it with its files",
                 Term::ForceDeleteSandbox
             ))
             .caused_by(error)

@@ -22,7 +22,7 @@ pub async fn post_json(
     let url = Url::parse(url).map_err(|error| words(&error))?;
     let server = Outbound::new(&url, trust).map_err(|error| words(&error))?;
     let mut token = HeaderValue::try_from(format!("Bearer {}", bearer.reveal_text()))
-        .map_err(|_| "the token is no text for a header")?;
+        .map_err(|_| "the token is not valid in a header")?;
     token.set_sensitive(true);
     let request = Request::builder()
         .method(Method::POST)

@@ -217,7 +217,7 @@ fn build(
         }
         (Some(Opened { report, sockets }), None) => {
             let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-            passing::send(door, &sockets).map_err(|errno| fault("hand over the way out", errno))?;
+            passing::send(door, &sockets).map_err(|errno| fault("hand over the egress sockets", errno))?;
             Some(report)
         }
         (None, _) => None,
@@ -238,7 +238,7 @@ fn build(
     if let (Some(pump), Some(opened), Some(wanted)) = (&pump, relayed, relayed_intake(&setup.steps)) {
         // Sealed like everything that comes after.
         let served = relayed::serve(pump, wanted, opened);
-        intake = Some(served.map_err(|error| fault("serve the way out", error))?);
+        intake = Some(served.map_err(|error| fault("serve the egress sockets", error))?);
     }
     let world = World { place, limits, ports, handover, pause: Pause::default(), _pump: pump };
     Ok((world, Sealed { landlock_abi, intake }))

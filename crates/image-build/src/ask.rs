@@ -20,7 +20,7 @@ pub(super) struct Asker {
 impl Asker {
     /// One that trusts the system's authorities, and these.
     pub(super) fn new(authorities: Option<&Authorities>) -> Result<Asker, SandboxError> {
-        let no = |error: String| ErrorCode::RegistryFailed.error(format!("cannot ask a registry: {error}"));
+        let no = |error: String| ErrorCode::RegistryFailed.error(format!("cannot query a registry: {error}"));
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if let Some(authorities) = authorities {
@@ -66,10 +66,10 @@ impl Asker {
 
     async fn get(&self, address: &str, accept: &str, about: &str) -> Result<Vec<u8>, SandboxError> {
         let failed = |why: String| {
-            let message = format!("cannot ask which versions of `{about}` there are: {why}");
-            ErrorCode::RegistryFailed.error(message).hint(
-                "write exact versions, for which nobody is asked, or name a registry that can be reached",
-            )
+            let message = format!("cannot look up the versions of `{about}`: {why}");
+            ErrorCode::RegistryFailed
+                .error(message)
+                .hint("write exact versions, which need no registry, or name a registry that can be reached")
         };
         let address = Url::parse(address).map_err(|error| failed(error.to_string()))?;
         let host = address.host_str().unwrap_or_default().to_string();

@@ -29,7 +29,7 @@ pub(super) fn npm(package: &str, answer: &[u8]) -> Result<Published, SandboxErro
     }
     let answer: Answer = serde_json::from_slice(answer).map_err(|error| {
         ErrorCode::RegistryFailed
-            .error(format!("what the registry says of `{package}` makes no sense: {error}"))
+            .error(format!("what the registry says of `{package}` is not valid: {error}"))
             .hint(hint!("see what answers at the address of {}", CommandLine::NpmRegistry))
             .caused_by(error)
     })?;
@@ -50,7 +50,7 @@ pub(super) fn git(repository: &str, answer: &[u8]) -> Result<Published, SandboxE
     let no_sense = || {
         ErrorCode::RegistryFailed
             .error(format!("`{repository}` does not answer as a git repository does"))
-            .hint("write an exact version, for which nobody is asked")
+            .hint("write an exact version, which needs no registry")
     };
     let mut versions = Vec::new();
     let mut rest = answer;

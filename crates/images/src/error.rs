@@ -131,15 +131,17 @@ impl ImageError {
                 "`docker login {registry}` writes ~/.docker/config.json; passwords that it keeps elsewhere are not read"
             ).into(),
             ImageError::Unreachable { .. } => {
-                "is it up, and its name right? a mirror can be named in the configuration: docs/images.md"
-                    .into()
+                hint!(
+                    "is it up, and its name right? a mirror can be named in the configuration: {}",
+                    CommandLine::Help.of("topics images")
+                )
             }
             ImageError::NoFile { .. } | ImageError::MirrorUnreachable { .. } => {
                 hint!("is it up, and its address right? another mirror: {}", CommandLine::Mirror.of("URL"))
             }
             ImageError::MirrorTooSlow { .. } => {
                 hint!(
-                    "try again later, and it goes on from here; another mirror: {}",
+                    "try again later, and it continues from here; another mirror: {}",
                     CommandLine::Mirror.of("URL")
                 )
             }
@@ -150,7 +152,10 @@ impl ImageError {
             }
             ImageError::NoSpace(_) => hint!("{} removes unused images", CommandLine::ImagesGc),
             ImageError::TooSlow { .. } => {
-                "try again later; a mirror can be named in the configuration: docs/images.md".into()
+                hint!(
+                    "try again later; a mirror can be named in the configuration: {}",
+                    CommandLine::Help.of("topics images")
+                )
             }
             ImageError::NotOurs { .. } => {
                 "is XDG_STATE_HOME, or the state that was named, a folder of yours?".into()
@@ -166,12 +171,12 @@ impl ImageError {
                 "it is the other side that fails: try again later, or name another mirror".into()
             }
             ImageError::Mismatch { .. } => {
-                "what came is not used; if the digest is right, somebody on the way changes what you fetch".into()
+                "what came is not used; if the digest is right, the download is modified on the way".into()
             }
             ImageError::Document { .. } | ImageError::Layer { .. } | ImageError::TooLarge(_) => {
                 hint!(
-                    "docs/images.md says what an image may be; its valid layers are kept until {} \
-                     removes them",
+                    "{} says what an image may be; its valid layers are kept until {} removes them",
+                    CommandLine::Help.of("topics images"),
                     CommandLine::ImagesGc
                 )
             }

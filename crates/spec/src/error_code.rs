@@ -52,6 +52,7 @@ error_codes! {
         RequestValue "request_value" Policy 422 "a value is not valid; the message names the field, the flag or the file"
         RequestConflict "request_conflict" Policy 422 "two parts of the request contradict each other, or one needs another that is missing"
         IdempotencyMismatch "idempotency_mismatch" Policy 422 "this idempotency key was used for another request"
+        UsageInvalid "usage_invalid" Runtime 400 "the command line is not valid: an unknown flag, or a value that is not one"
         BodyTooLarge "body_too_large" Policy 413 "the body is longer than the limit"
         MethodNotAllowed "method_not_allowed" Policy 405 "the path exists and does not have this method"
         PathInvalid "path_invalid" Policy 422 "a path does not exist, cannot be read or cannot be written as text"
@@ -61,7 +62,7 @@ error_codes! {
         ImageRefused "image_refused" Policy 422 "an image, a root or a download is not what was named, or is not accepted"
         ProfileUnknown "profile_unknown" Policy 422 "no such profile"
     }
-    "ask whoever may allow it" {
+    "ask the user who may allow it" {
         TokenInvalid "token_invalid" Policy 401 "the token is missing or not known"
         NotGranted "not_granted" Policy 403 "the grant, the profile or the operator does not allow this; the owner of the machine can"
         QuotaExceeded "quota_exceeded" Policy 403 "the grant has as many sandboxes or leases as it may have"

@@ -109,22 +109,23 @@ words! {
         Audit "belljar audit"
         AuditShow "belljar audit show"
         AuditVerify "belljar audit verify"
-        Build "belljar build"
-        BuildBase "belljar build-base"
+        Build "belljar images build"
+        BuildBase "belljar images build-base"
         ConfigSchema "belljar config schema"
         DiffNames "belljar diff --names"
         DiffPatch "belljar diff PATH | patch -p1 --merge"
-        Discard "belljar discard"
-        GoldenBuild "belljar golden build"
-        GoldenStatus "belljar golden status"
+        Discard "belljar changes discard"
+        GoldenBuild "belljar images golden build"
+        GoldenStatus "belljar images golden status"
+        Help "belljar help"
         ImagesGc "belljar images gc"
         ImagesImport "belljar images import FILE"
         ImagesPull "belljar images pull"
-        Layers "belljar layers"
+        Layers "belljar changes list"
         SecretsList "belljar secrets list"
         SecretsSet "belljar secrets set"
         Serve "belljar serve"
-        Trust "belljar trust"
+        Trust "belljar config trust"
         BuildFrom "--base"
         BuildPullFrom "--pull-from"
         Context "--context"
@@ -181,7 +182,7 @@ impl Term {
 }
 
 impl CommandLine {
-    /// With what stands behind it: `belljar discard ID`.
+    /// With what stands behind it: `belljar changes discard ID`.
     pub fn of(self, value: impl fmt::Display) -> Piece {
         Piece::CommandLine { command_line: self, value: Some(value.to_string()) }
     }
@@ -244,7 +245,7 @@ mod tests {
         let hint = hint!("omit {}: {}, {}, {}", "it", Term::Overlay, backend, CommandLine::Discard.of(7));
         assert_eq!(
             hint.to_string(),
-            "omit it: `workspace.overlay`, `backend: native`, `belljar discard 7` on the host"
+            "omit it: `workspace.overlay`, `backend: native`, `belljar changes discard 7` on the host"
         );
         let wire = json!([
             "omit ", "it", ": ", { "term": "overlay" }, ", ", { "term": "backend", "value": "native" }, ", ",

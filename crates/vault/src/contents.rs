@@ -32,7 +32,7 @@ pub enum Damage {
     NotOurs { line: usize },
     #[error("it has the format {0}, and this belljar knows {FORMAT}")]
     Newer(u64),
-    #[error("its secret number {0} makes no sense")]
+    #[error("its secret number {0} is not valid")]
     Entry(usize),
     #[error("its secret number {0} has the name of an earlier one")]
     Twice(usize),

@@ -56,7 +56,7 @@ pub enum VaultError {
     #[error("the secret `{name}` was not set: its value is longer than {} KiB", crate::secret::MAX >> 10)]
     TooLong { name: SecretName },
     /// The kernel gives no random bytes, or the cipher does not work.
-    #[error("nothing can be encrypted: there are no random bytes to be had")]
+    #[error("nothing can be encrypted: no random bytes are available")]
     NoRandomness,
 }
 
@@ -70,7 +70,7 @@ impl VaultError {
                 path.display()
             ).into(),
             VaultError::OpenToOthers { path, right, .. } => format!(
-                "`chmod {right:o} {}`; if somebody may have read the key, renew the secrets where they were made",
+                "`chmod {right:o} {}`; if another user may have read the key, renew the secrets where they were issued",
                 path.display()
             ).into(),
             VaultError::Read { path, .. } => format!("`ls -ld {}` says whose it is", path.display()).into(),

@@ -89,7 +89,7 @@ impl dyn SecretStore + '_ {
     pub fn read_text(&self, reference: &SecretRef) -> Result<Secret, SecretError> {
         let value = self.read(reference)?;
         let text = std::str::from_utf8(value.reveal()).map_err(|_| SecretError {
-            message: format!("the value of `{reference}` is no text"),
+            message: format!("the value of `{reference}` is not valid UTF-8"),
             hint: "set it again".into(),
         })?;
         Ok(Secret::from_text(text))

@@ -105,7 +105,7 @@ fn beneath(view: &View) -> Result<(String, Option<Vec<u8>>), SandboxError> {
         }
         let owner = fstat(&opened).map_err(|errno| no_place(&errno))?.st_uid;
         if found.st_uid != owner && found.st_mode & 0o004 == 0 {
-            return Err(no_place(&"it belongs to somebody else, who does not show it to everybody"));
+            return Err(no_place(&"it belongs to another user, who does not let others read it"));
         }
         let own = regular(&opened, name.as_bytes()).map_err(|errno| no_place(&errno))?;
         let own =

@@ -65,7 +65,7 @@ fn what_cannot_be_is_said() {
     let flag = ["run", "--agent-context", context.to_str().unwrap()];
     for (before, after, code, word) in [
         (&["run", "--agent-context", "/no/such/place"][..], &["--", "true"][..], 126, "/no/such/place"),
-        (&flag, &["--backend", "host", "--", "true"], 125, "without a wall"),
+        (&flag, &["--backend", "host", "--", "true"], 125, "without isolation"),
     ] {
         let Run { code: found, stderr, .. } = home.run(&[before, after].concat());
         assert!(found == code && stderr.contains(word) && stderr.contains("hint"), "{found}: {stderr}");

@@ -205,7 +205,7 @@ fn walls_that_cannot_be_had() {
         (
             &["run", "--at-least", "microvm", "--", "true"],
             125,
-            &["no wall here has the assurance microvm", "--at-least"],
+            &["no backend here has the assurance microvm", "--at-least"],
         ),
         (
             &["run", "--backend", "host", "--at-least", "container", "--", "true"],
@@ -285,7 +285,7 @@ fn variables_do_not_make_a_container() {
     let flags = ["--pid", "--fork", "--cgroup"];
     let Some(result) = run_after(preparation, &flags, folder.path()) else { return };
     assert_eq!((result.code, &*result.stdout), (125, ""), "{}", result.stderr);
-    assert!(result.stderr.contains("there is no container around us"), "{}", result.stderr);
+    assert!(result.stderr.contains("does not run inside a container"), "{}", result.stderr);
 }
 
 /// In a user namespace of its own that may have none below it, so that neither native nor bubblewrap works.
@@ -303,7 +303,7 @@ exec "$0" run -- touch ran"#;
         return;
     }
     assert_eq!((status.code(), stdout.as_slice()), (Some(125), &b""[..]), "{said}");
-    for saying in ["no wall works here", "native: ", "bwrap: ", "hint: "] {
+    for saying in ["no backend works here", "native: ", "bwrap: ", "hint: "] {
         assert!(said.contains(saying), "{said}");
     }
     nothing_is_in(folder.path());
@@ -351,7 +351,7 @@ fn a_guest_that_dies_while_it_is_set_up_is_named() {
         found.map(|pid| Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
     let Output { status, stdout, stderr } = belljar.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&stderr);
-    if said.contains("no cgroup is ours to use") {
+    if said.contains("no cgroup is delegated to belljar") {
         // An ordinary user, to whom nobody gave cgroups.
         return;
     }

@@ -3,8 +3,8 @@
 use belljar_tests_cli::Home;
 
 const NESTED: &str = "belljar: user namespaces are allowed inside (--nested)\n";
-const HOST: &str = "belljar: no wall (--backend host): the command runs as you, on this machine\n";
-const CONTAINER: &str = "belljar: the only wall is the container around us (";
+const HOST: &str = "belljar: no isolation (--backend host): the command runs as you, on this machine\n";
+const CONTAINER: &str = "belljar: the only isolation is the container that belljar runs in (";
 
 #[test]
 fn nothing_is_said_of_a_whole_wall() {

@@ -1,7 +1,7 @@
 //! Help, version, completions, the manual page, the doctor.
 
 use belljar_spec::BackendName;
-use belljar_tests_cli::{belljar, run};
+use belljar_tests_cli::{Home, belljar, run};
 use std::path::Path;
 
 #[test]
@@ -13,6 +13,9 @@ fn help_stays_as_it_is() {
         ("doctor", &["doctor", "--help"]),
         ("build_base", &["build-base", "--help"]),
         ("build", &["build", "--help"]),
+        ("sandbox", &["sandbox", "--help"]),
+        ("changes", &["changes", "--help"]),
+        ("topics", &["help", "topics"]),
     ] {
         let result = run(Path::new("/"), args);
         assert_eq!(result.code, 0);
@@ -39,7 +42,9 @@ fn completions_know_the_commands() {
 fn the_manual_page_is_one() {
     let result = run(Path::new("/"), ["man"]);
     assert_eq!(result.code, 0);
-    assert!(result.stdout.contains(".TH belljar") && result.stdout.contains("BELLJAR RUN"));
+    assert!(result.stdout.contains(".TH belljar 1") && result.stdout.contains("belljar\\-run(1)"));
+    let build = run(Path::new("/"), ["man", "images", "build"]).stdout;
+    assert!(build.contains(".TH belljar-images-build 1") && build.contains(".dockerignore"), "{build}");
 }
 
 #[test]
@@ -60,7 +65,7 @@ fn the_doctor_reports_every_wall() {
     assert_eq!(json["inside"]["network"], "every_port");
     assert_eq!(json["inside"]["folders"]["works"], true);
     let text = run(Path::new("/"), ["doctor"]).stdout;
-    assert!(text.contains("Walls") && text.contains("native"), "{text}");
+    assert!(text.contains("Backends") && text.contains("native"), "{text}");
 }
 
 /// A folder that cannot be shown under another user is no reason to say that no wall works.
@@ -87,7 +92,7 @@ fn the_doctor_does_not_take_a_filesystem_for_a_wall() {
     assert!(json["inside"]["folders"]["remedy"].as_str().unwrap().contains("owner of the folder"), "{json}");
     let text = String::from_utf8_lossy(&doctor("").stdout).into_owned();
     assert!(text.contains("cannot show its files under another user"), "{text}");
-    assert!(!text.contains("No wall works"), "{text}");
+    assert!(!text.contains("No backend works"), "{text}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -99,4 +104,35 @@ fn a_reader_that_goes_away_is_no_failure() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!said.contains("panicked") && !said.contains("cannot write"), "{words}: {said}");
     }
+}
+
+/// What was understood once is understood for ever, and says what the newer spelling says.
+#[test]
+fn an_older_spelling_does_the_same() {
+    for (old, new) in [
+        (&["layers", "--json"][..], &["changes", "list", "--json"][..]),
+        (&["grants", "list"], &["daemon", "grants", "list"]),
+        (&["help", "show-run"], &["sandbox", "plan", "--help"]),
+        (&["ls", "--help"], &["list", "--help"]),
+        (&["trust", "--help"], &["config", "trust", "--help"]),
+    ] {
+        let home = Home::new("");
+        assert_eq!(home.said(old), home.said(new), "{old:?}");
+    }
+}
+
+#[test]
+fn help_has_pages_of_the_manual() {
+    let page = run(Path::new("/"), ["help", "backends"]);
+    assert!(
+        page.code == 0 && page.stdout.starts_with("# ") && page.stdout.contains("AppArmor"),
+        "{}",
+        page.stdout
+    );
+    // A command of that name comes first, and its page is still there.
+    assert!(run(Path::new("/"), ["help", "images"]).stdout.contains("Usage: belljar images"));
+    assert!(run(Path::new("/"), ["help", "topics", "images"]).stdout.starts_with("# "));
+    let unknown = run(Path::new("/"), ["help", "nonsense"]);
+    assert_eq!((unknown.code, unknown.stdout.as_str()), (126, ""));
+    assert!(unknown.stderr.contains("belljar help topics"), "{}", unknown.stderr);
 }

@@ -7,9 +7,9 @@ use crate::opened::Named;
 use crate::run::Agent;
 use belljar_config::TomlText;
 use belljar_overlay::quote;
-use belljar_spec::SandboxError;
 use belljar_spec::egress::Mode;
 use belljar_spec::request::{EgressRequest, GitHubRequest, WebSearch};
+use belljar_spec::{CommandLine, SandboxError, hint};
 use serde::Deserialize;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,9 @@ use toml::Spanned;
 pub fn read(path: &Path) -> Result<Vec<Phase>, SandboxError> {
     let content = input::named(path, MAX, "phases").map_err(|error| {
         let message = format!("the phases are not read: {}", error.message);
-        error.with_message(message).hint("name a file in TOML; docs/agents.md has one")
+        error
+            .with_message(message)
+            .hint(hint!("name a file in TOML; {} has one", CommandLine::Help.of("agents")))
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     understand(&TomlText { name: &shown(path), content: &content }, folder)
@@ -125,8 +127,7 @@ impl Reader<'_> {
             return Err(fault(self.text, name, what).hint("write letters, digits, `-` and `_`"));
         }
         let agent = own.agent.as_ref().or(defaults.agent.as_ref());
-        let agent =
-            agent.ok_or_else(|| self.missing("nobody says which agent runs", "agent = \"claude\""))?;
+        let agent = agent.ok_or_else(|| self.missing("no agent is named", "agent = \"claude\""))?;
         let agent = Agent::named(agent.get_ref().as_ref()).map_err(|error| self.moved(agent, error))?;
         Ok(Phase {
             name: name.get_ref().clone(),
@@ -259,5 +260,4 @@ fn shown(path: &Path) -> String {
 
 /// Far more than anybody writes by hand.
 const MAX: u64 = 1 << 20;
-const EXAMPLE: &str =
-    "a phase is `[[phase]]`, and below it `name`, `agent` and `prompt`; docs/agents.md has a whole file";
+const EXAMPLE: &str = "a phase is `[[phase]]`, and below it `name`, `agent` and `prompt`";

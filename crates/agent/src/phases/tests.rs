@@ -85,7 +85,7 @@ fn what_is_wrong_is_said_with_its_line_and_what_to_write() {
         ("prompt = \"x\"\n", ":1: `prompt` belongs to one phase", "below `[[phase]]`"),
         ("[[phase]]\nprompt = \"x\"", ":1: a phase has no name", "name = \"plan\""),
         ("[[phase]]\nname = \"a b\"", ":2: `a b` is not the name of a phase", "letters"),
-        ("[[phase]]\nname = \"a\"\nprompt = \"x\"", ":1: nobody says which agent", "agent = \"claude\""),
+        ("[[phase]]\nname = \"a\"\nprompt = \"x\"", ":1: no agent is named", "agent = \"claude\""),
         (
             "[[phase]]\nname = \"a\"\nagent = \"claud\"\nprompt = \"x\"",
             ":3: there is no agent `claud`",

@@ -84,7 +84,7 @@ fn must_be_ours(stream: &UnixStream) -> io::Result<()> {
     if listener == geteuid().as_raw() || listener == 0 {
         return Ok(());
     }
-    let message = format!("whoever listens there is another user ({listener}), and not trusted");
+    let message = format!("the socket belongs to another user ({listener}), not to you");
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 

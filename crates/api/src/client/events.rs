@@ -41,5 +41,5 @@ impl<T: DeserializeOwned> Events<T> {
 
 pub(crate) fn understood<T: DeserializeOwned>(event: &Event) -> Result<T, ClientError> {
     serde_json::from_str(&event.data)
-        .map_err(|error| ClientError::Protocol(format!("an event that makes no sense: {error}")))
+        .map_err(|error| ClientError::Protocol(format!("an event that is not valid: {error}")))
 }

@@ -184,7 +184,7 @@ impl fmt::Display for Problem {
                 )
             }
             Problem::EndedWithoutAWord => f.write_str(
-                "the log ended without a word: belljar was killed; what was cut off since is not known",
+                "the log ends abruptly: belljar was killed; what was cut off since is not known",
             ),
             Problem::NeverBegan => f.write_str("an empty log: belljar was killed while it began"),
             Problem::LedgerHeadBehind => {

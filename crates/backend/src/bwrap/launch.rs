@@ -96,8 +96,11 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
             drop(guest);
             let mut text = String::new();
             let _ = File::from(complaints).take(4096).read_to_string(&mut text);
-            let reason =
-                text.lines().next().unwrap_or("it ended without a word").trim_start_matches("bwrap: ");
+            let reason = text
+                .lines()
+                .next()
+                .unwrap_or("it ended without an error message")
+                .trim_start_matches("bwrap: ");
             Err(complained(reason, layout))
         }
     }
@@ -113,7 +116,7 @@ fn complained(reason: &str, layout: &Layout) -> SandboxError {
             .error(message)
             .hint("omit it, or copy what is needed of it to another folder");
     }
-    let message = format!("bubblewrap could not build the wall: {reason}");
+    let message = format!("bubblewrap could not build the sandbox: {reason}");
     let is_refusal =
         ["namespace", "ot permitted", "ermission denied"].iter().any(|word| reason.contains(word));
     let hint = match is_refusal {

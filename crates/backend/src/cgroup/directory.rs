@@ -154,7 +154,7 @@ mod tests {
         let unwritable = directory.failed("cpu.max", &Errno::ACCESS.into());
         assert_eq!(
             (unwritable.code, unwritable.hint),
-            (ErrorCode::LimitUnavailable, Some(super::super::delegation_hint().into()))
+            (ErrorCode::LimitUnavailable, Some(super::super::delegation_hint()))
         );
     }
 }

@@ -10,7 +10,7 @@ mod turns;
 mod v1;
 mod v2;
 
-use belljar_spec::{Limits, Origin, SandboxError, SandboxId};
+use belljar_spec::{CommandLine, Hint, Limits, Origin, SandboxError, SandboxId, hint};
 use belljar_sys::before_exec::CgroupEntry;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd};
 use directory::Directory;
@@ -59,7 +59,7 @@ pub struct Counters {
 }
 
 impl Cgroup {
-    /// A cgroup with these limits; `None` where no cgroup is ours to use.
+    /// A cgroup with these limits; `None` where no cgroup is delegated to belljar.
     pub(crate) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, SandboxError> {
         match v2::home() {
             Some(home) => v2::create(&home, id, limits),
@@ -128,12 +128,15 @@ fn set(directory: &Directory, file: &str, value: &str, origin: Origin) -> Result
     }
 }
 
-/// What to do where no cgroup is ours.
-pub(crate) fn delegation_hint() -> &'static str {
+/// What to do where no cgroup is delegated to us.
+pub(crate) fn delegation_hint() -> Hint {
     match crate::container::around_us() {
-        Some(_) => "limit the container itself (`docker run --memory 2g --cpus 2`), and omit the limit",
-        None => {
-            "run as root, or let systemd delegate cgroups to you: `systemd-run --user --scope belljar run ...` (docs/backends.md)"
+        Some(_) => {
+            "limit the container itself (`docker run --memory 2g --cpus 2`), and omit the limit".into()
         }
+        None => hint!(
+            "run as root, or let systemd delegate cgroups to you: `systemd-run --user --scope belljar run ...` ({})",
+            CommandLine::Help.of("backends")
+        ),
     }
 }

@@ -22,9 +22,9 @@ pub(super) fn is_around_us() -> Result<(), SandboxError> {
     match around_us() {
         Some(_) => Ok(()),
         None => {
-            let message = "there is no container around us that could be the wall";
+            let message = "belljar does not run inside a container, whose isolation it could use";
             Err(ErrorCode::BackendUnavailable.error(message).hint(hint!(
-                "outside a container use {}, or {} for no wall at all",
+                "outside a container use {}, or {} for no isolation at all",
                 Term::Backend.to("native"),
                 Term::Backend.to("host")
             )))

@@ -1,7 +1,7 @@
 //! Whether a daemon is here that can build this wall: by asking it. A container takes it a hundred times as long as the answer.
 
 use super::launch;
-use belljar_spec::{ErrorCode, Runtime, SandboxError, Term, hint};
+use belljar_spec::{CommandLine, ErrorCode, Runtime, SandboxError, Term, hint};
 
 /// Whether the daemon says that it has what this takes.
 pub(super) fn check(runtime: Runtime) -> Result<(), SandboxError> {
@@ -49,13 +49,14 @@ pub(super) fn no_runtime(runtime: Runtime) -> SandboxError {
     let name = runtime.as_str();
     let message = format!("the Docker daemon has no runtime `{name}`");
     let hint = match runtime {
-        Runtime::Runsc => format!(
-            "install gVisor, write {GVISOR} to /etc/docker/daemon.json, and restart the daemon: `systemctl restart docker` \
-             (docs/gvisor.md)"
+        Runtime::Runsc => hint!(
+            "install gVisor, write {} to /etc/docker/daemon.json, and restart the daemon: `systemctl restart docker` ({})",
+            GVISOR,
+            CommandLine::Help.of("gvisor")
         ),
         // Kata is refused before anybody looks for it.
         Runtime::Runc | Runtime::Kata => {
-            "install it, and restart the daemon: `systemctl restart docker`".to_string()
+            "install it, and restart the daemon: `systemctl restart docker`".into()
         }
     };
     ErrorCode::BackendUnavailable.error(message).hint(hint)

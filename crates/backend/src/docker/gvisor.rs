@@ -11,7 +11,7 @@ use crate::{Enforcement, Guest, Meanwhile, Plan};
 use belljar_docker::Daemon;
 use belljar_docker::bollard::models::ContainerState;
 use belljar_docker::bollard::query_parameters::InspectContainerOptions;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
@@ -39,7 +39,7 @@ pub(super) fn finish(
     }
     let Some(knocked) = knocker.wait(plan.limits.ready.value)? else { return Err(did_not_knock()) };
     if !knocked.is_of(&container.id, FILE_SERVER_USER) {
-        let message = "somebody else than the container knocked at its door";
+        let message = "a process other than the container's connected to its control socket";
         return Err(ErrorCode::GuestGone.error(message));
     }
     container.has_knocked.store(true, Ordering::SeqCst);
@@ -98,10 +98,11 @@ fn state(daemon: &Daemon, id: &str) -> Result<ContainerState, SandboxError> {
 
 fn did_not_knock() -> SandboxError {
     let message = "the guest cannot connect to belljar from within gVisor, or died";
-    ErrorCode::BackendUnavailable.error(message).hint(
+    ErrorCode::BackendUnavailable.error(message).hint(hint!(
         "give runsc the arguments `--network=none` and `--host-uds=open` (before 2023: `--fsgofer-host-uds`) in \
-         /etc/docker/daemon.json, and restart the daemon (docs/gvisor.md)",
-    )
+         /etc/docker/daemon.json, and restart the daemon ({})",
+        CommandLine::Help.of("gvisor")
+    ))
 }
 
 /// A container with gVisor's kernel in it.

@@ -64,7 +64,7 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
         Err(error) => return Err(container.not_started().unwrap_or(error)),
     };
     if !knocked.is_of(&container.id, user_of_container(plan.id)) {
-        let message = "somebody else than the container's first process knocked at its door";
+        let message = "a process other than the container's first connected to its control socket";
         return Err(ErrorCode::GuestGone.error(message).hint(
             "the Docker daemon and belljar have to see the same processes: run both on the host itself",
         ));
@@ -140,7 +140,7 @@ fn accept(runtime: Runtime, plan: &Plan) -> Result<(), SandboxError> {
         let message = "root in a container would be root of this machine: it has no users of its own";
         return Err(ErrorCode::NotSupported
             .error(message)
-            .hint("omit `root`, or use the backend `native`, where root inside is nobody outside"));
+            .hint("omit `root`, or use the backend `native`, where root inside has no rights outside"));
     }
     Ok(())
 }
@@ -316,12 +316,10 @@ impl Container {
 
     fn why_not_started(mut self) -> SandboxError {
         self.not_started().unwrap_or_else(|| {
-            ErrorCode::GuestGone.error("the container ended before its first process said a word").hint(
-                hint!(
-                    "its runtime may not let it reach belljar's socket: {} tries each wall by itself",
-                    Term::Capabilities
-                ),
-            )
+            ErrorCode::GuestGone.error("the container ended before its first process connected").hint(hint!(
+                "its runtime may not let it reach belljar's socket: {} tries each wall by itself",
+                Term::Capabilities
+            ))
         })
     }
 }

@@ -28,7 +28,7 @@ impl Opener {
         let failed = |doing: &str, errno: Errno| {
             let message = format!("cannot {doing}: {errno}");
             ErrorCode::StartFailed.error(message).hint(hint!(
-                "{} says what this machine's kernel lacks; {} needs no way out",
+                "{} says what this machine's kernel lacks; {} needs no network",
                 Term::Capabilities,
                 Term::Egress.to("none")
             ))
@@ -38,7 +38,7 @@ impl Opener {
         let done = helper.finish(pending).map_err(|failure| match failure {
             SetupFailure::Step(fault) => failed(&fault.doing, errno::told(fault.errno).unwrap_or(Errno::IO)),
             SetupFailure::Late(patience) => not_ready(patience),
-            SetupFailure::Silent => failed("open the way out", Errno::IO),
+            SetupFailure::Silent => failed("open the egress sockets", Errno::IO),
         })?;
         Ok(done.way_out)
     }

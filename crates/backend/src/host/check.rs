@@ -1,4 +1,4 @@
-//! No wall works everywhere.
+//! No backend works everywhere.
 
 use belljar_spec::SandboxError;
 

@@ -345,7 +345,7 @@ impl Layout {
     /// Where there is no wall: the host's own paths, and still an environment that starts empty.
     pub(crate) fn without_root(spec: &SandboxSpec, view: Option<&View>) -> Result<Layout, SandboxError> {
         if view.is_some_and(|view| view.layer.is_some()) {
-            let message = "without a wall nothing can lie over a folder";
+            let message = "without isolation a folder cannot have an overlay";
             return Err(ErrorCode::NotSupported.error(message).hint(hint!(
                 "omit {}, or use {}",
                 Term::Overlay,
@@ -354,7 +354,7 @@ impl Layout {
         }
         if let Some(shared) = spec.shared.first() {
             let message = format!(
-                "`{}` cannot be shared without a wall: everything is visible already",
+                "`{}` cannot be shared without isolation: everything is visible already",
                 shared.path.display()
             );
             return Err(ErrorCode::NotSupported.error(message).hint(hint!(
@@ -366,7 +366,7 @@ impl Layout {
         }
         volumes::refuse_without_wall(spec)?;
         if spec.admin == Admin::Root {
-            let message = "without a wall nobody can be root inside and nobody outside";
+            let message = "without isolation, root inside would be root outside";
             return Err(ErrorCode::NotSupported
                 .error(message)
                 .hint("omit `root`, or use the backend `native`"));
@@ -376,7 +376,7 @@ impl Layout {
         let named =
             spec.workspace.as_deref().map(|path| shared::workspace(path, &homes, &mut opened)).transpose()?;
         let Some(workspace) = view.map(|view| view.folder.clone()).or(named) else {
-            let message = "without a wall there is no private workspace";
+            let message = "without isolation there is no private workspace";
             return Err(ErrorCode::NotSupported.error(message).hint("name a folder to work on"));
         };
         let environment = environment::on_host(&workspace, &asked_environment(spec));

@@ -56,7 +56,7 @@ const NOTE: &str = "etc/belljar/network.txt";
 const NO_NETWORK: &str = "This sandbox has no network.\n";
 const INTRODUCTION: &str = "\
 This sandbox reaches only what its policy allows, by name and with no proxy settings. A name that is not allowed does\n\
-not resolve; an address cannot be dialled; UDP and ping have no way out. A refusal is final: another tool, port or\n\
+not resolve; an address cannot be dialled; UDP and ping are blocked. A refusal is final: another tool, port or\n\
 address gets the same answer.\n";
 const MODEL: &str = ", in the usual dialects; OPENAI_BASE_URL, ANTHROPIC_BASE_URL and\n\
 GOOGLE_GEMINI_BASE_URL say so to most programs. Any key will do: the real one is put in outside. A refusal with status\n\

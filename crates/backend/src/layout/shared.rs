@@ -73,7 +73,7 @@ pub(super) fn named(
         let found = opened.get(&real)?;
         if found.kind() == FileType::Socket {
             let message = format!(
-                "`{}` is a socket: whoever can write to it speaks to a service of the host",
+                "`{}` is a socket: a process that can write to it talks to a service of the host",
                 path.display()
             );
             return Err(ErrorCode::PathRefused.error(message).hint("no socket of the host can be shared"));
@@ -117,8 +117,9 @@ fn refuse_planted_links(path: &Path, walked: &Walked, workspace: Option<&Path>) 
             path.display(),
             walked.real.display()
         );
-        return Err(ErrorCode::PathRefused.error(message)
-            .hint("somebody, perhaps an agent, put the link there; name the place that it points to if that is what you want"));
+        return Err(ErrorCode::PathRefused.error(message).hint(
+            "a user or an agent may have put the link there; name its target if that is what you want",
+        ));
     }
     Ok(())
 }
@@ -239,7 +240,7 @@ pub(super) fn refuse_docker_sockets<'p>(
         if all.any(|file| held.contains(&file) || linked.contains(&file.device)) {
             let message = format!("`{}` is or holds the socket of a Docker daemon", path.display());
             return Err(ErrorCode::PathRefused.error(message).hint(
-                "whoever reaches it is root here, so no sandbox is given it; share a folder without it",
+                "a process that reaches it becomes root here, so no sandbox gets it; share a folder without it",
             ));
         }
     }

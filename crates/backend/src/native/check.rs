@@ -5,7 +5,7 @@ use crate::container::around_us;
 use crate::guest::{SetupFailure, not_ready};
 use crate::layout::{Bind, BindOrigin, Layout, moved};
 use crate::plan::trial;
-use belljar_spec::{ErrorCode, Hint, SandboxError, Term, hint};
+use belljar_spec::{CommandLine, ErrorCode, Hint, SandboxError, Term, hint};
 use belljar_sys::rustix::fs::statfs;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::geteuid;
@@ -144,7 +144,7 @@ fn not_held(doing: &str, errno: Errno) -> SandboxError {
             ErrorCode::PathRefused.error(message).hint("put what it points to in its place")
         }
         Errno::NOENT | Errno::NOTDIR => {
-            let message = format!("`{path}` is protected, and somebody took it away just now");
+            let message = format!("`{path}` is protected, and was removed just now");
             ErrorCode::ChangedMeanwhile.error(message).hint("try again")
         }
         _ => ErrorCode::StartFailed.error(format!("cannot {doing}: {errno}")),
@@ -231,10 +231,12 @@ fn remedy_by(errno: Errno, is_root: bool, around: &Around, switch: impl Fn(&str)
     }
     if !is_root && around.container.is_none() {
         if switch("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
-            return "AppArmor forbids user namespaces to ordinary users here (Ubuntu's default): \
+            return hint!(
+                "AppArmor forbids user namespaces to ordinary users here (Ubuntu's default): \
                     `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or an AppArmor profile for belljar: \
-                    see docs/backends.md"
-                .into();
+                    see {}",
+                CommandLine::Help.of("backends")
+            );
         }
         if switch("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
             return "user namespaces are switched off for ordinary users: \
@@ -251,8 +253,10 @@ fn remedy_by(errno: Errno, is_root: bool, around: &Around, switch: impl Fn(&str)
             .into();
     }
     around.container_remedy().unwrap_or_else(|| {
-        "a security module or a filter forbids it: `dmesg` may say which, and docs/backends.md what to do"
-            .into()
+        hint!(
+            "a security module or a filter forbids it: `dmesg` may say which, and {} what to do",
+            CommandLine::Help.of("backends")
+        )
     })
 }
 
@@ -284,7 +288,7 @@ const WALL: [&str; 17] = [
     "write /proc/sys/user/max_user_namespaces",
     "write /proc/sys/user/max_inotify_instances",
     "write /proc/sys/user/max_inotify_watches",
-    "open the way out of the network namespace",
+    "open the egress sockets of the network namespace",
     "change to the new root",
     "set no_new_privs",
     "drop capabilities",
@@ -375,12 +379,12 @@ mod tests {
         let cases: &[(Errno, bool, Switches<'_>, &str)] = &[
             (Errno::NOSYS, false, &[("kernel/osrelease", "4.19.0"), apparmor], "4.19.0, is older than 5.12"),
             (Errno::PERM, false, &[apparmor, debian, none], "apparmor_restrict_unprivileged_userns=0"),
-            (Errno::ACCESS, false, &[apparmor], "docs/backends.md"),
+            (Errno::ACCESS, false, &[apparmor], "belljar help backends"),
             (Errno::PERM, false, &[debian, none], "kernel.unprivileged_userns_clone=1"),
             (Errno::NOSPC, false, &[none], "user.max_user_namespaces=10000"),
             (Errno::NOSPC, true, &[apparmor, debian, none], "user.max_user_namespaces=10000"),
             (Errno::NOSPC, false, &[("user/max_user_namespaces", "10")], "as many namespaces"),
-            (Errno::PERM, true, &[apparmor, debian], "docs/backends.md"),
+            (Errno::PERM, true, &[apparmor, debian], "belljar help backends"),
             (Errno::NOSYS, false, &[("kernel/osrelease", "6.18.44-x")], "was built without it"),
         ];
         for (errno, is_root, switches, expected) in cases {

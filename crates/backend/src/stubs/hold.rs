@@ -84,7 +84,7 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
 }
 
 fn gone(path: &Path) -> SandboxError {
-    let message = format!("`{}` is protected, and somebody took it away just now", path.display());
+    let message = format!("`{}` is protected, and was removed just now", path.display());
     ErrorCode::ChangedMeanwhile.error(message).hint("try again")
 }
 

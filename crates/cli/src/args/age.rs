@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// With its unit: nobody who writes 30 means seconds.
+/// With its unit: 30 alone would be ambiguous.
 pub(super) fn age(text: &str) -> Result<Duration, String> {
     let hours = match text.char_indices().last() {
         Some((end, unit)) => {

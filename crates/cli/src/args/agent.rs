@@ -1,6 +1,6 @@
 //! The words about agents.
 
-use super::SandboxOptions;
+use super::{AgentConfigArgs, SandboxOptions};
 use belljar_agent::adapter::{Effort, ModelName};
 use belljar_agent::budget::RunBudget;
 use clap::{Args as ClapArgs, Subcommand};
@@ -12,7 +12,7 @@ pub(crate) enum AgentCommand {
     /// Give an agent a prompt and a folder; get its answer, what it changed, and what it cost
     #[command(
         after_help = "Agents are claude, codex, opencode, pi and gemini, as `belljar agent list` finds them; or a program \
-        of your own, written with a slash, that keeps the contract of docs/agents.md. The agent runs in a sandbox, without \
+        of your own, written with a slash, that keeps the contract in `belljar help agents`. The agent runs in a sandbox, without \
         questions. Its model is at the end of a route that counts every answer; the key never enters.\n\n\
         The prompt comes from --prompt, from --prompt-file, or from standard input. The answer goes to standard output, and what \
         happens meanwhile to standard error. With --json each line of the log goes to standard output as it is written; the \
@@ -23,7 +23,7 @@ pub(crate) enum AgentCommand {
         belljar agent run claude --prompt 'fix the failing test'\n  \
         belljar agent run codex --model openai/gpt-5 --effort high --prompt-file task.md --overlay\n  \
         git diff | belljar agent run pi --model openai/gpt-5 --context REVIEW.md\n  \
-        belljar agent run claude --branch fix/login --budget usd=5,time=20m -p 'fix the login, push'\n  \
+        belljar agent run claude --branch fix/login --budget turns=40,time=20m -p 'fix the login, push'\n  \
         belljar agent run opencode --llm http://127.0.0.1:4000 -m litellm/claude --prompt hello\n  \
         belljar agent run ./my-agent -m openai/gpt-5 --json --prompt hello | tail -n 1\n\n\
         Exit codes: 0 it ended with an answer; 1 it did not; 124 it ran too long; 125 belljar failed;\n126 refused; 130 stopped \
@@ -52,13 +52,13 @@ pub(crate) enum AgentCommand {
         belljar agent logs --json | jq 'select(.type == \"assistant\")'")]
     Logs(AgentLogsArgs),
     /// Run several agents in sequence over one folder, each in a sandbox of its own
-    #[command(after_help = "A file in TOML says which (docs/agents.md):\n\n  \
+    #[command(after_help = "A file in TOML says which (`belljar help agents`):\n\n  \
         agent = \"claude\"\n\n  \
         [[phase]]\n  \
         name = \"plan\"\n  \
         prompt = \"Write a plan for the task in TASK.md to PLAN.md.\"\n  \
         egress = \"none\"\n  \
-        budget = \"usd=1,turns=20\"\n\n  \
+        budget = \"calls=50,turns=20\"\n\n  \
         [[phase]]\n  \
         name = \"do\"\n  \
         prompt = \"Do what PLAN.md says. The planner's last words: {{plan}}\"\n  \
@@ -69,6 +69,23 @@ pub(crate) enum AgentCommand {
         belljar agent phases release.toml --branch release\n  \
         belljar agent phases release.toml --overlay --json")]
     Phases(Box<AgentPhasesArgs>),
+    /// Write an agent's settings that every sandbox of a folder finds
+    Config {
+        #[command(subcommand)]
+        command: AgentConfigCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentConfigCommand {
+    /// Write settings for Codex that every sandbox of a folder finds
+    #[command(after_help = "What is there stays, unless --force is given. Examples:\n  \
+        belljar agent config codex\n  belljar agent config codex --auth")]
+    Codex(AgentConfigArgs),
+    /// Write settings for Claude Code that every sandbox of a folder finds
+    #[command(after_help = "What is there stays, unless --force is given. Examples:\n  \
+        belljar agent config claude\n  belljar agent config claude --auth")]
+    Claude(AgentConfigArgs),
 }
 
 impl AgentCommand {
@@ -79,6 +96,9 @@ impl AgentCommand {
             AgentCommand::Runs(options) => options.json,
             AgentCommand::Logs(options) => options.json,
             AgentCommand::Phases(options) => options.json,
+            AgentCommand::Config {
+                command: AgentConfigCommand::Codex(options) | AgentConfigCommand::Claude(options),
+            } => options.json,
             AgentCommand::Shell(_) => false,
         }
     }
@@ -125,13 +145,14 @@ pub(crate) struct WishArgs {
     /// provider's name opens it: anthropic, openai, openrouter, gemini
     #[arg(short, long, value_name = "PROVIDER/MODEL")]
     pub(crate) model: Option<ModelName>,
-    /// How much thought: off, minimal, low, medium, high or xhigh, as far as the agent knows them
+    /// Reasoning effort: off, minimal, low, medium, high or xhigh, as far as the agent knows them
     #[arg(long, value_name = "EFFORT")]
     pub(crate) effort: Option<Effort>,
     /// What it should know, beside the folder's own AGENTS.md: a file, or a folder with .md and .txt files; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) context: Vec<PathBuf>,
-    /// How much may be used: `usd=5`, `tokens=2m`, `calls=100`, `turns=30`, `time=10m`, or several of them with commas
+    /// How much may be used: `tokens=2m`, `calls=100`, `turns=30`, `time=10m`, `usd=5` (the price of the model must be known:
+    /// `[llm.price]`), or several of them with commas
     #[arg(id = "run_budget", long = "budget", value_name = "BUDGET")]
     pub(crate) budget: Option<RunBudget>,
 }

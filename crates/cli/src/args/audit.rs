@@ -1,5 +1,6 @@
 //! The words about what was decided.
 
+use super::LlmSpendArgs;
 use super::age::age;
 use clap::{Args as ClapArgs, Subcommand};
 use std::time::Duration;
@@ -25,6 +26,7 @@ impl AuditArgs {
             Some(AuditCommand::Show(options)) => options.json,
             Some(AuditCommand::Verify(options)) => options.json,
             Some(AuditCommand::Prune(options)) => options.json,
+            Some(AuditCommand::Spend(options)) => options.json,
         }
     }
 }
@@ -47,6 +49,10 @@ pub(crate) enum AuditCommand {
         was written stays, until somebody has looked at it; the exit code is 1 then."
     )]
     Prune(AuditPruneArgs),
+    /// Compare the recorded model usage of a sandbox with LiteLLM's spend logs
+    #[command(after_help = "Needs `[llm]` with `url` and `admin_key` in your belljar.toml.\n\
+        Exit codes: 0 both say the same; 1 they differ; 125 one of them cannot be read.")]
+    Spend(LlmSpendArgs),
 }
 
 #[derive(Debug, ClapArgs)]

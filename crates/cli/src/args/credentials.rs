@@ -24,7 +24,7 @@ pub(crate) struct CredentialArgs {
     /// anywhere it reaches; recorded; may be repeated
     #[arg(long, value_name = "KEY")]
     pub(super) forward_secret: Vec<SecretName>,
-    /// Put the private key of the GitHub App into GITHUB_APP_PRIVATE_KEY. Whoever holds it can do all that the App can,
+    /// Put the private key of the GitHub App into GITHUB_APP_PRIVATE_KEY. Its holder can do all that the App can,
     /// for as long as the key lives; only with `--github repo-write`; recorded
     #[arg(long, requires = "github")]
     pub(super) danger_forward_app_key: bool,

@@ -11,39 +11,27 @@ use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DaemonCommand {
-    /// Serve the HTTP API, and keep sandboxes that live
-    #[command(
-        after_help = "Commands that need a daemon start one by themselves; this is for one that is always there. Sandboxes \
-        outlive it: the next one finds them, with their commands and all that they wrote.\n\n\
-        Examples:\n  \
-        belljar serve\n  \
-        belljar serve --listen 127.0.0.1:7070   # with a token of `belljar grants create`\n  \
-        curl --unix-socket $XDG_RUNTIME_DIR/belljar/daemon.sock http://localhost/v1/sandboxes"
-    )]
-    Serve(ServeArgs),
     /// Have the system start the daemon
     Service {
         #[command(subcommand)]
         command: ServiceCommand,
     },
-    /// Say who may ask the daemon over the network, and for what
+    /// Manage API tokens and what each one allows
     #[command(
         after_help = "A grant is a token and what it allows; what is not said is not allowed. The token is shown once, and kept \
         only as a hash.\n\n\
         Examples:\n  \
-        belljar grants create ci --sandboxes 4 --memory 2g\n  \
-        belljar grants create agent --key 'agent/*' --egress strict --host example.com --valid 12h\n  \
-        belljar grants list\n  \
-        belljar grants revoke 3f2a9c04d1e7"
+        belljar daemon grants create ci --sandboxes 4 --memory 2g\n  \
+        belljar daemon grants create agent --key 'agent/*' --egress strict --host example.com --valid 12h\n  \
+        belljar daemon grants list\n  \
+        belljar daemon grants revoke 3f2a9c04d1e7"
     )]
     Grants {
         #[command(subcommand)]
         command: GrantsCommand,
     },
-    /// List the profiles that work here: named choices of a sandbox
-    Profiles(ListingArgs),
-    /// Take away what sandboxes left whose shim died; never one that lives, nor files that are to stay
-    #[command(after_help = "Examples:\n  belljar sweep --dry-run\n  belljar sweep")]
+    /// Clean up after crashed sandboxes; running ones and persistent files are kept
+    #[command(after_help = "Examples:\n  belljar daemon sweep --dry-run\n  belljar daemon sweep")]
     Sweep(SweepArgs),
 }
 
@@ -51,11 +39,10 @@ impl DaemonCommand {
     /// Whether a program is listening.
     pub(crate) fn wants_json(&self) -> bool {
         match self {
-            DaemonCommand::Serve(_) | DaemonCommand::Service { .. } => false,
+            DaemonCommand::Service { .. } => false,
             DaemonCommand::Grants { command: GrantsCommand::Create(options) } => options.json,
             DaemonCommand::Grants { command: GrantsCommand::List(options) } => options.json,
             DaemonCommand::Grants { command: GrantsCommand::Revoke(options) } => options.json,
-            DaemonCommand::Profiles(options) => options.json,
             DaemonCommand::Sweep(options) => options.json,
         }
     }
@@ -69,22 +56,22 @@ pub(crate) struct ServeArgs {
     /// Listen on the network as well; every request there needs a token
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,
-    /// A name that the daemon is reached by, beside localhost; more than one may be given
+    /// A host name that the daemon is reached by, beside localhost; may be repeated
     #[arg(long = "host-name", value_name = "NAME")]
     pub(crate) host_names: Vec<String>,
-    /// Pages of this origin may ask, as in https://app.example.com; more than one may be given
+    /// Allow cross-origin requests (CORS) from this origin, as in https://app.example.com; may be repeated
     #[arg(long = "origin", value_name = "ORIGIN")]
     pub(crate) origins: Vec<String>,
-    /// The longest file that may be sent into a sandbox [default: any]
+    /// Maximum size of a file uploaded into a sandbox [default: any]
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_upload: Option<ByteSize>,
-    /// End when no sandbox lives and nobody asked for this long
+    /// Exit after this time without a running sandbox and without a request
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) idle_exit: Option<Duration>,
     /// How the log is written, here and in the shims: as text, or a JSON object a line [default: $BELLJAR_LOG_FORMAT, or text]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
-    /// Listen beyond this machine though nothing is encrypted: tokens and all that is said can be read on the way
+    /// Listen beyond this machine without TLS: tokens and all traffic can be read on the way
     #[arg(long)]
     pub(crate) danger_plain_http: bool,
 }
@@ -93,8 +80,8 @@ pub(crate) struct ServeArgs {
 pub(crate) enum ServiceCommand {
     /// Write units for systemd: the daemon, and a socket that starts it
     #[command(after_help = "Examples:\n  \
-        belljar service install --print\n  \
-        belljar service install && systemctl --user enable --now belljar.socket")]
+        belljar daemon service install --print\n  \
+        belljar daemon service install && systemctl --user enable --now belljar.socket")]
     Install(ServiceArgs),
 }
 
@@ -137,7 +124,7 @@ pub(crate) struct GrantArgs {
     /// The route to a model that this machine's configuration has
     #[arg(long)]
     pub(crate) llm: bool,
-    /// A profile that may be named; `*` is every one with a wall of its own [default: only the default one]
+    /// A profile that may be named; `*` is every one with isolation of its own [default: only the default one]
     #[arg(long = "profile", value_name = "NAME")]
     pub(crate) profiles: Vec<String>,
     /// A mode of egress that may be chosen: none, strict, open [default: none and strict]
@@ -149,7 +136,7 @@ pub(crate) struct GrantArgs {
     /// A key of a sandbox that may be made and joined, or the beginning of keys and `*` [default: none]
     #[arg(long = "key", value_name = "KEY")]
     pub(crate) keys: Vec<String>,
-    /// A key whose sandbox may be woken, stopped and deleted whoever made it; or the beginning of keys and `*` [default: none]
+    /// A key whose sandbox may be started, stopped and deleted regardless of who made it; or the beginning of keys and `*` [default: none]
     #[arg(long = "own-key", value_name = "KEY")]
     pub(crate) own_keys: Vec<String>,
     /// A folder of this machine that may be worked on, with all below it [default: none]
@@ -164,37 +151,37 @@ pub(crate) struct GrantArgs {
     /// An image that may be the root, or the beginning of names and `*` [default: none]
     #[arg(long = "image", value_name = "IMAGE")]
     pub(crate) images: Vec<String>,
-    /// How many sandboxes it may hold at the same time
+    /// Maximum number of sandboxes at the same time
     #[arg(long, value_name = "NUMBER")]
     pub(crate) sandboxes: Option<u32>,
-    /// How many requests a second
+    /// Maximum requests per second
     #[arg(long, value_name = "NUMBER")]
     pub(crate) rate: Option<u32>,
-    /// The most memory of a sandbox
+    /// Maximum memory per sandbox
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<ByteSize>,
-    /// The most processors of a sandbox
+    /// Maximum processors per sandbox
     #[arg(long, value_name = "NUMBER")]
     pub(crate) cpus: Option<Cpus>,
-    /// The most processes of a sandbox
+    /// Maximum processes per sandbox
     #[arg(long, value_name = "NUMBER")]
     pub(crate) pids: Option<u32>,
-    /// The most open files of one process
+    /// Maximum open files per process
     #[arg(long, value_name = "NUMBER")]
     pub(crate) open_files: Option<u64>,
-    /// The most private files of a sandbox
+    /// Maximum private files (disk) per sandbox
     #[arg(long, value_name = "SIZE")]
     pub(crate) disk: Option<ByteSize>,
-    /// How long a command may run at most
+    /// Maximum run time of a command
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
-    /// The most output of a command
+    /// Maximum output of a command
     #[arg(long, value_name = "SIZE")]
     pub(crate) output: Option<ByteSize>,
-    /// How long a sandbox may take to be ready at most
+    /// Maximum time a sandbox may take to be ready
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) ready_timeout: Option<Duration>,
-    /// How long the grant counts [default: until it is revoked]
+    /// How long the grant is valid [default: until it is revoked]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) valid: Option<Duration>,
     /// Print one JSON object
@@ -204,7 +191,7 @@ pub(crate) struct GrantArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RevokeArgs {
-    /// Its id, as `belljar grants list` shows it
+    /// Its id, as `belljar daemon grants list` shows it
     pub(crate) id: String,
     /// Print one JSON object
     #[arg(long)]
@@ -213,7 +200,7 @@ pub(crate) struct RevokeArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SweepArgs {
-    /// Only say what would be taken away
+    /// Only say what would be removed
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print one JSON object

@@ -7,7 +7,7 @@ use clap::{Args as ClapArgs, Subcommand};
 pub(crate) enum GoldenCommand {
     /// Build it, if it is not there
     Build(GoldenBuildArgs),
-    /// Build a new one; sandboxes that live keep theirs
+    /// Build a new one; running sandboxes keep theirs
     Rebuild(GoldenBuildArgs),
     /// Say what is there
     Status(GoldenStatusArgs),

@@ -1,6 +1,7 @@
 //! Words about images.
 
 use super::age::age;
+use super::{BuildArgs, BuildBaseArgs, GoldenCommand};
 use belljar_spec::ImageName;
 use clap::{Args as ClapArgs, Subcommand};
 use std::path::PathBuf;
@@ -33,6 +34,40 @@ pub(crate) enum ImagesCommand {
     /// Remove what no image has and no sandbox uses
     #[command(after_help = "Examples:\n  belljar images gc --dry-run\n  belljar images gc --unused 30d")]
     Gc(ImagesGcArgs),
+    /// Build the image of a repository from its .belljar/Dockerfile, with Docker
+    #[command(
+        after_help = "Without that file the base image is used as it is, which is said. The folder is what the image is made from, \
+        without .git and what .dockerignore names. Examples:\n  \
+        belljar images build\n  \
+        belljar images build ~/web --base-tag stable\n\n\
+        Exit codes: 0 built, or nothing to build; 1 a step failed; 125 belljar or Docker failed."
+    )]
+    Build(BuildArgs),
+    /// Build belljar-base with Docker: the image with tools and agents that others are made from
+    #[command(
+        after_help = "Node 24 on Debian; git, gh, git-delta, editors and the usual tools; Claude Code, Codex, opencode and ast-grep. \
+        A step that fails fails the build: an image is whole, or there is none.\n\n\
+        Examples:\n  \
+        belljar images build-base\n  \
+        belljar images build-base --tag stable --claude-code-version 2.1.3 --codex-version ^0.9\n  \
+        belljar images build-base --pull-from registry.example.com:5000 --npm-registry https://npm.example.com\n  \
+        belljar images build-base --base my/node:24   # an image that the daemon has: nothing is pulled\n\n\
+        Exit codes: 0 built; 1 a step failed; 125 belljar or Docker failed."
+    )]
+    BuildBase(Box<BuildBaseArgs>),
+    /// Build and manage the Alpine root filesystem (`--root golden`)
+    #[command(
+        after_help = "`--root golden` builds it on first use. The archive is believed only with a digest that does not come from the \
+        mirror; packages are installed inside a sandbox that reaches the mirror and nothing else.\n\n\
+        Examples:\n  \
+        belljar images golden build\n  \
+        belljar images golden build --tier small --mirror https://mirror.example.com/alpine\n  \
+        belljar run --root golden -- python3 --version"
+    )]
+    Golden {
+        #[command(subcommand)]
+        command: GoldenCommand,
+    },
 }
 
 #[derive(Debug, ClapArgs)]
@@ -85,6 +120,9 @@ impl ImagesArgs {
             Some(ImagesCommand::Import(options)) => options.json,
             Some(ImagesCommand::Rm(_)) => false,
             Some(ImagesCommand::Gc(options)) => options.json,
+            Some(ImagesCommand::Build(options)) => options.how.json,
+            Some(ImagesCommand::BuildBase(options)) => options.how.json,
+            Some(ImagesCommand::Golden { command }) => command.wants_json(),
         }
     }
 }

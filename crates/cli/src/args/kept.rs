@@ -1,6 +1,6 @@
 //! The words about sandboxes that are kept: one for each repository, or as a program made them.
 
-use super::{SandboxOptions, Tty};
+use super::{SandboxOptions, ShowRunArgs, TerminalArgs};
 use belljar_spec::git::BranchName;
 use belljar_spec::parse_time;
 use clap::{Args as ClapArgs, Subcommand};
@@ -10,13 +10,7 @@ use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeptCommand {
-    /// Make a folder ready for a sandbox that stays: its configuration, its history, its agents' settings
-    #[command(
-        after_help = "What is there already stays as it is. Examples:\n  belljar init\n  belljar init ~/web\n  \
-        belljar init --dockerfile   # then: belljar build"
-    )]
-    Init(InitArgs),
-    /// Start the sandbox of a folder, and let it live until `belljar stop`
+    /// Start the sandbox of a folder; it runs until `belljar stop`
     #[command(
         after_help = "Flags count when it is made. One that is there and differs is refused: `belljar rm` it first. Examples:\n  \
         belljar start\n  \
@@ -24,7 +18,7 @@ pub(crate) enum KeptCommand {
         belljar start --group registries --memory 4g"
     )]
     Start(Box<StartArgs>),
-    /// Run a command in a folder's sandbox, or in the one of this name
+    /// Run a command in a folder's sandbox, or in a named one
     #[command(after_help = "Examples:\n  \
         belljar exec -- make test\n  \
         belljar exec ~/web -- npm ci\n  \
@@ -32,73 +26,111 @@ pub(crate) enum KeptCommand {
         belljar exec bj-web-3f2a9c04d1e7 -- ls\n\n\
         Exit codes: the command's own; 124 it ran too long; 125 belljar failed;\n126 refused, or not executable; 127 not found inside.")]
     Exec(ExecArgs),
-    /// List the sandboxes that are kept
+    /// List persistent sandboxes
     #[command(
-        after_help = "What sandboxes changed beside their folders is listed by `belljar layers`. Examples:\n  \
+        visible_alias = "ls",
+        after_help = "What sandboxes changed beside their folders is listed by `belljar changes list`. Examples:\n  \
         belljar list\n  belljar list --json"
     )]
-    List(KeptListArgs),
-    /// List the commands of a sandbox
-    Ps(PsArgs),
-    /// Show what a command wrote, and with -f what it goes on to write
+    List(ListArgs),
+    /// Show the output of a command; with -f, follow it
     #[command(after_help = "Examples:\n  \
         belljar logs\n  \
         belljar logs -f\n  \
         belljar logs -f bj-web-3f2a9c04d1e7 cmd_2")]
     Logs(LogsArgs),
-    /// Join a command that runs: see what it writes, type what it reads
-    #[command(after_help = "Leave it with ctrl-P ctrl-Q; it goes on. Example:\n  belljar attach . cmd_2")]
-    Attach(AttachArgs),
-    /// Let everything in a sandbox stand still
-    Pause(TargetArgs),
-    /// Let it go on
-    Resume(TargetArgs),
-    /// End everything in a sandbox, and keep its files
+    /// Stop a sandbox and keep its files
     #[command(
-        after_help = "The next `belljar start`, `shell` or `exec` goes on with its files. Examples:\n  \
+        after_help = "The next `belljar start`, `shell` or `exec` continues with its files. Examples:\n  \
         belljar stop\n  belljar stop bj-web-3f2a9c04d1e7"
     )]
     Stop(TargetArgs),
-    /// Take sandboxes away, with their files; folders, branches, history and agents' settings stay
-    #[command(after_help = "Examples:\n  belljar rm .\n  belljar rm --force bj-web-3f2a9c04d1e7")]
-    Rm(RmArgs),
-    /// List the volumes of a folder's sandboxes: what outlives them
-    Volumes(VolumesArgs),
-    /// List the volumes that belong to no folder
-    SharedVolumes(KeptListArgs),
-    /// Open a shell beside a folder's sandbox, made like it, that may change what is protected
+    /// Remove sandboxes and their files
     #[command(
-        after_help = "Its way out is the sandbox's own, and it goes away with the shell. Examples:\n  \
-        belljar admin\n  belljar admin --root"
+        after_help = "Folders, branches, history and agents' settings stay. Examples:\n  belljar rm .\n  belljar rm --force bj-web-3f2a9c04d1e7"
     )]
-    Admin(AdminArgs),
-    /// Write settings for Codex that every sandbox of a folder finds
-    #[command(after_help = "What is there stays, unless --force says otherwise. Examples:\n  \
-        belljar codex-init-config\n  belljar codex-init-config --auth")]
-    CodexInitConfig(AgentConfigArgs),
-    /// Write settings for Claude Code that every sandbox of a folder finds
-    #[command(after_help = "What is there stays, unless --force says otherwise. Examples:\n  \
-        belljar claude-init-config\n  belljar claude-init-config --auth")]
-    ClaudeInitConfig(AgentConfigArgs),
+    Rm(RmArgs),
 }
 
 impl KeptCommand {
     /// Whether a program is listening.
     pub(crate) fn wants_json(&self) -> bool {
         match self {
-            KeptCommand::Init(options) => options.json,
             KeptCommand::Start(options) => options.json,
             KeptCommand::Exec(options) => options.json,
-            KeptCommand::List(options) | KeptCommand::SharedVolumes(options) => options.json,
-            KeptCommand::Ps(options) => options.json,
+            KeptCommand::List(options) => options.json,
             KeptCommand::Logs(options) => options.json,
-            KeptCommand::Pause(options) | KeptCommand::Resume(options) | KeptCommand::Stop(options) => {
-                options.json
-            }
+            KeptCommand::Stop(options) => options.json,
             KeptCommand::Rm(options) => options.json,
-            KeptCommand::Volumes(options) => options.json,
-            KeptCommand::CodexInitConfig(options) | KeptCommand::ClaudeInitConfig(options) => options.json,
-            KeptCommand::Attach(_) | KeptCommand::Admin(_) => false,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCommand {
+    /// Prepare a folder for a persistent sandbox: its configuration, its history, its agents' settings
+    #[command(
+        after_help = "What is there already stays as it is. Examples:\n  belljar sandbox init\n  belljar sandbox init ~/web\n  \
+        belljar sandbox init --dockerfile   # then: belljar images build"
+    )]
+    Init(InitArgs),
+    /// List the commands of a sandbox
+    Ps(PsArgs),
+    /// Attach to a running command: see its output, type its input
+    #[command(
+        after_help = "Detach with ctrl-P ctrl-Q; the command keeps running. Example:\n  belljar sandbox attach . cmd_2"
+    )]
+    Attach(AttachArgs),
+    /// Pause all processes in a sandbox
+    Pause(TargetArgs),
+    /// Resume a paused sandbox
+    Resume(TargetArgs),
+    /// Open a shell beside a folder's sandbox, made like it, that may change what is protected
+    #[command(
+        after_help = "Its egress policy is the sandbox's own, and it is removed when the shell exits. Examples:\n  \
+        belljar sandbox admin\n  belljar sandbox admin --root"
+    )]
+    Admin(AdminArgs),
+    /// Show the sandbox that `run` would make, and start nothing
+    #[command(
+        after_help = "One JSON object: the backend, everything that is mounted, in order; the environment, with placeholders for \
+        secrets; limits, the system call filter, egress rules and protected paths. It comes from what really builds a sandbox.\n\n\
+        Examples:\n  \
+        belljar sandbox plan\n  \
+        belljar sandbox plan --backend bwrap --command-line\n  \
+        belljar sandbox plan --group registries | jq .egress"
+    )]
+    Plan(Box<ShowRunArgs>),
+}
+
+impl SandboxCommand {
+    /// Whether a program is listening.
+    pub(crate) fn wants_json(&self) -> bool {
+        match self {
+            SandboxCommand::Init(options) => options.json,
+            SandboxCommand::Ps(options) => options.json,
+            SandboxCommand::Pause(options) | SandboxCommand::Resume(options) => options.json,
+            // Whatever it prints is for programs.
+            SandboxCommand::Plan(options) => !options.command_line,
+            SandboxCommand::Attach(_) | SandboxCommand::Admin(_) => false,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum VolumeCommand {
+    /// List the volumes of a folder's sandboxes: what outlives them
+    List(VolumesArgs),
+    /// List the volumes that belong to no folder
+    Shared(KeptListArgs),
+}
+
+impl VolumeCommand {
+    /// Whether a program is listening.
+    pub(crate) fn wants_json(&self) -> bool {
+        match self {
+            VolumeCommand::List(options) => options.json,
+            VolumeCommand::Shared(options) => options.json,
         }
     }
 }
@@ -128,7 +160,7 @@ pub(crate) struct InitArgs {
     /// The folder [default: the current one]
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: Option<PathBuf>,
-    /// Also write .belljar/Dockerfile, to begin with: what `belljar build` makes an image from
+    /// Also write .belljar/Dockerfile, to begin with: what `belljar images build` makes an image from
     #[arg(long)]
     pub(crate) dockerfile: bool,
     /// Print one JSON object
@@ -141,7 +173,7 @@ pub(crate) struct StartArgs {
     /// The folder [default: the current one]
     #[arg(value_name = "FOLDER", conflicts_with = "workspace")]
     pub(crate) folder: Option<PathBuf>,
-    /// A choice of settings by name: `belljar profiles` shows what there is
+    /// A choice of settings by name: `belljar config profiles` shows what there is
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
     /// Print one JSON object
@@ -156,26 +188,38 @@ pub(crate) struct ExecArgs {
     #[command(flatten)]
     pub(crate) which: WhichArgs,
     /// Set a variable for this command; NAME alone takes its value from outside; may be repeated
-    #[arg(long, value_name = "NAME[=VALUE]", value_parser = clap::builder::OsStringValueParser::new())]
+    #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = clap::builder::OsStringValueParser::new())]
     pub(crate) env: Vec<OsString>,
+    /// Set the variables of this file, a line each, `#` for comments; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Vec<PathBuf>,
     /// Start in this folder; a relative one starts at the workspace
-    #[arg(long, value_name = "DIR")]
+    #[arg(short = 'w', long, alias = "workdir", value_name = "DIR")]
     pub(crate) cwd: Option<String>,
     /// How long it may run: `90s`, `10m` [default: the sandbox's limit; none with --detach]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
-    /// Start it, say its id, and leave it alone
-    #[arg(short, long, conflicts_with = "tty")]
+    /// Start it in the background and print its id
+    #[arg(short, long, conflicts_with = "when")]
     pub(crate) detach: bool,
-    /// Whether it gets a terminal
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(crate) tty: Tty,
+    #[command(flatten)]
+    pub(crate) terminal: TerminalArgs,
     /// Read standard input to its end, collect what the command writes, and print one JSON object with the result
     #[arg(long)]
     pub(crate) json: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND", value_parser = clap::builder::OsStringValueParser::new())]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ListArgs {
+    /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print names only
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -201,7 +245,7 @@ pub(crate) struct PsArgs {
 pub(crate) struct LogsArgs {
     #[command(flatten)]
     pub(crate) which: WhichArgs,
-    /// Which command, as `belljar ps` names it [default: the newest]
+    /// Which command, as `belljar sandbox ps` names it [default: the newest]
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Option<String>,
     /// Go on with what it writes from now on, until it ends
@@ -217,7 +261,7 @@ pub(crate) struct AttachArgs {
     /// A folder, or a sandbox's name or the beginning of one
     #[arg(value_name = "FOLDER|NAME")]
     pub(crate) target: String,
-    /// Which command, as `belljar ps` names it
+    /// Which command, as `belljar sandbox ps` names it
     #[arg(value_name = "COMMAND")]
     pub(crate) command: String,
     /// The folder's sandbox for this branch
@@ -233,7 +277,7 @@ pub(crate) struct RmArgs {
     /// The folders' sandboxes for this branch
     #[arg(long, value_name = "NAME")]
     pub(crate) branch: Option<BranchName>,
-    /// Also those that live, that have changes nowhere else, or that this belljar cannot read
+    /// Also those that run, that have changes nowhere else, or that this belljar cannot read
     #[arg(short, long)]
     pub(crate) force: bool,
     /// Print one JSON object
@@ -259,7 +303,7 @@ pub(crate) struct AdminArgs {
     /// On this branch
     #[arg(long, value_name = "NAME")]
     pub(crate) branch: Option<BranchName>,
-    /// As root inside, who is nobody outside
+    /// As root inside, without any rights of root outside
     #[arg(long)]
     pub(crate) root: bool,
 }

@@ -1,7 +1,36 @@
 //! Words about what a sandbox changed beside its folder.
 
-use clap::Args as ClapArgs;
+use super::PublishArgs;
+use clap::{Args as ClapArgs, Subcommand};
 use std::path::PathBuf;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ChangesCommand {
+    /// List unapplied changes of sandboxes
+    #[command(after_help = "Examples:\n  belljar changes list\n  belljar changes list --json")]
+    List(LayersArgs),
+    /// Discard what a sandbox changed beside its folder
+    #[command(after_help = "Examples:\n  belljar changes discard\n  belljar changes discard 3f2a --yes")]
+    Discard(DiscardArgs),
+    /// Push what was committed in a clone, and open a pull request if you say so
+    #[command(
+        after_help = "Nothing leaves before this: a run with --clone only collects commits. Examples:\n  \
+        belljar changes publish 3f2a9c0d11e8b7a4 --token secret:github\n  \
+        belljar changes publish 3f2a9c0d11e8b7a4 --to fix/login --token secret:github --pull-request 'Fix the login'"
+    )]
+    Publish(PublishArgs),
+}
+
+impl ChangesCommand {
+    /// Whether a program is listening.
+    pub(crate) fn wants_json(&self) -> bool {
+        match self {
+            ChangesCommand::List(options) => options.json,
+            ChangesCommand::Discard(options) => options.json,
+            ChangesCommand::Publish(options) => options.json,
+        }
+    }
+}
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DiffArgs {
@@ -32,7 +61,7 @@ pub(crate) struct ApplyArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DiscardArgs {
-    /// Which layer, clone or worktree of a shelf: an id or its beginning, as `belljar layers` shows them [default: the newest
+    /// Which layer, clone or worktree of a managed clone: an id or its beginning, as `belljar changes list` shows them [default: the newest
     /// layer of the current folder]
     pub(crate) layer: Option<String>,
     /// Do not ask

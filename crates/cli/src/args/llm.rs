@@ -3,7 +3,7 @@
 use belljar_spec::llm::{Budget, ModelGlob, UpstreamKind};
 use belljar_spec::request::LlmRequest;
 use belljar_spec::{ErrorCode, SandboxError};
-use clap::{Args as ClapArgs, Subcommand};
+use clap::Args as ClapArgs;
 use std::fmt;
 use std::str::FromStr;
 
@@ -49,14 +49,6 @@ impl fmt::Debug for LlmArgs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LlmArgs").finish_non_exhaustive()
     }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum LlmCommand {
-    /// Hold the record of a sandbox against what LiteLLM's spend logs say of it
-    #[command(after_help = "Needs `[llm]` with `url` and `admin_key` in your belljar.toml.\n\
-        Exit codes: 0 both say the same; 1 they differ; 125 one of them cannot be read.")]
-    Spend(LlmSpendArgs),
 }
 
 #[derive(Debug, ClapArgs)]

@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PublishArgs {
-    /// The clone, as `belljar run --clone` and `belljar layers` name it
+    /// The clone, as `belljar run --clone` and `belljar changes list` name it
     #[arg(value_name = "CLONE", value_parser = clone)]
     pub(crate) clone: SandboxId,
     /// The branch there [default: the one that was worked on]
@@ -35,6 +35,6 @@ pub(crate) struct PublishArgs {
 
 fn clone(text: &str) -> Result<SandboxId, String> {
     SandboxId::parse(text).ok_or_else(|| {
-        "a clone has a name of sixteen digits; `belljar layers` shows what there is".to_string()
+        "a clone has a name of sixteen digits; `belljar changes list` shows what there is".to_string()
     })
 }

@@ -14,6 +14,7 @@ use belljar_spec::{
     Root, Runtime, SandboxError, SandboxRequest, SandboxSpec, parse_time,
 };
 use clap::{Args as ClapArgs, ValueEnum};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -58,6 +59,11 @@ impl SandboxOptions {
         self
     }
 
+    /// Whether the host clones what is worked on.
+    pub(crate) fn is_cloned(&self) -> bool {
+        self.workspace.clone.is_some()
+    }
+
     /// The branch that was named.
     pub(crate) fn branch(&self) -> Option<BranchName> {
         self.workspace.branch.clone()
@@ -65,8 +71,16 @@ impl SandboxOptions {
 
     /// The sandbox that was asked for, with what configuration says of it.
     pub(crate) fn spec(self) -> Result<SandboxSpec, SandboxError> {
+        self.spec_over(Ok)
+    }
+
+    /// The same, where a profile stands below what was asked for.
+    pub(crate) fn spec_over(
+        self,
+        profile: impl FnOnce(SandboxRequest) -> Result<SandboxRequest, SandboxError>,
+    ) -> Result<SandboxSpec, SandboxError> {
         let (request, surroundings) = self.asked()?;
-        let (spec, notes) = resolve(request, surroundings)?;
+        let (spec, notes) = resolve(profile(request)?, surroundings)?;
         say_notes(&notes);
         Ok(spec)
     }
@@ -107,7 +121,7 @@ impl SandboxOptions {
                 let message = format!("`{flag}` is for a sandbox of one command");
                 return Err(ErrorCode::RequestConflict
                     .error(message)
-                    .hint("say it to `belljar run`, or to `belljar shell --once`"));
+                    .hint("use it with `belljar run`, or with `belljar shell --once`"));
             }
         }
         let mut request = self.filled()?;
@@ -150,7 +164,7 @@ impl SandboxOptions {
             github: secrets
                 .github
                 .map(|profile| GitHubRequest { profile, repositories: secrets.github_repo }),
-            env: sandbox.env.iter().map(|text| variable_of(text)).collect::<Result<_, _>>()?,
+            env: variables_of(&sandbox.env_file, &sandbox.env)?,
             limits: LimitsRequest {
                 memory: limits.memory,
                 cpus: limits.cpus,
@@ -170,13 +184,13 @@ impl SandboxOptions {
 #[derive(Debug, Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Sandbox")]
 struct SandboxArgs {
-    /// The wall: auto (native or bwrap), native, bwrap, docker, docker+runsc (gVisor), container or host (no wall)
+    /// The isolation backend: auto (native or bwrap), native, bwrap, docker, docker+runsc (gVisor), container or host (none)
     #[arg(long, value_name = "NAME", default_value = "auto")]
     backend: BackendChoice,
     /// What runs Docker's containers: runc or runsc (gVisor). `--backend docker --runtime runsc` is `--backend docker+runsc`
     #[arg(long, value_name = "NAME")]
     runtime: Option<Runtime>,
-    /// Refuse a wall weaker than this: host < container < namespace < gvisor < microvm
+    /// Refuse a backend with weaker isolation than this: host < container < namespace < gvisor < microvm
     #[arg(long, value_name = "LEVEL")]
     at_least: Option<Assurance>,
     /// What `/` is made of: host (this machine's system), golden (Alpine, kept by belljar), oci:IMAGE, or a directory that holds a
@@ -200,8 +214,11 @@ struct SandboxArgs {
     rw: Vec<PathBuf>,
     /// Set a variable inside; NAME alone takes its value from outside, NAME=secret:KEY is a placeholder for a secret; may
     /// be repeated
-    #[arg(long, value_name = "NAME[=VALUE]", value_parser = clap::builder::OsStringValueParser::new())]
+    #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = clap::builder::OsStringValueParser::new())]
     env: Vec<OsString>,
+    /// Set the variables of this file, a line each, `#` for comments; may be repeated
+    #[arg(long, value_name = "FILE")]
+    env_file: Vec<PathBuf>,
     /// Allow user namespaces inside, for browsers and build tools that need them. Widens what of the kernel can be
     /// attacked; everything else stays
     #[arg(long)]
@@ -275,8 +292,40 @@ fn absolute(path: PathBuf) -> Result<HostPath, SandboxError> {
     HostPath::try_from(absolute).map_err(|error| unusable(error.to_string()))
 }
 
+/// Variables of files, and behind them those of flags, which win.
+pub(crate) fn variables_of(
+    files: &[PathBuf],
+    flags: &[OsString],
+) -> Result<BTreeMap<EnvName, EnvValue>, SandboxError> {
+    let mut all = BTreeMap::new();
+    for file in files {
+        let content = std::fs::read(file).map_err(|error| {
+            ErrorCode::PathInvalid
+                .error(format!("cannot read the variables in `{}`: {error}", file.display()))
+                .hint("name a file with a line `NAME=VALUE` for each variable")
+                .caused_by(error)
+        })?;
+        for (number, line) in content.split(|byte| *byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let (name, value) = variable_of(OsStr::from_bytes(line)).map_err(|error| {
+                let message = format!("{}:{}: {}", file.display(), number + 1, error.message);
+                error.with_message(message).hint("write `NAME=VALUE`, a variable a line")
+            })?;
+            all.insert(name, value);
+        }
+    }
+    for text in flags {
+        let (name, value) = variable_of(text)?;
+        all.insert(name, value);
+    }
+    Ok(all)
+}
+
 /// A variable, and what it is set to.
-pub(crate) fn variable_of(text: &OsStr) -> Result<(EnvName, EnvValue), SandboxError> {
+fn variable_of(text: &OsStr) -> Result<(EnvName, EnvValue), SandboxError> {
     let bytes = text.as_bytes();
     let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
         Some(at) => (&bytes[..at], Some(OsString::from_vec(bytes[at + 1..].to_vec()))),

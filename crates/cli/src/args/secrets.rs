@@ -23,7 +23,7 @@ pub(crate) enum SecretsCommand {
     /// List the secrets by name; no value is shown
     List(SecretsListArgs),
     /// Remove secrets from the vault
-    #[command(after_help = "Whoever has the value can still use it: revoke it where it was made.\n\n\
+    #[command(after_help = "A copy of the value still works: revoke it at the service that issued it.\n\n\
         Example:\n  belljar secrets rm github anthropic")]
     Rm(SecretsRmArgs),
     /// Look whether every secret can be opened, and whether the vault is yours alone

@@ -1,5 +1,6 @@
 //! The words about what may be reached, and about the files that say so.
 
+use super::ListingArgs;
 use belljar_config::Layer;
 use belljar_spec::egress::{GroupName, HostName, HostNameError, Mode, PortRange};
 use belljar_spec::request::{AllowRule, EgressRequest};
@@ -22,7 +23,7 @@ pub(crate) struct EgressArgs {
     /// Allow hosts that belong together: github, providers, registries, coding-agents; may be repeated
     #[arg(long = "group", value_name = "NAME")]
     groups: Vec<GroupName>,
-    /// Look into TLS to every host, and not only where a rule or a key asks for it: a placeholder in a request to any but
+    /// Intercept TLS to every host, not only where a rule or a key needs it: a placeholder in a request to any but
     /// its own host is stopped. Programs that accept one certificate only, or speak no HTTP in TLS, fail then
     #[arg(long)]
     inspect: bool,
@@ -57,6 +58,25 @@ pub(crate) enum ConfigCommand {
     Show(Box<ConfigShowArgs>),
     /// Print the JSON schema of belljar.toml, for editors
     Schema,
+    /// Approve the .belljar/config.toml of a repository, after a look at it
+    #[command(after_help = "It is applied as long as it does not change. Examples:\n  \
+        belljar config trust\n  \
+        belljar config trust --revoke ~/project")]
+    Trust(TrustArgs),
+    /// List the profiles that work here: named choices of a sandbox
+    Profiles(ListingArgs),
+}
+
+impl ConfigCommand {
+    /// Whether a program is listening.
+    pub(crate) fn wants_json(&self) -> bool {
+        match self {
+            ConfigCommand::Show(options) => options.json,
+            ConfigCommand::Trust(options) => options.json,
+            ConfigCommand::Profiles(options) => options.json,
+            ConfigCommand::Schema => false,
+        }
+    }
 }
 
 #[derive(Debug, ClapArgs)]
@@ -76,7 +96,7 @@ pub(crate) struct ConfigShowArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
     /// Check a file before it is put in its place
-    #[command(after_help = "Exit codes: 0 it makes sense; 1 it does not.")]
+    #[command(after_help = "Exit codes: 0 the file is valid; 1 it is not.")]
     Check(PolicyCheckArgs),
     /// Say whether a name can be reached, by which rule, and where it leads
     #[command(after_help = "Exit codes: 0 it can be reached; 1 it cannot.\n\n\
@@ -103,7 +123,7 @@ pub(crate) struct PolicyExplainArgs {
     /// The workspace whose .belljar/config.toml counts, if it is trusted [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
-    /// Ask nobody where the name leads
+    /// Do not resolve the name
     #[arg(long)]
     pub(crate) no_resolve: bool,
     /// Print one JSON object

@@ -17,7 +17,7 @@ pub(crate) struct ShowRunArgs {
     /// Print one JSON object [default]
     #[arg(long, conflicts_with = "command_line")]
     pub(crate) json: bool,
-    /// Print the command that builds the wall instead: bwrap's can be run, with a shell where belljar starts its guest; Docker's
+    /// Print the command that builds the sandbox instead: bwrap's can be run, with a shell where belljar starts its guest; Docker's
     /// is for reading, since what it mounts is made at a start
     #[arg(long)]
     pub(crate) command_line: bool,

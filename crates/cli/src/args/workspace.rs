@@ -8,8 +8,8 @@ use std::path::PathBuf;
 #[derive(Debug, Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Workspace")]
 pub(crate) struct WorkspaceArgs {
-    /// Leave the folder as it is and keep all changes in a layer: `belljar diff` shows them, `belljar apply` takes them,
-    /// `belljar discard` throws them away
+    /// Leave the folder as it is and keep all changes in a layer: `belljar diff` shows them, `belljar apply` applies them,
+    /// `belljar changes discard` discards them
     #[arg(long, conflicts_with_all = ["branch", "clone"])]
     pub(super) overlay: bool,
     /// Go on with the changes of this layer
@@ -25,7 +25,7 @@ pub(crate) struct WorkspaceArgs {
     /// Clone only so many commits back
     #[arg(long, value_name = "NUMBER", requires = "clone", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) depth: Option<u32>,
-    /// Let nobody inside change this path of the workspace, whether it is there or not; .git/hooks, .git/config, .husky and
+    /// Make this path of the workspace read-only inside, whether it is there or not; .git/hooks, .git/config, .husky and
     /// .belljar never change anyway; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(super) protect: Vec<ProtectedPath>,

@@ -23,6 +23,7 @@ pub(crate) fn audit(options: AuditArgs) -> Result<u8, SandboxError> {
         Some(AuditCommand::Show(options)) => show(&mut out, &options),
         Some(AuditCommand::Verify(options)) => verify::verify(&mut out, &options),
         Some(AuditCommand::Prune(options)) => prune::prune(&mut out, &options),
+        Some(AuditCommand::Spend(options)) => return super::llm::spend(&options),
     };
     match outcome.and_then(|code| Ok(out.flush().map(|()| code)?)) {
         Ok(code) => Ok(code),

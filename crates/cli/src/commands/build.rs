@@ -1,4 +1,4 @@
-//! `belljar build-base` and `belljar build`: images that Docker makes, for sandboxes behind its wall.
+//! `belljar images build-base` and `belljar images build`: images that Docker makes, for sandboxes behind its wall.
 
 mod screen;
 
@@ -80,10 +80,12 @@ fn fall_back(base: &ImageName, as_json: bool) -> Result<u8, SandboxError> {
     eprintln!("belljar: there is no {DOCKERFILE}, so the base image is used as it is: {base}");
     match here {
         Some(false) => eprintln!(
-            "  hint: it is not made yet: `belljar build-base --tag {}`",
+            "  hint: it is not made yet: `belljar images build-base --tag {}`",
             base.tag().unwrap_or("latest")
         ),
-        Some(true) | None => eprintln!("  hint: `belljar init --dockerfile` writes one to begin with"),
+        Some(true) | None => {
+            eprintln!("  hint: `belljar sandbox init --dockerfile` writes one to begin with")
+        }
     }
     print(format!("{base}\n").as_bytes())
 }

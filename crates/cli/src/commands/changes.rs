@@ -18,6 +18,14 @@ pub(super) fn say(sandbox: &Sandbox) -> Result<(), SandboxError> {
     Ok(())
 }
 
+/// Only what has to be known before the host uses the folder.
+pub(super) fn say_warnings(sandbox: &Sandbox) -> Result<(), SandboxError> {
+    if let Some(changes @ Changes::Folder { .. }) = sandbox.changes().transpose()? {
+        say_of(&changes);
+    }
+    Ok(())
+}
+
 /// The same, of a workspace that is in order.
 pub(super) fn say_of(changes: &Changes) {
     match changes {
@@ -51,7 +59,7 @@ pub(super) fn say_of(changes: &Changes) {
                 }
             }
             eprintln!(
-                "  hint: `belljar diff {id}` shows them, `belljar apply {id}` takes them, `belljar discard {id}` throws them away"
+                "  hint: `belljar diff {id}` shows them, `belljar apply {id}` applies them, `belljar changes discard {id}` discards them"
             );
         }
         Changes::Shelf { shelf, branch, folder, left } => say_of_shelf(shelf, branch, folder, left),
@@ -73,7 +81,9 @@ pub(super) fn say_of(changes: &Changes) {
                 let files = counted_as(collected.uncommitted.len() as u64, "file");
                 eprintln!("belljar: {files} changed and not committed; only commits leave a clone");
             }
-            eprintln!("  hint: `belljar publish {id}` pushes them, `belljar discard {id}` throws them away");
+            eprintln!(
+                "  hint: `belljar changes publish {id}` pushes them, `belljar changes discard {id}` discards them"
+            );
         }
     }
 }
@@ -156,7 +166,7 @@ fn say_of_shelf(shelf: &str, branch: &BranchName, folder: &Path, left: &LeftOnSh
             eprintln!("belljar: branch {branch} is gone from {shelf}: it was deleted or damaged inside");
             eprintln!("  hint: `belljar run --branch {branch} -- git reflog` shows what was committed");
         }
-        OnHost::Nothing => eprintln!("belljar: nothing was committed on branch {branch}"),
+        OnHost::Nothing => eprintln!("belljar: nothing new was committed on branch {branch}"),
     }
     if let Some(why) = &left.unknown {
         eprintln!(

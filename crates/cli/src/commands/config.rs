@@ -1,6 +1,7 @@
 //! `belljar config`: what the files come to, and what may stand in them.
 
-use super::print;
+use super::daemon::profiles;
+use super::{print, trust};
 use crate::args::{ConfigCommand, ConfigShowArgs, EgressArgs, workspace};
 use crate::failure::say_notes;
 use crate::terms::for_command_line;
@@ -15,6 +16,8 @@ pub(crate) fn config(command: ConfigCommand) -> Result<u8, SandboxError> {
     match command {
         ConfigCommand::Schema => print(config::schema().as_bytes()),
         ConfigCommand::Show(options) => show(*options),
+        ConfigCommand::Trust(options) => trust::trust(options),
+        ConfigCommand::Profiles(options) => profiles::profiles(&options),
     }
 }
 

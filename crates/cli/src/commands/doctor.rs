@@ -252,7 +252,7 @@ impl Report {
         if let Some(kind) = self.container {
             say(format!("Inside a container ({kind}).\n"));
         }
-        say("Walls".into());
+        say("Backends".into());
         for wall in &self.walls {
             let works = if wall.works { "works" } else { "no" };
             say(format!("  {:<12} {:<10} {works}", wall.backend.as_str(), wall.assurance.as_str()));
@@ -269,19 +269,19 @@ impl Report {
         let Some(inside) = &self.inside else {
             match &self.refusal {
                 Some(reason) if self.walls.iter().any(Wall::is_chosen) => {
-                    say(format!("\nA wall works here, and yet no sandbox can be made: {reason}"));
+                    say(format!("\nA backend works here, and yet no sandbox can be made: {reason}"));
                 }
-                _ => say("\nNo wall works here: belljar runs nothing until one does.".into()),
+                _ => say("\nNo backend works here: belljar runs nothing until one does.".into()),
             }
             return lines.join("\n") + "\n";
         };
         say(format!("\nA sandbox here ({}, {})", inside.backend, inside.assurance));
         match inside.landlock_abi {
             0 if belljar_engine::landlock_is_filtered() => {
-                say("  second wall  none: Landlock is refused here (seccomp)".into());
+                say("  landlock     none: Landlock is refused here (seccomp)".into());
             }
-            0 => say("  second wall  none: this kernel has no Landlock, or it is switched off".into()),
-            abi => say(format!("  second wall  Landlock, version {abi}")),
+            0 => say("  landlock     none: this kernel has no Landlock, or it is switched off".into()),
+            abi => say(format!("  landlock     on top, version {abi}")),
         }
         match (inside.cgroup.holds_limits, &inside.cgroup.remedy) {
             (true, _) => say("  limits       memory, processors and processes are held by a cgroup".into()),

@@ -1,4 +1,4 @@
-//! `belljar golden`: the Alpine system that sandboxes can have as their root.
+//! `belljar images golden`: the Alpine system that sandboxes can have as their root.
 
 use super::print;
 use crate::args::{GoldenBuildArgs, GoldenCommand, GoldenStatusArgs};
@@ -69,7 +69,7 @@ fn status(options: &GoldenStatusArgs) -> Result<u8, SandboxError> {
     }
     match status {
         Some(status) => print(format!("{}\n", words_of(&status)).as_bytes()),
-        None => print(b"there is none; `belljar golden build` makes it\n"),
+        None => print(b"there is none; `belljar images golden build` makes it\n"),
     }
 }
 
@@ -92,7 +92,7 @@ fn tell() -> impl Fn(Told<'_>) + Sync {
     let is_watched = stderr().is_terminal();
     let last = AtomicU64::new(u64::MAX);
     move |told| match told {
-        Told::Waiting => eprintln!("belljar: somebody else is building it: waiting"),
+        Told::Waiting => eprintln!("belljar: another process is building it: waiting"),
         Told::Other(newer) => {
             eprintln!("belljar: the mirror's newest release is {newer}; taking the one with a known digest")
         }

@@ -1,8 +1,8 @@
-//! `belljar llm`: what was used of a model, and whether the upstream's books say the same.
+//! `belljar audit spend`: what was used of a model, and whether the upstream's books say the same.
 
 use super::model::counted;
 use super::{block_on, print};
-use crate::args::{LlmCommand, LlmSpendArgs};
+use crate::args::LlmSpendArgs;
 use belljar_config::{self as config, EgressFlags};
 use belljar_engine::Comparison;
 use belljar_spec::{Printable, SandboxError, SandboxId};
@@ -10,13 +10,7 @@ use belljar_vault::HostSecrets;
 use serde_json::json;
 use std::fmt::Write;
 
-pub(crate) fn llm(command: LlmCommand) -> Result<u8, SandboxError> {
-    match command {
-        LlmCommand::Spend(options) => spend(&options),
-    }
-}
-
-fn spend(options: &LlmSpendArgs) -> Result<u8, SandboxError> {
+pub(super) fn spend(options: &LlmSpendArgs) -> Result<u8, SandboxError> {
     let loaded = config::load(None, EgressFlags::default())?;
     let records = belljar_audit::directory()?;
     let secrets = HostSecrets::open();

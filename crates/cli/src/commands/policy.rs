@@ -29,6 +29,8 @@ fn check(options: &PolicyCheckArgs) -> Result<u8, SandboxError> {
             };
             print(format!("fine as {}: {rules}\n", layer.file()).as_bytes())
         }
+        // There is nothing to judge.
+        Err(error) if !options.file.exists() => Err(error),
         Err(error) => {
             failure::say(&error);
             if layer == Layer::User && config::check(&options.file, Layer::Operator).is_ok() {

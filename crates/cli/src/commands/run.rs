@@ -2,12 +2,15 @@
 
 use super::ending::say_end;
 use super::refused;
+use super::standing::Standing;
 use super::terminal_variables::terminal_variables;
 use super::{block_on, changes, model, print, roots};
 use crate::args::{RunArgs, Tty};
+use crate::failure::exit_code;
 use crate::foreground::{attend, terminal_size};
 use crate::terms::for_command_line;
 use belljar_engine::{Engine, Run, Sandbox};
+use belljar_fleet::Profiles;
 use belljar_spec::{
     BackendName, Command, CommandError, Ended, EnvName, ErrorCode, Nesting, SandboxError, SandboxSpec, Stdin,
     WindowSize,
@@ -20,13 +23,15 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
     if options.json {
         return once(options);
     }
-    let (tty, (spec, command)) = (options.tty, understood(options)?);
+    let tty = options.terminal.tty();
+    let notes = if options.quiet { Notes::Hidden } else { Notes::Shown };
+    let (spec, command) = understood(options)?;
     let size = match tty {
         Tty::Auto => terminal_size(),
         Tty::Always => Some(terminal_size().unwrap_or(WindowSize { rows: 24, cols: 80 })),
         Tty::Never => None,
     };
-    in_foreground(&spec, command, size, |sandbox| {
+    in_foreground(&spec, command, size, notes, |sandbox| {
         warn_of_weak_wall(sandbox);
         Some(sandbox.limits().wall_time.value)
     })
@@ -34,13 +39,27 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
 
 fn understood(options: RunArgs) -> Result<(SandboxSpec, Command), SandboxError> {
     let mut command = Command::new(&options.command).map_err(bad_command)?;
-    command.cwd = options.cwd;
-    command.max_output = options.place.output();
-    command.timeout = options.place.timeout();
-    let spec = options.place.spec()?;
+    let Standing { place, below } = Standing::of(options.place)?;
+    command.cwd = options.cwd.or(below);
+    command.max_output = place.output();
+    command.timeout = place.timeout();
+    let spec = match options.profile {
+        None => place.spec()?,
+        Some(name) => place.spec_over(|request| {
+            let profiles = Profiles::of_this_machine(&Engine::new().walls())?;
+            profiles.choose(Some(&name))?.apply(request)
+        })?,
+    };
     say_loosened(&spec);
     roots::make_ready(&spec)?;
     Ok((spec, command))
+}
+
+/// Whether what came of the workspace and of a model is said at the end. Warnings always are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Notes {
+    Shown,
+    Hidden,
 }
 
 /// Whoever lets a secret in, or widens what can be attacked, sees that it happens.
@@ -68,12 +87,12 @@ pub(super) fn warn_of_weak_wall(sandbox: &Sandbox) {
 fn say_weak_wall(backend: BackendName) {
     match backend {
         BackendName::Host => {
-            eprintln!("belljar: no wall (--backend host): the command runs as you, on this machine");
+            eprintln!("belljar: no isolation (--backend host): the command runs as you, on this machine");
         }
         BackendName::Container => {
             let kind = belljar_engine::container_around_us().unwrap_or("a container");
             eprintln!(
-                "belljar: the only wall is the container around us ({kind}); only the environment is cleaned"
+                "belljar: the only isolation is the container that belljar runs in ({kind}); only the environment is cleaned"
             );
         }
         BackendName::Native | BackendName::Bwrap | BackendName::Docker(_) => {}
@@ -86,6 +105,7 @@ pub(super) fn in_foreground(
     spec: &SandboxSpec,
     mut command: Command,
     size: Option<WindowSize>,
+    notes: Notes,
     announce: impl FnOnce(&Sandbox) -> Option<Duration>,
 ) -> Result<u8, SandboxError> {
     command.stdin = Stdin::Stream;
@@ -94,7 +114,7 @@ pub(super) fn in_foreground(
     let timeout = announce(&sandbox);
     let cap = sandbox.limits().output.value;
     let ended = block_on(async { attend(sandbox.first_command()?, size.is_some(), timeout, cap).await });
-    over(&sandbox, ended, timeout)
+    over(&sandbox, ended, timeout, notes)
 }
 
 /// The same, in a sandbox that is there.
@@ -108,7 +128,7 @@ pub(super) fn in_sandbox(
     give_terminal(&mut command, Some(size), |name| sandbox.variable(name.as_str()).is_some());
     let cap = sandbox.limits().output.value;
     let ended = block_on(async { attend(sandbox.spawn(&command).await?, true, timeout, cap).await });
-    over(sandbox, ended, timeout)
+    over(sandbox, ended, timeout, Notes::Shown)
 }
 
 /// A variable that the sandbox or the command names counts before ours.
@@ -132,13 +152,19 @@ fn over(
     sandbox: &Sandbox,
     ended: Result<Ended, SandboxError>,
     timeout: Option<Duration>,
+    notes: Notes,
 ) -> Result<u8, SandboxError> {
     let code = ended.map(|ended| say_end(&ended, timeout, |flag| format!("allow more with `{flag}`")));
     refused::say(sandbox);
     sandbox.abandon();
     // Now everything that was on its way is counted.
-    model::say(sandbox);
-    changes::say(sandbox)?;
+    match notes {
+        Notes::Shown => {
+            model::say(sandbox);
+            changes::say(sandbox)?;
+        }
+        Notes::Hidden => changes::say_warnings(sandbox)?,
+    }
     code
 }
 
@@ -155,6 +181,16 @@ fn once(options: RunArgs) -> Result<u8, SandboxError> {
         eprintln!("belljar: {warning}");
     }
     let code = run.exit_code();
+    print_result(run, code)
+}
+
+/// What did not get as far as a run, as the same object.
+pub(crate) fn not_understood(error: SandboxError) -> Result<u8, SandboxError> {
+    let code = exit_code(&error);
+    print_result(Run::not_begun(error)?, code)
+}
+
+fn print_result(run: Run, code: u8) -> Result<u8, SandboxError> {
     let mut result = belljar_server::run_result(run);
     if let Some(error) = &mut result.error {
         error.hint = error.hint().as_ref().map(for_command_line);

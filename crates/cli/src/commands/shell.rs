@@ -1,13 +1,12 @@
 //! `belljar shell`: a shell in a sandbox.
 
 use super::print;
-use super::run::{in_foreground, say_loosened, warn_of_weak_wall};
+use super::run::{Notes, in_foreground, say_loosened, warn_of_weak_wall};
 use super::{kept, roots};
-use crate::args::{Args, SandboxOptions, ShellArgs};
+use crate::args::{SandboxOptions, ShellArgs};
 use crate::foreground::terminal_size;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::{Command, ErrorCode, Root, SandboxError};
-use clap::CommandFactory;
 
 /// Joins the folder's sandbox if it has one and nothing else was said; else opens one of its own.
 pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
@@ -27,7 +26,7 @@ pub(crate) fn without_words() -> Result<u8, SandboxError> {
     if terminal_size().is_some() {
         return shell(ShellArgs::default());
     }
-    let help = Args::command().render_help().to_string();
+    let help = crate::args::command().render_help().to_string();
     print(help.as_bytes())
 }
 
@@ -48,7 +47,7 @@ fn alone(place: SandboxOptions) -> Result<u8, SandboxError> {
     let command =
         Command::new(words).map_err(|error| ErrorCode::Internal.error(error.to_string()).caused_by(error))?;
     let reach = reach(spec.egress.as_ref());
-    in_foreground(&spec, command, size, |sandbox| {
+    in_foreground(&spec, command, size, Notes::Shown, |sandbox| {
         warn_of_weak_wall(sandbox);
         if size.is_some() {
             eprintln!(

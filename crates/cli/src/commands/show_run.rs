@@ -1,4 +1,4 @@
-//! `belljar show-run`: the sandbox that `run` would make.
+//! `belljar sandbox plan`: the sandbox that `run` would make.
 
 use super::{kept, print};
 use crate::args::ShowRunArgs;
@@ -17,7 +17,7 @@ pub(crate) fn show_run(options: ShowRunArgs) -> Result<u8, SandboxError> {
         return print(format!("{:#}\n", description.json).as_bytes());
     }
     let Some(words) = description.command else {
-        let message = "no command builds this wall: belljar does it itself";
+        let message = "no command builds this sandbox: belljar does it itself";
         return Err(ErrorCode::NotSupported.error(message).hint(
             "add `--backend bwrap` or `--backend docker`, or look at `steps` without `--command-line`",
         ));

@@ -1,4 +1,4 @@
-//! `belljar trust`: a repository's own configuration counts once somebody looked at it and said so.
+//! `belljar config trust`: a repository's own configuration counts once somebody looked at it and said so.
 
 use super::config::openings;
 use super::print;
@@ -24,8 +24,8 @@ pub(crate) fn trust(options: TrustArgs) -> Result<u8, SandboxError> {
     }
     if asks && !isatty(stdin()) {
         return Err(ErrorCode::RequestValue
-            .error("nobody can be asked: standard input is no terminal")
-            .hint("look at what the file allows, then say `belljar trust --yes`"));
+            .error("cannot prompt: standard input is not a terminal")
+            .hint("look at what the file allows, then say `belljar config trust --yes`"));
     }
     if asks && options.json {
         eprint!("{}", as_text(&proposal));

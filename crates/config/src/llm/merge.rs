@@ -47,7 +47,7 @@ impl LlmLayers {
             return match flags == &LlmRequest::default() {
                 true => Ok(None),
                 false => Err(ErrorCode::RequestConflict
-                    .error("nobody says where the model is")
+                    .error("no model URL is configured")
                     .hint(hint!("add {}, or `url` to `[llm]` in your belljar.toml", Term::LlmUrl.to("URL")))),
             };
         };

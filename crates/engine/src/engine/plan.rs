@@ -129,7 +129,7 @@ fn egress(name: BackendName, wall: Wall, spec: &SandboxSpec) -> Result<Option<Eg
         (Wall::Own, policy) => Ok(Some(policy.clone().unwrap_or_default())),
         (Wall::Absent, None) => Ok(None),
         (Wall::Absent, Some(_)) => {
-            let message = format!("the backend {name} has no wall, and so no hold on what is reached");
+            let message = format!("the backend {name} does not isolate, and cannot control the network");
             Err(ErrorCode::NotSupported.error(message).hint(hint!(
                 "use {}, or omit all egress settings, also in belljar.toml",
                 Term::Backend.to("native")

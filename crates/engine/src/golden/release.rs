@@ -105,7 +105,7 @@ impl Listed {
     fn read(text: &str) -> Result<Listed, SandboxError> {
         let refused = |why: String| {
             ErrorCode::ImageRefused
-                .error(format!("the mirror's list of releases makes no sense: {why}"))
+                .error(format!("the mirror's list of releases is not valid: {why}"))
                 .hint("is this a mirror of Alpine?")
         };
         let mut releases: Vec<Vec<(&str, &str)>> = Vec::new();

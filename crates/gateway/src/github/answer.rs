@@ -42,7 +42,7 @@ struct Complaint {
 /// Reads an answer of success.
 pub(super) fn granted(body: &[u8], grant: &GitHubGrant) -> Result<Granted, Unfit> {
     let answer: Answer = serde_json::from_slice(body)
-        .map_err(|_| Unfit { why: "GitHub's answer makes no sense".into(), token: None })?;
+        .map_err(|_| Unfit { why: "GitHub's answer is not valid".into(), token: None })?;
     let token = Secret::new(answer.token.into_bytes());
     let wrong = |why: String| Err(Unfit { why, token: Some(token.clone()) });
     let asked = grant.profile.permissions();

@@ -34,7 +34,7 @@ impl Question {
         let said = model(&fields)?;
         let wants_stream = flag(&fields, "stream")?;
         if flag(&fields, "background")? {
-            return Err("`background` lets a model work on when nobody counts any more".into());
+            return Err("`background` lets a model continue after usage is no longer counted".into());
         }
         let model = match (asked.model.clone(), said) {
             // Google's clients say it twice.
@@ -181,7 +181,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
                         return Err(A::Error::custom("it has too many fields"));
                     }
                     if fields.iter().any(|(known, _)| *known == name) {
-                        return Err(A::Error::custom("a field is said twice"));
+                        return Err(A::Error::custom("a field is given twice"));
                     }
                     fields.push((name, value));
                 }

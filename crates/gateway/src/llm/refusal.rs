@@ -30,12 +30,13 @@ pub(super) struct Refused {
 impl Refused {
     pub(super) fn new(reason: Reason, detail: impl Into<String>) -> Refused {
         let (status, remedy) = match reason {
-            Reason::BudgetSpent => {
-                (StatusCode::BAD_REQUEST, "Whoever started the sandbox can allow more with --llm-budget.")
-            }
+            Reason::BudgetSpent => (
+                StatusCode::BAD_REQUEST,
+                "The user who started the sandbox can allow more with --llm-budget.",
+            ),
             Reason::ModelNotAllowed => (
                 StatusCode::BAD_REQUEST,
-                "Whoever started the sandbox decides with --llm-model, or `models` in [llm].",
+                "The user who started the sandbox decides with --llm-model, or `models` in [llm].",
             ),
             Reason::DialFailed | Reason::TooSlow => (StatusCode::BAD_GATEWAY, ""),
             _ => (StatusCode::BAD_REQUEST, ""),

@@ -315,7 +315,7 @@ impl Route {
         let told = self.terms.kind == UpstreamKind::LiteLlm && !streamed;
         if purpose == Purpose::Call && self.ledger.counts_cost() && price.is_none() && !told {
             let what = format!(
-                "there is a limit on cost, and nobody says what `{}` costs: set it in `[llm.price]`",
+                "there is a limit on cost, and no price for `{}` is known: set it in `[llm.price]`",
                 Printable::from(model.as_str())
             );
             return Err(Refused::new(Reason::BudgetSpent, what));

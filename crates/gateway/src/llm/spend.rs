@@ -43,7 +43,7 @@ pub struct Entry {
 pub enum SpendError {
     #[error("the key for LiteLLM's books cannot be read: {0}")]
     Key(String),
-    #[error("LiteLLM cannot be asked: {0}")]
+    #[error("LiteLLM cannot be queried: {0}")]
     Asked(String),
     #[error("LiteLLM does not show its books: it answers {0}")]
     Status(u16),

@@ -34,7 +34,9 @@ pub(super) fn describe(step: &Step) -> String {
         Step::Hostname { .. } => "set the host name".into(),
         Step::BecomeUser { .. } => "become the sandbox's user".into(),
         Step::EnterNetwork { .. } => "make the network".into(),
-        Step::OpenIntake(_) | Step::RelayIntake(_) => "open the way out of the network namespace".into(),
+        Step::OpenIntake(_) | Step::RelayIntake(_) => {
+            "open the egress sockets of the network namespace".into()
+        }
         Step::Write { target, .. } => format!("write /{target}"),
         Step::Subreaper => "become the reaper".into(),
         Step::Stage { place } => format!("make a new root at {place}"),

@@ -58,7 +58,7 @@ impl Store {
                 return Err(ImageError::NotOurs { path, why: "it is a link" });
             }
             if found.uid() != geteuid().as_raw() {
-                return Err(ImageError::NotOurs { path, why: "it belongs to somebody else" });
+                return Err(ImageError::NotOurs { path, why: "it belongs to another user" });
             }
         }
         Ok(Store { root: directory.to_path_buf() })

@@ -326,7 +326,7 @@ impl Read for Counted<'_> {
     }
 }
 
-/// How images are called that `belljar build` makes.
+/// How images are called that `belljar images build` makes.
 const OURS: &str = "belljar-";
 /// As docker does.
 const AT_ONCE: usize = 3;

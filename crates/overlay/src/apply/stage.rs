@@ -82,7 +82,7 @@ pub(super) fn open(host: &Beneath, name: &str) -> io::Result<OwnedFd> {
     let place = host.directory(name.as_bytes())?;
     let found = beneath::stat_of(&place)?;
     if found.uid != geteuid().as_raw() || found.mode & 0o077 != 0 {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "somebody else put a directory there"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another process put a directory there"));
     }
     Ok(place)
 }

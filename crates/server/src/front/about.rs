@@ -44,7 +44,7 @@ async fn health() -> Json<Health> {
 
 /// What this machine can do
 #[utoipa::path(get, path = "/v1/capabilities", tag = "daemon",
-    responses((status = 200, description = "Walls, modes and sizes", body = Capabilities)))]
+    responses((status = 200, description = "Backends, modes and sizes", body = Capabilities)))]
 async fn capabilities(State(front): State<Arc<Front>>) -> Json<Capabilities> {
     let machine = belljar_config::machine();
     let walls = front.walls.reports().await;

@@ -88,8 +88,8 @@ fn judge(front: &Front, request: &mut Request) -> Answer<Judged> {
     if !caller.is_owner() {
         front.rates.take(caller.id(), caller.rate(), Instant::now()).map_err(|seconds| {
             let error = ErrorCode::TooManyRequests
-                .error("this grant asks too often")
-                .hint(format!("ask again in {seconds} s"));
+                .error("rate limit exceeded")
+                .hint(format!("try again in {seconds} s"));
             Refusal::later(error, seconds)
         })?;
     }

@@ -30,8 +30,9 @@ pub fn description() -> OpenApi {
     whole.info.description = Some(ABOUT.into());
     let components = whole.components.get_or_insert_default();
     let mut bearer = Http::new(HttpAuthScheme::Bearer);
-    bearer.description =
-        Some("A token of `belljar grants create`. Over the unix socket the user is proof enough".into());
+    bearer.description = Some(
+        "A token of `belljar daemon grants create`. Over the unix socket the user is proof enough".into(),
+    );
     components.add_security_scheme("token", SecurityScheme::Http(bearer));
     components.schemas.insert(ErrorBody::name().into(), ErrorBody::schema());
     let mut below = Vec::new();
@@ -66,12 +67,12 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [get, put, post, delete, options, head, patch, trace].into_iter().flatten()
 }
 
-const ABOUT: &str = "Sandboxes that live: made, found by key, shared, paused and swept. Every answer has `x-request-id`; \
+const ABOUT: &str = "Running and persistent sandboxes: made, found by key, shared, paused and swept. Every answer has `x-request-id`; \
     every error is an `ErrorBody`, whose `code` is stable. Lists come in parts: `next` of one is `after` of the next.";
 
 /// The first two also without a grant.
 const REFUSALS: [(&str, &str); 10] = [
-    ("400", "The request makes no sense"),
+    ("400", "The request is not valid"),
     ("403", "This caller may not"),
     ("401", "No grant"),
     ("404", "There is no such thing, or none that the caller may see"),
@@ -79,6 +80,6 @@ const REFUSALS: [(&str, &str); 10] = [
     ("410", "It was there, and is no more"),
     ("413", "The body is too long"),
     ("415", "A body of another kind is needed"),
-    ("422", "The words make sense alone, and not together or not here"),
+    ("422", "The values are valid alone, and not together or not here"),
     ("429", "Too many requests; `retry-after` says when to come again"),
 ];

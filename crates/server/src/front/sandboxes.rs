@@ -216,7 +216,7 @@ async fn pause(
 /// Everything inside goes on
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/resume", tag = "sandboxes", operation_id = "resume_sandbox",
     params(("name" = String, Path, description = "Of the sandbox")),
-    responses((status = 200, description = "It goes on", body = SandboxInfo)))]
+    responses((status = 200, description = "Resumed", body = SandboxInfo)))]
 async fn resume(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,

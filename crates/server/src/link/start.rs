@@ -226,7 +226,7 @@ fn ended(place: &SandboxDir) -> SandboxError {
     let message = format!("the sandbox's shim ended before it was ready: {last}");
     let error = ErrorCode::StartFailed.error(message);
     match is_writable(place) {
-        Ok(()) => error.hint(hint!("{} says which walls work here", Term::Capabilities)),
+        Ok(()) => error.hint(hint!("{} says which backends work here", Term::Capabilities)),
         Err(why) => error.hint(format!("`{}` cannot be written: {why}", place.directory().display())),
     }
 }

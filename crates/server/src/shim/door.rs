@@ -28,7 +28,7 @@ pub(super) async fn ours(
     request: Request,
     next: Next,
 ) -> Response {
-    let Ok(params) = params else { return Failure(invalid("the path is no text")).into_response() };
+    let Ok(params) = params else { return Failure(invalid("the path is not valid UTF-8")).into_response() };
     let wanted = params.iter().find(|(name, _)| *name == "name").map(|(_, value)| value);
     if wanted.is_some_and(|wanted| wanted != kept.plan.name) {
         return Failure(ErrorCode::SandboxNotFound.error("another sandbox is kept here")).into_response();

@@ -140,7 +140,7 @@ impl Reason {
 
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Reason::EgressOff => ("egress_off", "this sandbox has no way out"),
+            Reason::EgressOff => ("egress_off", "this sandbox has no network access"),
             Reason::NameNotAllowed => ("name_not_allowed", "no rule allows this name"),
             Reason::NameDenied => ("name_denied", "a rule forbids this name"),
             Reason::NameMalformed => ("name_malformed", "this is not a name that a host can have"),
@@ -158,7 +158,9 @@ impl Reason {
             Reason::EncryptedHello => ("encrypted_hello", "the TLS client hides which name it wants"),
             Reason::HostMissing => ("host_missing", "the HTTP request has no Host"),
             Reason::HostDiffers => ("host_differs", "the HTTP request wants another Host than was asked for"),
-            Reason::MalformedStart => ("malformed_start", "the first bytes of the connection make no sense"),
+            Reason::MalformedStart => {
+                ("malformed_start", "the first bytes of the connection are of no known protocol")
+            }
             Reason::SilentClient => {
                 ("silent_client", "the client said nothing; this port needs it to speak first")
             }

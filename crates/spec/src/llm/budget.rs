@@ -28,7 +28,7 @@ pub enum BudgetError {
     Number(Printable),
     #[error(transparent)]
     Usd(#[from] UsdError),
-    #[error("`{0}` is said twice")]
+    #[error("`{0}` is given twice")]
     Twice(&'static str),
 }
 

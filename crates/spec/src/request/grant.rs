@@ -46,10 +46,10 @@ pub struct GrantRules {
     pub allow_llm: bool,
     /// No sandbox of the grant gets more than this; what is not asked for gets this.
     pub limits: LimitsRequest,
-    /// How many sandboxes it may hold at the same time.
+    /// Maximum number of sandboxes at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandboxes: Option<u32>,
-    /// How many requests a second.
+    /// Maximum requests per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
 }

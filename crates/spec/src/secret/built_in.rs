@@ -92,7 +92,7 @@ fn carrier(word: &str) -> Result<Carrier, String> {
         Some(("basic", user)) => Carrier::basic(user).map_err(|error| error.to_string()),
         Some(("header", name)) => Carrier::header(name).map_err(|error| error.to_string()),
         Some(("query", name)) => Carrier::query(name).map_err(|error| error.to_string()),
-        _ => Err(format!("`{word}` is no carrier")),
+        _ => Err(format!("`{word}` is not a credential location")),
     }
 }
 

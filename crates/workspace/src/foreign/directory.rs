@@ -246,7 +246,7 @@ impl Directory {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         openat2(&self.0, name, flags, Mode::from_raw_mode(0o666), NO_WAY_OUT).map_err(|error| match error {
             Errno::EXIST => {
-                ForeignError::spoiled(path, "somebody else is writing it, or died while doing so")
+                ForeignError::spoiled(path, "another process is writing it, or died while doing so")
             }
             error => ForeignError::io(path, error),
         })

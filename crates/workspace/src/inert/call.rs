@@ -74,7 +74,7 @@ pub enum GitError {
     #[error("git was not started: the {seconds} seconds that git may take for this are over")]
     Late { seconds: u64 },
     /// The leash that it was to be on is cut.
-    #[error("git was not started: nobody waits for it any more")]
+    #[error("git was not started: the caller no longer waits for it")]
     Ended,
 }
 

@@ -219,7 +219,7 @@ fn is_below(path: &str, directory: &str) -> bool {
 
 fn link(place: &Path) -> SandboxError {
     let message = format!(
-        "`{}` has to be protected and is a symbolic link: whoever can change the link decides what is protected",
+        "`{}` has to be protected and is a symbolic link: a process that can change the link decides what is protected",
         place.display()
     );
     ErrorCode::PathRefused.error(message)

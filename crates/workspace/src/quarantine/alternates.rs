@@ -33,7 +33,7 @@ fn follow(objects: &Path, is_trusted: impl Fn(&Path) -> bool) -> Result<Vec<Path
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => return Err(format!("`{}` cannot be read: {error}", list.display())),
         };
-        let text = String::from_utf8(text).map_err(|_| format!("`{}` is no text", list.display()))?;
+        let text = String::from_utf8(text).map_err(|_| format!("`{}` is not valid UTF-8", list.display()))?;
         for line in text.split('\n').filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let named = |why: &str| format!("`{}` names `{}`, {why}", list.display(), line.escape_debug());
             // git has a spelling with quotes, which is not read here.

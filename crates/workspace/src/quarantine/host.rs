@@ -61,7 +61,7 @@ impl HostRepository {
         let question = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-object-format"];
         let answer = call.args(question).time_limit(OPEN_TIMEOUT).output()?;
         let unusable = |why: &str| QuarantineError::Unusable(format!("`{}` {why}", directory.display()));
-        let text = String::from_utf8(answer).map_err(|_| unusable("has a name that is no text"))?;
+        let text = String::from_utf8(answer).map_err(|_| unusable("has a name that is not valid UTF-8"))?;
         let (common, format) = match text.lines().collect::<Vec<_>>()[..] {
             [common, "sha1"] => (PathBuf::from(common), ObjectFormat::Sha1),
             [common, "sha256"] => (PathBuf::from(common), ObjectFormat::Sha256),

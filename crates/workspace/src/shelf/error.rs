@@ -17,23 +17,23 @@ pub enum ShelfError {
     NotItsOwn { path: PathBuf, why: &'static str },
     #[error("`{}` is a partial clone: some of its objects are only on its remote", .0.display())]
     Partial(PathBuf),
-    #[error("`{}` cannot be put on a shelf: its path has a line break in it", .0.display())]
+    #[error("`{}` cannot have a managed clone: its path has a line break in it", .0.display())]
     UnusablePath(PathBuf),
-    #[error("there is no shelf `{0}`")]
+    #[error("there is no managed clone `{0}`")]
     Unknown(Printable),
-    #[error("branch `{branch}` of shelf `{shelf}` is in use by a sandbox")]
+    #[error("branch `{branch}` of the managed clone `{shelf}` is in use by a sandbox")]
     InUse { shelf: String, branch: String },
     #[error("there cannot be a branch `{branch}` beside `{other}`: for git, one is a folder of the other")]
     NameTaken { branch: String, other: String },
-    #[error("the shelf of `{}` was changed inside so that it cannot be used: {source}", host.display())]
+    #[error("the managed clone of `{}` was changed inside so that it cannot be used: {source}", host.display())]
     Spoiled { host: PathBuf, source: ForeignError },
-    #[error("the shelf {0}")]
+    #[error("the managed clone {0}")]
     Damaged(Damaged),
-    #[error("the shelf `{shelf}` is of another repository that was at `{}`", host.display())]
+    #[error("the managed clone `{shelf}` is of another repository that was at `{}`", host.display())]
     OfAnother { shelf: String, host: PathBuf, directory: PathBuf },
     #[error("`{}` is {what}, where git expects {wanted}", path.display())]
     NotAFile { path: PathBuf, what: &'static str, wanted: &'static str },
-    #[error("what was committed on the shelf cannot be read: {0}")]
+    #[error("what was committed in the managed clone cannot be read: {0}")]
     Import(#[source] ImportError),
     #[error(transparent)]
     Git(#[from] GitError),
@@ -57,7 +57,7 @@ impl From<ShelfError> for SandboxError {
                 .hint("run `git init` in it, or use another workspace mode"),
             ShelfError::NotItsOwn { .. } => ErrorCode::PathRefused
                 .error(message)
-                .hint("look at the file `.git` in it: somebody may have changed it"),
+                .hint("look at the file `.git` in it: it may have been changed"),
             ShelfError::Partial(_) => ErrorCode::NotSupported.error(message).hint(
                 "fetch all of it with `git fetch --refetch --no-filter`, or use another workspace mode",
             ),
@@ -78,10 +78,11 @@ impl From<ShelfError> for SandboxError {
             ShelfError::OfAnother { shelf, directory, .. } => {
                 ErrorCode::PathRefused.error(message).hint(hint!(
                     "its worktrees are in `{}`, its commits in `{}`: save what you need of them \
-                     (docs/workspaces.md, \"Damaged work\"), then {} removes it and the next start \
+                     ({}, \"Damaged work\"), then {} removes it and the next start \
                      makes one for the repository that is there now",
                     directory.join("trees").display().to_string(),
                     directory.join("repo").display().to_string(),
+                    CommandLine::Help.of("workspaces"),
                     CommandLine::Discard.of(shelf)
                 ))
             }

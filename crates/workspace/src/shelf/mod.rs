@@ -75,6 +75,7 @@ impl Provisioned {
         };
         let _lock = place.lock()?;
         let branch = match (&tip, &self.commit) {
+            (Some(tip), Some(start)) if on_host && tip == start => OnHost::Nothing,
             (Some(_), _) if on_host => OnHost::Yes,
             (Some(_), _) => OnHost::No,
             (None, Some(_)) => OnHost::Gone,
@@ -129,7 +130,7 @@ pub enum OnHost {
     No,
     /// The branch was there at the start, and is no more.
     Gone,
-    /// There is no commit, and was none.
+    /// The branch is where it was at the start, or there is no commit and was none.
     Nothing,
 }
 

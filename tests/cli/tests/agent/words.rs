@@ -28,12 +28,12 @@ fn what_makes_no_sense_is_said_before_anything_runs() {
         (
             &["./mine", "--prompt", "x"],
             126,
-            &["nobody says which model `./mine` should use", "--model PROVIDER/MODEL", "[llm]"],
+            &["no model is configured for `./mine`", "--model PROVIDER/MODEL", "[llm]"],
         ),
         (
             &["./mine", "--prompt", "x", "--model", "acme/m"],
             126,
-            &["`acme` is no provider that belljar knows", "--llm URL"],
+            &["`acme` is not a provider that belljar knows", "--llm URL"],
         ),
         (
             &["./mine", "--prompt", "x", "--model", "gpt-5"],
@@ -74,10 +74,7 @@ fn a_person_who_says_nothing_is_told_where_to_say_it() {
     let (code, told) = home.at_terminal(&["agent", "run", "claude"]);
     let told = String::from_utf8(told).unwrap();
     assert_eq!(code, 126);
-    assert!(
-        told.contains("nobody says what the agent should do") && told.contains("--prompt-file FILE"),
-        "{told}"
-    );
+    assert!(told.contains("no prompt was given") && told.contains("--prompt-file FILE"), "{told}");
 }
 
 #[test]

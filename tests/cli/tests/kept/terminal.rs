@@ -88,7 +88,7 @@ fn somebody_joins_a_command_and_leaves_it_again() {
     let mut second = home.at_terminal(&["attach", ".", "cmd_1"]);
     second.sees("first").types("echo sec''ond\r").sees("second");
     first.sees("second");
-    second.types("\x10\x11").sees("goes on");
+    second.types("\x10\x11").sees("keeps running");
     assert_eq!(second.ends().0, 0);
     first.types("exit 6\r");
     assert_eq!(first.ends().0, 6);

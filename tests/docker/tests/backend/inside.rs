@@ -42,9 +42,12 @@ fn in_a_plain_container_nothing_runs_unless_it_is_named() {
     for user in USERS {
         let (code, stdout, stderr) = inside(&daemon, user, &[], "/belljar run -- echo ran; echo $?");
         assert_eq!((code, &*stdout), (Some(0), "125\n"), "{user}: {stderr}");
-        for said in
-            ["no wall works here", "hint: ", "--security-opt systempaths=unconfined", "--backend container"]
-        {
+        for said in [
+            "no backend works here",
+            "hint: ",
+            "--security-opt systempaths=unconfined",
+            "--backend container",
+        ] {
             assert!(stderr.contains(said), "{user}: {said} is not in {stderr}");
         }
         assert!(!stderr.contains("older than"), "{user}: {stderr}");
@@ -54,7 +57,7 @@ fn in_a_plain_container_nothing_runs_unless_it_is_named() {
         assert_eq!((code, &*stdout), (Some(0), "ran\n"), "{user}: {stderr}");
         let (code, stdout, stderr) = inside(&daemon, user, &[], "/belljar doctor");
         assert_eq!(code, Some(125), "{user}: {stdout} {stderr}");
-        for said in ["Inside a container (Docker)", "No wall works here", "isolates nothing"] {
+        for said in ["Inside a container (Docker)", "No backend works here", "isolates nothing"] {
             assert!(stdout.contains(said), "{user}: {said} is not in {stdout}");
         }
         for lie in ["older than", "no Landlock", "network      none"] {

@@ -61,7 +61,7 @@ fn say_reason(result: &RunResult) {
         None | Some(Step::Agent) => String::new(),
         Some(step) => format!("{}: ", step_name(step)),
     };
-    let error = shown(result.error.as_deref().unwrap_or("nobody knows why it ended"));
+    let error = shown(result.error.as_deref().unwrap_or("it ended for an unknown reason"));
     eprintln!("belljar: {step}{error} ({})", result.stop_reason);
     if let Some(hint) = result.hint.clone().or_else(|| result.stop_reason.remedy()) {
         eprintln!("  hint: {}", shown(&for_command_line(&hint)));

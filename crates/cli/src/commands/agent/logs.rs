@@ -43,7 +43,7 @@ fn show(run: &Run, paper: &mut Paper<'_>) -> Result<(), SandboxError> {
         return Ok(());
     }
     match is_live {
-        true => eprintln!("belljar: it still runs; `belljar agent logs -f {}` goes on", run.id),
+        true => eprintln!("belljar: it still runs; `belljar agent logs -f {}` follows it", run.id),
         false => {
             if let Some(rest) = reader.rest() {
                 let _ = paper.show(rest);

@@ -12,7 +12,8 @@ mod screen;
 mod sentence;
 mod shell;
 
-use crate::args::AgentCommand;
+use super::kept::agent_config;
+use crate::args::{AgentCommand, AgentConfigCommand};
 use crate::failure::exit_code;
 use belljar_spec::{ErrorCode, SandboxError};
 use serde_json::json;
@@ -32,6 +33,10 @@ pub(crate) fn agent(command: AgentCommand) -> Result<u8, SandboxError> {
         AgentCommand::List(options) => list::list(&options),
         AgentCommand::Runs(options) => runs::runs(&options),
         AgentCommand::Logs(options) => logs::logs(&options),
+        AgentCommand::Config { command: AgentConfigCommand::Codex(options) } => agent_config::codex(options),
+        AgentCommand::Config { command: AgentConfigCommand::Claude(options) } => {
+            agent_config::claude(options)
+        }
     }
 }
 

@@ -72,7 +72,7 @@ fn the_prompt(given: Option<OsString>, file: Option<&Path>) -> Result<String, Sa
         (None, Some(file)) if file.as_os_str() == OsStr::new("-") => from_stdin(),
         (None, Some(file)) => input::prompt_file(file),
         (None, None) if isatty(stdin()) => {
-            Err(ErrorCode::RequestValue.error("nobody says what the agent should do").hint(
+            Err(ErrorCode::RequestValue.error("no prompt was given").hint(
                 "add `--prompt TEXT` or `--prompt-file FILE`, or write it to standard input; `belljar agent shell` opens a \
                  conversation",
             ))

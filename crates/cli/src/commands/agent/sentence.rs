@@ -140,7 +140,7 @@ fn noticed(system: &System, detail: Detail) -> Option<Told> {
                     Some(told(Tone::Trouble, "step", &format!("{name} failed"), detail))
                 }
                 (StepState::Failed, error) => {
-                    let why = error.as_deref().unwrap_or("nobody says why");
+                    let why = error.as_deref().unwrap_or("no reason is known");
                     Some(told(Tone::Trouble, "step", &format!("{name} failed: {why}"), detail))
                 }
                 // The agent's own takes long, and all that it does is told below it.
@@ -167,7 +167,7 @@ fn noticed(system: &System, detail: Detail) -> Option<Told> {
         System::Output { text } if text.starts_with('{') && !is_log => None,
         System::Output { text } => Some(told(Tone::Quiet, "prints", text, detail)),
         System::OrphanResult { content, .. } => {
-            is_log.then(|| told(Tone::Quiet, "gave", &format!("(nobody asked) {content}"), detail))
+            is_log.then(|| told(Tone::Quiet, "gave", &format!("(unprompted) {content}"), detail))
         }
         System::Dropped { bytes } => {
             let text = format!("{} bytes of a line that is too long", grouped(*bytes));

@@ -1,4 +1,4 @@
-//! `belljar grants`: asked of the daemon where one runs, so that it counts at once; else written where the next one reads it.
+//! `belljar daemon grants`: asked of the daemon where one runs, so that it counts at once; else written where the next one reads it.
 
 use super::{directory, print_json};
 use crate::args::{GrantArgs, GrantsCommand, ListingArgs, RevokeArgs};
@@ -40,8 +40,8 @@ fn list(options: &ListingArgs) -> Result<u8, SandboxError> {
         return print_json(&all);
     }
     if all.is_empty() {
-        eprintln!("belljar: there is no grant: nobody can ask over the network");
-        eprintln!("  hint: `belljar grants create NAME` makes one");
+        eprintln!("belljar: there is no grant: the API cannot be used over the network");
+        eprintln!("  hint: `belljar daemon grants create NAME` makes one");
         return Ok(0);
     }
     let rows: Vec<[String; 5]> = all.iter().map(row).collect();

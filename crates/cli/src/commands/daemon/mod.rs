@@ -1,7 +1,7 @@
 //! Commands about the daemon: running it, having it run, who may ask it, and what can be done without it.
 
 mod grants;
-mod profiles;
+pub(super) mod profiles;
 mod serve;
 mod service;
 mod sweep;
@@ -9,14 +9,13 @@ mod sweep;
 use crate::args::{DaemonCommand, ServiceCommand};
 use belljar_spec::SandboxError;
 use serde::Serialize;
+pub(crate) use serve::serve;
 use std::path::PathBuf;
 
 pub(crate) fn daemon(command: DaemonCommand) -> Result<u8, SandboxError> {
     match command {
-        DaemonCommand::Serve(options) => serve::serve(options),
         DaemonCommand::Service { command: ServiceCommand::Install(options) } => service::install(&options),
         DaemonCommand::Grants { command } => grants::grants(command),
-        DaemonCommand::Profiles(options) => profiles::profiles(&options),
         DaemonCommand::Sweep(options) => sweep::sweep(&options),
     }
 }

@@ -1,4 +1,4 @@
-//! `belljar profiles`: what can be chosen here. Needs no daemon.
+//! `belljar config profiles`: what can be chosen here. Needs no daemon.
 
 use super::print_json;
 use crate::args::ListingArgs;
@@ -26,5 +26,5 @@ pub(crate) fn profiles(options: &ListingArgs) -> Result<u8, SandboxError> {
             [name, profile.backend, profile.egress, profile.source, about]
         })
         .collect();
-    print(table(["NAME", "WALL", "EGRESS", "SOURCE", "ABOUT"], &rows).as_bytes())
+    print(table(["NAME", "BACKEND", "EGRESS", "SOURCE", "ABOUT"], &rows).as_bytes())
 }

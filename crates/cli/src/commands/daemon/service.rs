@@ -1,4 +1,4 @@
-//! `belljar service install`: units for systemd.
+//! `belljar daemon service install`: units for systemd.
 
 use crate::args::ServiceArgs;
 use crate::commands::print;
@@ -83,7 +83,7 @@ fn service(program: &Path, whose: Whose) -> String {
     // What systemd reads in a value: quotes, and percent signs twice.
     let program = program.display().to_string().replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
     format!(
-        "[Unit]\nDescription=belljar, sandboxes that live\nDocumentation=man:belljar(1)\nRequires=belljar.socket\n\
+        "[Unit]\nDescription=belljar, persistent sandboxes\nDocumentation=man:belljar(1)\nRequires=belljar.socket\n\
          After=belljar.socket\n\n\
          [Service]\nType=notify\nExecStart=\"{program}\" serve\nRestart=on-failure\n\
          # Where it keeps what it keeps; a system service is told of no home.\nEnvironment=HOME=%h\n\

@@ -1,4 +1,4 @@
-//! `belljar sweep`: asked of the daemon where one runs, since it knows what lives; else done here, under its lock.
+//! `belljar daemon sweep`: asked of the daemon where one runs, since it knows what lives; else done here, under its lock.
 
 use super::{directory, print_json};
 use crate::args::SweepArgs;

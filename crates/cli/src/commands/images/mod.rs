@@ -4,7 +4,7 @@ mod list;
 mod progress;
 
 use super::table::size;
-use super::{block_on, print};
+use super::{block_on, build, golden, print};
 use crate::args::{ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs};
 use belljar_config::pull_options;
 use belljar_engine::fetch_docker_image;
@@ -21,6 +21,9 @@ pub(crate) fn images(options: ImagesArgs) -> Result<u8, SandboxError> {
         Some(ImagesCommand::Import(options)) => import(&options),
         Some(ImagesCommand::Rm(options)) => rm(&options),
         Some(ImagesCommand::Gc(options)) => gc(&options),
+        Some(ImagesCommand::Build(options)) => build::build(options),
+        Some(ImagesCommand::BuildBase(options)) => build::build_base(*options),
+        Some(ImagesCommand::Golden { command }) => golden::golden(command),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `belljar admin`: a shell for the person whose machine it is, beside a folder's sandbox.
+//! `belljar sandbox admin`: a shell for the person whose machine it is, beside a folder's sandbox.
 //!
 //! It is made like that sandbox and reaches no more, but may change what is protected. So nothing starts in it by itself that a sandbox
 //! could have written: it has no volumes, none of the sandbox's variables, a home of its own that the host fills, and a shell that reads

@@ -1,4 +1,4 @@
-//! `belljar codex-init-config`, `claude-init-config`: what an agent finds in every sandbox of a folder.
+//! `belljar agent config codex`, `claude-init-config`: what an agent finds in every sandbox of a folder.
 
 use super::print_json;
 use super::repository::Repository;

@@ -1,4 +1,4 @@
-//! `belljar attach`: a command that runs, joined.
+//! `belljar sandbox attach`: a command that runs, joined.
 
 use super::daemon::client;
 use super::ending::say_end;
@@ -27,7 +27,7 @@ pub(crate) fn attach(options: AttachArgs) -> Result<u8, SandboxError> {
             Some(result) => Ok(say_end(&result)),
             None => {
                 eprintln!(
-                    "belljar: {} goes on; `belljar attach {} {}` joins it again",
+                    "belljar: {} keeps running; `belljar sandbox attach {} {}` attaches again",
                     command.id, info.name, command.id
                 );
                 Ok(0)

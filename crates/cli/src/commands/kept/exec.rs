@@ -7,7 +7,7 @@ use super::hold::{Held, paused, say_notes};
 use super::living::Living;
 use super::print_json;
 use super::target::Target;
-use crate::args::{ExecArgs, Tty, variable_of};
+use crate::args::{ExecArgs, Tty, variables_of};
 use crate::commands::terminal_variables::terminal_variables;
 use crate::commands::{block_on, print};
 use crate::failure::of_client;
@@ -21,18 +21,18 @@ use belljar_sys::rustix::termios::isatty;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) fn exec(options: ExecArgs) -> Result<u8, SandboxError> {
     let target = Target::of(options.which)?;
     let mut command = StartCommand {
         argv: options.command.into_iter().map(OsText::from).collect(),
         cwd: options.cwd,
-        env: variables(&options.env)?,
+        env: variables(&options.env_file, &options.env)?,
         timeout_s: options.timeout.map(|time| time.as_secs().max(1)),
         ..StartCommand::default()
     };
-    let size = match options.tty {
+    let size = match options.terminal.tty() {
         _ if options.json || options.detach => None,
         Tty::Auto => terminal_size(),
         Tty::Always => Some(terminal_size().unwrap_or(WindowSize { rows: 24, cols: 80 })),
@@ -141,7 +141,7 @@ fn detached(sandbox: &Sandbox, started: &CommandInfo, json: bool) -> Result<u8, 
         return print_json(started);
     }
     let (name, id) = (sandbox.name(), &started.id);
-    eprintln!("belljar: it runs; `belljar logs -f {name} {id}` shows what it writes");
+    eprintln!("belljar: started {id}; follow it with `belljar logs -f {name} {id}`");
     print(format!("{id}\n").as_bytes())
 }
 
@@ -168,10 +168,9 @@ fn standard_input() -> Result<Vec<u8>, SandboxError> {
     Ok(input)
 }
 
-fn variables(said: &[OsString]) -> Result<BTreeMap<String, OsText>, SandboxError> {
+fn variables(files: &[PathBuf], flags: &[OsString]) -> Result<BTreeMap<String, OsText>, SandboxError> {
     let mut all = BTreeMap::new();
-    for text in said {
-        let (name, value) = variable_of(text)?;
+    for (name, value) in variables_of(files, flags)? {
         match value {
             EnvValue::Text(text) => all.insert(name.to_string(), text.into()),
             // A placeholder is made with the sandbox.

@@ -140,7 +140,9 @@ pub(super) fn of_folder(repository: &Repository, sandbox: &mut SandboxRequest) {
 
 /// Why no command starts in it.
 pub(super) fn paused(name: &str) -> SandboxError {
-    ErrorCode::SandboxPaused.error(format!("{name} is paused")).hint(format!("`belljar resume {name}`"))
+    ErrorCode::SandboxPaused
+        .error(format!("{name} is paused"))
+        .hint(format!("`belljar sandbox resume {name}`"))
 }
 
 /// What a person should know.

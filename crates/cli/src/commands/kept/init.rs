@@ -1,4 +1,4 @@
-//! `belljar init`: a folder made ready for a sandbox that stays.
+//! `belljar sandbox init`: a folder made ready for a sandbox that stays.
 
 use super::print_json;
 use super::repository::Repository;
@@ -42,12 +42,14 @@ pub(crate) fn init(options: InitArgs) -> Result<u8, SandboxError> {
         (false, true) => eprintln!("belljar: {} was there, and counts", proposal.name()),
         (false, false) => {
             eprintln!("belljar: {} was there, and does not count yet", proposal.name());
-            eprintln!("  hint: look at it, then say `belljar trust`");
+            eprintln!("  hint: look at it, then say `belljar config trust`");
         }
     }
     match dockerfile {
         Some(true) => {
-            eprintln!("belljar: wrote {DOCKERFILE}, which changes nothing yet: `belljar build` builds it")
+            eprintln!(
+                "belljar: wrote {DOCKERFILE}, which changes nothing yet: `belljar images build` builds it"
+            )
         }
         Some(false) => eprintln!("belljar: {DOCKERFILE} was there, and stays"),
         None => {}

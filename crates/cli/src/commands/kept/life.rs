@@ -1,4 +1,4 @@
-//! `belljar pause`, `resume`, `stop`: where a sandbox is in its life.
+//! `belljar sandbox pause`, `resume`, `stop`: where a sandbox is in its life.
 
 use super::daemon::client;
 use super::print_json;
@@ -15,12 +15,12 @@ pub(crate) fn pause(options: TargetArgs) -> Result<u8, SandboxError> {
         options,
         State::Paused,
         async |sandbox| sandbox.pause().await,
-        "stands still until `belljar resume`",
+        "is paused until `belljar sandbox resume`",
     )
 }
 
 pub(crate) fn resume(options: TargetArgs) -> Result<u8, SandboxError> {
-    change(options, State::Live, async |sandbox| sandbox.resume().await, "goes on")
+    change(options, State::Live, async |sandbox| sandbox.resume().await, "resumed")
 }
 
 pub(crate) fn stop(options: TargetArgs) -> Result<u8, SandboxError> {

@@ -2,7 +2,7 @@
 
 use super::daemon::client;
 use super::print_json;
-use crate::args::KeptListArgs;
+use crate::args::ListArgs;
 use crate::commands::table::{age, since, table};
 use crate::commands::{block_on, layers, print};
 use crate::failure::of_client;
@@ -10,18 +10,24 @@ use belljar_api::client::SandboxFilter;
 use belljar_api::{SandboxInfo, State};
 use belljar_spec::SandboxError;
 
-pub(crate) fn list(options: &KeptListArgs) -> Result<u8, SandboxError> {
+pub(crate) fn list(options: &ListArgs) -> Result<u8, SandboxError> {
     let all = block_on(async { client().sandboxes(&SandboxFilter::default()).await.map_err(of_client) })?;
     if options.json {
         return print_json(&all);
     }
+    if options.quiet {
+        let names: Vec<String> = all.iter().map(|one| format!("{}\n", one.name)).collect();
+        return print(names.concat().as_bytes());
+    }
     match layers::list::count() {
         0 => {}
         1 => {
-            eprintln!("belljar: what a sandbox changed is kept beside its folder: `belljar layers` shows it")
+            eprintln!(
+                "belljar: what a sandbox changed is kept beside its folder: `belljar changes list` shows it"
+            )
         }
         more => eprintln!(
-            "belljar: what {more} sandboxes changed is kept beside their folders: `belljar layers` lists it"
+            "belljar: what {more} sandboxes changed is kept beside their folders: `belljar changes list` lists it"
         ),
     }
     if all.is_empty() {

@@ -3,20 +3,33 @@
 use super::daemon::client;
 use super::ps::commands;
 use super::target::Target;
-use crate::args::LogsArgs;
+use crate::args::{LogsArgs, WhichArgs};
 use crate::commands::{block_on, print};
 use crate::failure::of_client;
 use crate::host_stream::HostStream;
 use belljar_api::{CommandEvent, StreamName};
 use belljar_spec::{ErrorCode, SandboxError};
 
+/// A word alone that can only be a command means one of the current folder's sandbox: `belljar logs cmd_2`.
+fn command_first(mut which: WhichArgs, command: Option<String>) -> (WhichArgs, Option<String>) {
+    let is_command = |word: &String| word.strip_prefix("cmd_").is_some_and(|id| id.parse::<u64>().is_ok());
+    match (command, which.target.take_if(|word| is_command(word))) {
+        (None, Some(alone)) => (which, Some(alone)),
+        (command, target) => {
+            which.target = target.or(which.target);
+            (which, command)
+        }
+    }
+}
+
 pub(crate) fn logs(options: LogsArgs) -> Result<u8, SandboxError> {
-    let target = Target::of(options.which)?;
+    let (which, command) = command_first(options.which, options.command);
+    let target = Target::of(which)?;
     block_on(async {
         let client = client();
         let info = target.find(&client).await?;
         let sandbox = client.sandbox(&info.name);
-        let command = match options.command {
+        let command = match command {
             Some(command) => command,
             None => commands(&client, &info).await?.pop().map(|newest| newest.id).ok_or_else(|| {
                 ErrorCode::WorkNotFound

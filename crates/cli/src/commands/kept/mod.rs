@@ -8,7 +8,7 @@
 //! ```
 
 mod admin;
-mod agent_config;
+pub(super) mod agent_config;
 mod attach;
 mod daemon;
 mod ending;
@@ -33,28 +33,38 @@ mod volume;
 mod volumes;
 mod work;
 
-use crate::args::KeptCommand;
+use super::show_run;
+use crate::args::{KeptCommand, SandboxCommand, VolumeCommand};
 use belljar_spec::SandboxError;
 use serde::Serialize;
 
 pub(crate) fn kept(command: KeptCommand) -> Result<u8, SandboxError> {
     match command {
-        KeptCommand::Init(options) => init::init(options),
         KeptCommand::Start(options) => start::start(*options),
         KeptCommand::Exec(options) => exec::exec(options),
         KeptCommand::List(options) => list::list(&options),
-        KeptCommand::Ps(options) => ps::ps(options),
         KeptCommand::Logs(options) => logs::logs(options),
-        KeptCommand::Attach(options) => attach::attach(options),
-        KeptCommand::Pause(options) => life::pause(options),
-        KeptCommand::Resume(options) => life::resume(options),
         KeptCommand::Stop(options) => life::stop(options),
         KeptCommand::Rm(options) => rm::rm(options),
-        KeptCommand::Volumes(options) => volumes::volumes(options),
-        KeptCommand::SharedVolumes(options) => volumes::shared(&options),
-        KeptCommand::Admin(options) => admin::admin(options),
-        KeptCommand::CodexInitConfig(options) => agent_config::codex(options),
-        KeptCommand::ClaudeInitConfig(options) => agent_config::claude(options),
+    }
+}
+
+pub(crate) fn sandbox(command: SandboxCommand) -> Result<u8, SandboxError> {
+    match command {
+        SandboxCommand::Init(options) => init::init(options),
+        SandboxCommand::Ps(options) => ps::ps(options),
+        SandboxCommand::Attach(options) => attach::attach(options),
+        SandboxCommand::Pause(options) => life::pause(options),
+        SandboxCommand::Resume(options) => life::resume(options),
+        SandboxCommand::Admin(options) => admin::admin(options),
+        SandboxCommand::Plan(options) => show_run::show_run(*options),
+    }
+}
+
+pub(crate) fn volume(command: VolumeCommand) -> Result<u8, SandboxError> {
+    match command {
+        VolumeCommand::List(options) => volumes::volumes(options),
+        VolumeCommand::Shared(options) => volumes::shared(&options),
     }
 }
 

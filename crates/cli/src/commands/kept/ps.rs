@@ -1,4 +1,4 @@
-//! `belljar ps`: the commands of a sandbox.
+//! `belljar sandbox ps`: the commands of a sandbox.
 
 use super::daemon::client;
 use super::print_json;
@@ -29,7 +29,7 @@ pub(crate) fn ps(options: PsArgs) -> Result<u8, SandboxError> {
     if commands.is_empty() {
         eprintln!("belljar: nothing runs in {}", info.name);
         if ended > 0 && !options.all {
-            eprintln!("  hint: `belljar ps --all` also shows what ended");
+            eprintln!("  hint: `belljar sandbox ps --all` also shows what ended");
         }
         return Ok(0);
     }

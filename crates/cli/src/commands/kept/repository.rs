@@ -33,7 +33,7 @@ impl Repository {
             return Err(no(format!("`{shown}` is no folder"), "name a folder"));
         }
         let text = found.to_str().map(String::from).ok_or_else(|| {
-            no(format!("the name of `{shown}` is no text"), "give the folder a name of plain letters")
+            no(format!("the name of `{shown}` is not valid UTF-8"), "give the folder a name of plain letters")
         })?;
         Ok(Repository { folder: found, branch, below: None, text })
     }

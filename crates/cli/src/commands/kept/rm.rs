@@ -64,6 +64,8 @@ fn say(info: &SandboxInfo, work: &Work) {
         None => eprintln!("belljar: {} is gone", info.name),
     }
     if work.stays {
-        eprintln!("belljar: commits on its branch that were never pushed stay: `belljar layers` shows them");
+        eprintln!(
+            "belljar: commits on its branch that were never pushed stay: `belljar changes list` shows them"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The sandbox of a folder as it would be made, for `belljar show-run`.
+//! The sandbox of a folder as it would be made, for `belljar sandbox plan`.
 
 use super::hold::request;
 use super::repository::Repository;

@@ -32,9 +32,9 @@ pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
         let created = client.create(&asked).await.map_err(differs)?;
         say_notes(&created.notes);
         let how = match before.map(|info| info.state) {
-            None => "lives",
-            Some(State::Stopped | State::Stopping) => "lives again",
-            Some(State::Starting | State::Live | State::Paused) => "lives already",
+            None => "started",
+            Some(State::Stopped | State::Stopping) => "started again",
+            Some(State::Starting | State::Live | State::Paused) => "already running:",
         };
         drop_older(&client, &created).await;
         say(&created.sandbox, how, json)?;
@@ -47,7 +47,7 @@ fn differs(error: ClientError) -> SandboxError {
     let error = of_client(error);
     match error.code {
         ErrorCode::SandboxDiffers => {
-            error.hint("`belljar rm .` takes it away; `belljar start` without flags takes it as it is")
+            error.hint("`belljar rm .` removes it; `belljar start` without flags starts it as it is")
         }
         _ => error,
     }
@@ -73,7 +73,7 @@ fn say(info: &SandboxInfo, how: &str, json: bool) -> Result<u8, SandboxError> {
     };
     let inside = info.workspace.as_deref().unwrap_or("/workspace");
     let folder = info.folder.as_deref().unwrap_or("its folder");
-    eprintln!("belljar: it {how}{wall}: {folder} is {inside} inside, until `belljar stop`");
+    eprintln!("belljar: {how} {}{wall}: {folder} is {inside} inside; stop it with `belljar stop`", info.name);
     print(format!("{}\n", info.name).as_bytes())
 }
 

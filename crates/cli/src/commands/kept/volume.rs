@@ -151,7 +151,7 @@ fn broken(what: &str, path: &Path, error: std::io::Error) -> SandboxError {
             "its mode, or that of a folder above it, does not allow that to you; `XDG_STATE_HOME` names another place"
         }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "the disk is full: free some space",
-        _ => "a sandbox may have put something else there: look, and take it away",
+        _ => "a sandbox may have put something else there: look, and remove it",
     };
     ErrorCode::WorkspaceFailed.error(format!("cannot {what} `{}`: {error}", path.display())).hint(hint)
 }

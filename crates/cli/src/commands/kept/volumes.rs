@@ -1,4 +1,4 @@
-//! `belljar volumes`, `shared-volumes`: what outlives sandboxes.
+//! `belljar volume list`, `shared-volumes`: what outlives sandboxes.
 
 use super::print_json;
 use super::repository::Repository;
@@ -20,7 +20,7 @@ pub(crate) fn volumes(options: VolumesArgs) -> Result<u8, SandboxError> {
     }
     if found.is_empty() {
         eprintln!("belljar: `{}` has no volumes", repository.folder.display());
-        eprintln!("  hint: `belljar init` makes them");
+        eprintln!("  hint: `belljar sandbox init` makes them");
         return Ok(0);
     }
     let rows: Vec<[String; 4]> = found
@@ -39,7 +39,7 @@ pub(crate) fn shared(options: &KeptListArgs) -> Result<u8, SandboxError> {
     }
     if found.is_empty() {
         eprintln!("belljar: there is no volume that belongs to no folder");
-        eprintln!("  hint: a program makes them over the API; `belljar volumes` shows those of a folder");
+        eprintln!("  hint: a program makes them over the API; `belljar volume list` shows those of a folder");
         return Ok(0);
     }
     let rows: Vec<[String; 3]> = found

@@ -51,12 +51,10 @@ impl Lost {
         let hint = match self {
             Lost::Changes { layer, .. } => format!(
                 "`belljar diff {layer}` shows them, `belljar apply {layer}` takes them over once it is \
-                 stopped, `belljar rm --force` throws them away"
+                 stopped, `belljar rm --force` discards them"
             ),
             Lost::Commits { clone } => {
-                format!(
-                    "push them from inside (its clone is {clone}), or `belljar rm --force` throws them away"
-                )
+                format!("push them from inside (its clone is {clone}), or `belljar rm --force` discards them")
             }
         };
         ErrorCode::WorkUnsaved.error(format!("{name} has {}", self.words())).hint(hint)

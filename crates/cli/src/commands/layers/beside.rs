@@ -56,7 +56,7 @@ impl Beside {
             (one, 0) => Ok(one),
             (_, more) => {
                 let message = format!("{} clones begin with `{}`", more + 1, word.escape_debug());
-                Err(ErrorCode::RequestValue.error(message).hint("`belljar layers` shows them"))
+                Err(ErrorCode::RequestValue.error(message).hint("`belljar changes list` shows them"))
             }
         }
     }

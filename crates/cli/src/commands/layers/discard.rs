@@ -1,4 +1,4 @@
-//! `belljar discard`: a layer goes, the folder stays as it is.
+//! `belljar changes discard`: a layer goes, the folder stays as it is.
 
 use super::super::print;
 use super::beside::Beside;
@@ -96,8 +96,8 @@ fn discard_damaged(
 fn confirmed(question: &str) -> Result<bool, SandboxError> {
     if !isatty(stdin()) {
         return Err(ErrorCode::RequestValue
-            .error("nobody can be asked: standard input is no terminal")
-            .hint("look at it with `belljar diff` or `belljar layers`, then say `belljar discard --yes`"));
+            .error("cannot prompt: standard input is not a terminal")
+            .hint("look at it with `belljar diff` or `belljar changes list`, then say `belljar changes discard --yes`"));
     }
     eprint!("{question}");
     let mut answer = String::new();

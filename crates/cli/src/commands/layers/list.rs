@@ -1,4 +1,4 @@
-//! `belljar layers`: what sandboxes changed that is not in their folders yet.
+//! `belljar changes list`: what sandboxes changed that is not in their folders yet.
 
 use super::super::print;
 use super::beside::Beside;
@@ -57,7 +57,7 @@ fn say(rows: &[Row]) -> Result<u8, SandboxError> {
         if let (Some(why), Some(path)) = (&row.damage, &row.path) {
             eprintln!("belljar: the {} {} is damaged: {why}", row.kind, row.id);
             eprintln!(
-                "  hint: its files are in `{path}`: copy what you need from there; `belljar discard {}` then removes it",
+                "  hint: its files are in `{path}`: copy what you need from there; `belljar changes discard {}` then removes it",
                 row.id
             );
         }
@@ -65,7 +65,7 @@ fn say(rows: &[Row]) -> Result<u8, SandboxError> {
     Ok(printed)
 }
 
-/// How many there are; what cannot be read is for `belljar layers` to say.
+/// How many there are; what cannot be read is for `belljar changes list` to say.
 pub(crate) fn count() -> usize {
     let layers = layers().and_then(|layers| Ok(layers.list()?.len())).unwrap_or(0);
     let beside = [Beside::shelves(), Beside::clones()];

@@ -7,6 +7,8 @@ pub(crate) mod discard;
 pub(crate) mod list;
 mod paint;
 
+use super::publish;
+use crate::args::ChangesCommand;
 use crate::failure::hint_of;
 use belljar_engine::commits_of_layer;
 use belljar_overlay::{Layer, Layers, LeftOut, RelPath, Selection, Summary, quote};
@@ -15,6 +17,14 @@ use belljar_workspace::protect::{Executed, runs_on_host};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+
+pub(crate) fn changes(command: ChangesCommand) -> Result<u8, SandboxError> {
+    match command {
+        ChangesCommand::List(options) => list::list(options),
+        ChangesCommand::Discard(options) => discard::discard(options),
+        ChangesCommand::Publish(options) => publish::publish(options),
+    }
+}
 
 /// Where layers are, for a command that only reads: nothing is swept or mended.
 fn layers() -> Result<Layers, SandboxError> {
@@ -100,7 +110,8 @@ fn there_are(layers: &Layers) -> Result<String, SandboxError> {
     let all: Vec<Layer> = layers.list()?.into_iter().filter_map(Result::ok).collect();
     if all.is_empty() && !layers.damaged()?.is_empty() {
         return Ok(
-            "there are only layers that are damaged: `belljar layers` shows where their files are".into()
+            "there are only layers that are damaged: `belljar changes list` shows where their files are"
+                .into(),
         );
     }
     if all.is_empty() {
@@ -108,7 +119,7 @@ fn there_are(layers: &Layers) -> Result<String, SandboxError> {
     }
     let some: Vec<String> =
         all.iter().take(5).map(|layer| format!("{} of `{}`", layer.id, quoted(&layer.folder))).collect();
-    let more = if all.len() > some.len() { "; all of them with `belljar layers`" } else { "" };
+    let more = if all.len() > some.len() { "; all of them with `belljar changes list`" } else { "" };
     Ok(format!("there are: {}{more}", some.join(", ")))
 }
 
@@ -148,7 +159,7 @@ fn here() -> Result<PathBuf, SandboxError> {
     std::env::current_dir().and_then(|folder| folder.canonicalize()).map_err(|error| {
         ErrorCode::WorkspaceMissing
             .error(format!("the current folder cannot be used: {error}"))
-            .hint("change to a folder that exists, or name a layer; `belljar layers` shows them")
+            .hint("change to a folder that exists, or name a layer; `belljar changes list` shows them")
             .caused_by(error)
     })
 }

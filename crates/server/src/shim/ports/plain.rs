@@ -23,7 +23,7 @@ use tokio::io::copy_bidirectional;
     responses(
         (status = 101, description = "Bytes follow."),
         (status = "default", description = "What the server inside answers.", body = Vec<u8>, content_type = "*/*"),
-        (status = "4XX", description = "Why nobody was asked; or what the server answers.", body = ErrorBody),
+        (status = "4XX", description = "Why the request was not sent; or what the server answers.", body = ErrorBody),
     )
 )]
 pub(super) async fn open(port: Port, mut request: Request) -> Answer<Response> {

@@ -1,0 +1,86 @@
+//! Words of other programs, Docker's most of all: what to write here instead.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// The same error, with what to write instead where the word is known from elsewhere.
+pub(super) fn with_tip(mut error: clap::Error) -> clap::Error {
+    // That a flag can be a word of the command inside is seldom what is meant.
+    error.remove(ContextKind::TrailingArg);
+    match tip_for(&error) {
+        Some(tip) => {
+            error.remove(ContextKind::SuggestedArg);
+            error.remove(ContextKind::SuggestedSubcommand);
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        }
+        None if error.kind() == ErrorKind::UnknownArgument => {
+            error.remove(ContextKind::Suggested);
+        }
+        None => {}
+    }
+    error
+}
+
+fn tip_for(error: &clap::Error) -> Option<&'static str> {
+    let (kind, table) = match error.kind() {
+        ErrorKind::UnknownArgument => (ContextKind::InvalidArg, FLAGS),
+        ErrorKind::InvalidSubcommand => (ContextKind::InvalidSubcommand, COMMANDS),
+        _ => return None,
+    };
+    let Some(ContextValue::String(given)) = error.get(kind) else { return None };
+    let given = given.split('=').next().unwrap_or(given);
+    table.iter().find(|(words, _)| words.contains(&given)).map(|(_, tip)| *tip)
+}
+
+type Table = &'static [(&'static [&'static str], &'static str)];
+
+const FLAGS: Table = &[
+    (
+        &["-v", "--volume", "--mount"],
+        "`--ro PATH` or `--rw PATH` shows a path of the host at the same place inside; `belljar help volumes` is about volumes",
+    ),
+    (
+        &["-p", "--publish", "-P"],
+        "`ports = [3000]` under [sandbox] in .belljar/config.toml opens a port: `belljar help persistent-sandboxes`",
+    ),
+    (
+        &["--network", "--net"],
+        "`--egress none`, `strict` or `open` is the network; `--allow HOST` opens one host",
+    ),
+    (
+        &["--name"],
+        "a sandbox is found by its folder: `belljar start FOLDER`, then `belljar exec FOLDER -- COMMAND`",
+    ),
+    (&["--rm"], "omit it: a sandbox of `belljar run` is always removed when its command ends"),
+    (
+        &["-d", "--detach"],
+        "`belljar start`, then `belljar exec -d -- COMMAND`: its output is in `belljar logs -f`",
+    ),
+    (&["-u", "--user"], "omit it: a command runs as an ordinary user inside, also when belljar runs as root"),
+    (
+        &["--privileged", "--cap-add"],
+        "no flag gives a sandbox more rights; `--nested` allows user namespaces inside",
+    ),
+    (&["--entrypoint"], "write the program and its arguments behind `--`"),
+    (&["-m"], "`--memory SIZE` limits memory"),
+    (&["-a", "--attach"], "omit it: standard input and output are always the command's"),
+];
+
+const COMMANDS: Table = &[
+    (
+        &["create"],
+        "`belljar start` makes a persistent sandbox of a folder, `belljar run -- COMMAND` a one-shot one",
+    ),
+    (&["cp"], "the folder is the same inside and outside; `--ro PATH` or `--rw PATH` shows another one"),
+    (&["kill"], "`belljar stop` stops a sandbox and everything in it"),
+    (&["pull", "import"], "`belljar images pull IMAGE`, `belljar images import FILE NAME:TAG`"),
+    (&["status", "info"], "`belljar list` shows sandboxes, `belljar doctor` this machine"),
+    (
+        &["inspect"],
+        "`belljar list --json` shows sandboxes in full, `belljar sandbox plan` what a run would get",
+    ),
+    (&["top"], "`belljar sandbox ps` lists the commands of a sandbox"),
+    (&["ssh", "enter"], "`belljar shell` opens a shell in a folder's sandbox"),
+    (&["version"], "`belljar --version`"),
+    (&["login"], "`belljar secrets set NAME` keeps a key; `docker login` is for registries"),
+    (&["get"], "a value is never shown again: `belljar secrets list` shows names"),
+];

@@ -1,0 +1,57 @@
+//! Where in a repository we stand: `belljar run` in a folder below its top works on the repository, from that folder.
+
+use crate::args::{SandboxOptions, workspace};
+use belljar_spec::SandboxError;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What is worked on, and from where in it.
+pub(super) struct Standing {
+    pub(super) place: SandboxOptions,
+    /// Relative to the workspace; nothing at its top.
+    pub(super) below: Option<String>,
+}
+
+impl Standing {
+    /// A folder that was named is what it is. Of the current one it is the repository that it belongs to.
+    pub(super) fn of(place: SandboxOptions) -> Result<Standing, SandboxError> {
+        if place.folder().is_some() || place.is_cloned() || place.branch().is_some() {
+            return Ok(Standing { place, below: None });
+        }
+        let here = workspace(None)?;
+        match repository_of(&here, std::env::home_dir().as_deref()) {
+            Some((top, below)) => Ok(Standing { place: place.on(Some(top)), below: Some(below) }),
+            None => Ok(Standing { place, below: None }),
+        }
+    }
+}
+
+/// The top of the repository that a folder lies in, if that is another folder of the same owner, and the way from there. A home, or what
+/// lies around it, is never taken for one: it may be a repository of settings.
+fn repository_of(here: &Path, home: Option<&Path>) -> Option<(PathBuf, String)> {
+    let owner = |path: &Path| path.symlink_metadata().ok().map(|found| found.uid());
+    let top = here.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok())?;
+    let is_around_home = home.is_some_and(|home| home.starts_with(top));
+    let is_ours = owner(&top.join(".git")) == owner(here) && owner(top) == owner(here);
+    let below = here.strip_prefix(top).ok()?.to_str().filter(|below| !below.is_empty())?;
+    (is_ours && !is_around_home).then(|| (top.to_path_buf(), below.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_a_repository_is_worked_on_from_its_top() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().join("home/repo");
+        let below = top.join("a/b");
+        std::fs::create_dir_all(&below).unwrap();
+        assert_eq!(repository_of(&below, None), None, "there is no repository");
+        std::fs::create_dir(top.join(".git")).unwrap();
+        assert_eq!(repository_of(&below, None), Some((top.clone(), "a/b".into())));
+        assert_eq!(repository_of(&top, None), None, "it is the top itself");
+        assert_eq!(repository_of(&below, Some(&top)), None, "a home is no project");
+        assert_eq!(repository_of(&below, Some(&top.join("a"))), None, "nor is what lies around one");
+    }
+}

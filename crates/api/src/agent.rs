@@ -18,7 +18,7 @@ pub struct AgentInfo {
     pub reason: Option<String>,
 }
 
-/// A run of an agent to start. The answer is a stream of events; whoever hangs up ends the run, with the work so far kept.
+/// A run of an agent to start. The answer is a stream of events; closing the connection ends the run, with the work so far kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentRun {
@@ -82,7 +82,7 @@ pub struct RunUsage {
     pub output_tokens: u64,
     pub cache_read_input_tokens: u64,
     pub cache_creation_input_tokens: u64,
-    /// In dollars; nothing where nobody knows.
+    /// In dollars; omitted where it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     pub duration_ms: u64,

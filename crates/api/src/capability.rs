@@ -20,7 +20,7 @@ pub struct Capabilities {
     pub max_body_bytes: u64,
 }
 
-/// A wall, and whether it works here.
+/// A backend, and whether it works here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Wall {
     pub backend: String,

@@ -20,7 +20,7 @@ pub struct StartCommand {
     /// Its standard input, as text. Left out, it is empty unless `stdin_open`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
-    /// The same, base64: for bytes that are no text.
+    /// The same in base64, for bytes that are not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin_base64: Option<String>,
     /// More standard input comes later.
@@ -34,9 +34,9 @@ pub struct StartCommand {
     /// How much of each output stream is kept, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// Answer at once; the command goes on whoever listens.
+    /// Answer at once; the command runs in the background.
     pub background: bool,
-    /// How long it goes on when nobody is attached to it; then it is ended. Left out: to its own end.
+    /// How long it runs while no client is attached; then it is ended. Omitted: to its own end.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 31536000)]
     pub alone_s: Option<u64>,
@@ -86,7 +86,7 @@ pub struct CommandResult {
     /// The signal that ended it: `SIGKILL`.
     pub signal: Option<String>,
     pub timed_out: bool,
-    /// Somebody asked for its end.
+    /// A client asked for its end.
     pub aborted: bool,
     pub output_truncated: bool,
     /// The limit that it ran into.

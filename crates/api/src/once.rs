@@ -21,7 +21,7 @@ pub struct RunOnce {
     /// Its standard input, as text. Left out, it is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
-    /// The same, base64: for bytes that are no text.
+    /// The same in base64, for bytes that are not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin_base64: Option<String>,
     /// How long it may run, within the sandbox's limit. Left out: that limit.
@@ -82,7 +82,7 @@ pub struct RunResult {
     /// What was refused, or went wrong with the sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ApiError>,
-    /// The wall that it had; null where none could be built.
+    /// The backend that it had; null without a sandbox.
     pub backend: Option<String>,
     pub assurance: Option<String>,
     /// Of the command, without the start of its sandbox.
@@ -93,7 +93,7 @@ pub struct RunResult {
     /// What it used of a model; money in millionths of a dollar.
     #[schema(value_type = Option<Object>)]
     pub llm: Option<Value>,
-    /// What became of the workspace, where somebody should look.
+    /// The state of the workspace after the run, where it needs attention.
     #[schema(value_type = Option<Object>)]
     pub workspace: Option<Value>,
     /// The bytes, where the text is not the whole truth.
@@ -115,7 +115,7 @@ impl RunResult {
     ) -> RunResult {
         let exit_code = match &outcome {
             Ok((ended, _)) => ended.exit_code(),
-            Err(error) => error.kind().exit_code(),
+            Err(error) => error.code.exit_code(),
         };
         let (ended, output, error) = match outcome {
             Ok((ended, output)) => (ended, output, None),

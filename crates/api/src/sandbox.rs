@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// A sandbox that somebody wants to hold: found by its key, or made.
+/// A request for a sandbox: found by its key, or made.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CreateSandbox {
-    /// Same key, same sandbox. Without a key it follows from `scope`; without both it is one that nobody else has.
+    /// Same key, same sandbox. Without a key it follows from `scope`; without both the sandbox is not shared.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 512)]
     pub key: Option<String>,
@@ -22,7 +22,7 @@ pub struct CreateSandbox {
     /// Which of the entity's sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake: Option<String>,
-    /// Whether it stays when nobody holds it: stopped, its files kept. Left out: yes with a key or an entity, else no.
+    /// Whether it is persistent: without a lease it is stopped and its files are kept. Omitted: yes with a key or an entity, else no.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent: Option<bool>,
     /// `false` joins a sandbox that lives and never makes one. `true` is refused where the grant only joins the key. Left out: as much
@@ -35,7 +35,7 @@ pub struct CreateSandbox {
     /// A profile of `GET /v1/profiles`. Left out: the default one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// How long it goes on living when nobody holds it. Left out: two minutes.
+    /// How long it keeps running without a lease. Omitted: two minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 31536000)]
     pub idle_s: Option<u64>,
@@ -68,7 +68,7 @@ pub struct Created {
     pub lease: LeaseInfo,
     /// Whether it was made by this request; else it was there, or woken up.
     pub created: bool,
-    /// What a person should know: a weak wall, a file that was not trusted.
+    /// Warnings: weak isolation, a file that was not trusted.
     pub notes: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ pub struct SandboxInfo {
     pub owner: String,
     /// The effective profile.
     pub profile: String,
-    /// The wall that it has; nothing before it was first started.
+    /// The backend that it has; omitted before its first start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,7 +109,7 @@ pub struct SandboxInfo {
     /// When its present life began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_ms: Option<i64>,
-    /// When it is stopped or taken away, unless somebody comes.
+    /// When it is stopped or removed, unless a client takes a lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ends_ms: Option<i64>,
     /// Why it is not alive, if it should be.
@@ -128,9 +128,9 @@ pub enum State {
     Starting,
     /// Commands run.
     Live,
-    /// Everything inside stands still.
+    /// All processes inside are paused.
     Paused,
-    /// Being stopped or taken away.
+    /// Being stopped or removed.
     Stopping,
     /// Its files are kept, and nothing runs.
     Stopped,
@@ -172,6 +172,6 @@ pub struct SweptSandbox {
     pub key: String,
     /// What was done with it: `removed`, `stopped`.
     pub action: String,
-    /// Why: its keeper is dead.
+    /// Why: its shim died.
     pub reason: String,
 }

@@ -348,7 +348,7 @@ impl Process {
         Some(
             ErrorCode::StartFailed
                 .error(message)
-                .hint(hint!("{} tries each wall by itself", Term::Capabilities)),
+                .hint(hint!("{} tries each backend by itself", Term::Capabilities)),
         )
     }
 

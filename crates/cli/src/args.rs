@@ -123,6 +123,7 @@ impl Args {
                 | Command::Serve(_)
                 | Command::Shell(_)
                 | Command::Completions { .. }
+                | Command::Complete(_)
                 | Command::Man(_)
                 | Command::Help { .. },
             )
@@ -294,8 +295,11 @@ pub(crate) enum Command {
     )]
     Completions {
         /// Which shell
-        shell: clap_complete::Shell,
+        shell: Shell,
     },
+    /// Print what the last of some words can become, for the scripts of `completions`
+    #[command(hide = true)]
+    Complete(CompleteArgs),
     /// Print the manual page of belljar or of one command, or write all pages into a folder
     #[command(after_help = "Examples:\n  \
         belljar man | man -l -\n  \
@@ -349,6 +353,23 @@ pub(crate) struct ShellArgs {
     pub(crate) once: bool,
     #[command(flatten)]
     pub(crate) place: SandboxOptions,
+}
+
+/// A shell that belljar has completions for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CompleteArgs {
+    /// Which shell asks
+    pub(crate) shell: Shell,
+    /// The words behind `belljar`, up to the cursor
+    #[arg(last = true)]
+    pub(crate) words: Vec<OsString>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -88,14 +88,9 @@ fn usage(error: &clap::Error) -> SandboxError {
     ErrorCode::UsageInvalid.error(message).hint(tips.join("; "))
 }
 
-/// As docker and timeout do it, so that scripts need not learn anything. What does not exist has one code, whether it is a sandbox, a
-/// log or a run.
+/// As docker and timeout do it, so that scripts need not learn anything.
 pub(crate) fn exit_code(error: &SandboxError) -> u8 {
-    match error.code {
-        ErrorCode::NotFound => REFUSED,
-        _ if is_reader_gone(error) => READER_GONE,
-        _ => error.kind().exit_code(),
-    }
+    if is_reader_gone(error) { READER_GONE } else { error.code.exit_code() }
 }
 
 /// Whether only the reader of our output went away, as `head` does: it has what it wanted, and nothing is to be said.

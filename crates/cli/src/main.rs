@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Some(args::Command::Config { command }) => commands::config::config(command),
         Some(args::Command::Policy { command }) => commands::policy::policy(command),
         Some(args::Command::Completions { shell }) => commands::completions::completions(shell),
+        Some(args::Command::Complete(options)) => commands::completions::complete(&options),
         Some(args::Command::Man(options)) => commands::paper::man(&options),
         Some(args::Command::Help { words }) => commands::help::help(&words),
         Some(args::Command::Zygote { .. }) => {

@@ -181,7 +181,7 @@ impl Run {
     pub fn exit_code(&self) -> u8 {
         match &self.result {
             Ok(result) => result.exit_code(),
-            Err(error) => error.kind().exit_code(),
+            Err(error) => error.code.exit_code(),
         }
     }
 }

@@ -194,7 +194,7 @@ impl Fleet {
         }
     }
 
-    /// Everything inside stands still.
+    /// All processes inside are paused.
     pub async fn pause(&self, name: &str, caller: &dyn Permission) -> Result<SandboxInfo, SandboxError> {
         self.change(name, Change::Pause, caller).await
     }

@@ -25,6 +25,13 @@ pub struct Profile {
     pub source: String,
 }
 
+/// The names of all profiles, whether they work here or not.
+pub fn profile_names() -> Vec<String> {
+    let written = config::profiles().unwrap_or_default();
+    let written = written.into_iter().map(|profile| profile.name);
+    built_in().into_iter().map(|profile| profile.name).chain(written).collect()
+}
+
 /// Every profile, and whether it works here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profiles {

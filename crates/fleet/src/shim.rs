@@ -30,7 +30,7 @@ pub trait Shim: Send + Sync + 'static {
     /// What is known of its sandbox since it began.
     fn alive(&self) -> &Alive;
     fn status(&self) -> Future<'_, Result<Status, SandboxError>>;
-    /// Everything inside stands still.
+    /// All processes inside are paused.
     fn pause(&self) -> Future<'_, Result<(), SandboxError>>;
     fn resume(&self) -> Future<'_, Result<(), SandboxError>>;
     /// Ends the sandbox and the shim; answers when both are gone.

@@ -3,6 +3,7 @@
 //! what is particular about it (docs/decisions/0024-error-codes.md).
 
 use crate::ErrorKind;
+use crate::exit_code::REFUSED;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
@@ -26,6 +27,14 @@ macro_rules! error_codes {
 
             pub fn kind(self) -> ErrorKind {
                 match self { $($(ErrorCode::$variant => ErrorKind::$kind,)*)* }
+            }
+
+            /// The exit code of belljar. What was named and does not exist has one, whatever it is.
+            pub fn exit_code(self) -> u8 {
+                match self {
+                    ErrorCode::NotFound => REFUSED,
+                    other => other.kind().exit_code(),
+                }
             }
 
             /// The HTTP status. What a request can cause is a 4xx; a 5xx is a fault of belljar that an operator has to look at.

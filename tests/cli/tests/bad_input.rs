@@ -90,7 +90,7 @@ fn commands_that_cannot_be_run() {
         ),
         (&["run", "--", "/etc/passwd"], 126, &["`/etc/passwd` is not executable"]),
         (&["run", "--", "/usr"], 126, &["/usr"]),
-        (&["run", "--cwd", "nowhere", "--", "true"], 125, &["cannot enter nowhere"]),
+        (&["run", "--cwd", "nowhere", "--", "true"], 126, &["cannot enter nowhere"]),
     ]);
 }
 

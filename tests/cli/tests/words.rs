@@ -30,15 +30,6 @@ fn the_version_is_said() {
 }
 
 #[test]
-fn completions_know_the_commands() {
-    for shell in ["bash", "zsh", "fish"] {
-        let result = run(Path::new("/"), ["completions", shell]);
-        assert_eq!(result.code, 0);
-        assert!(result.stdout.contains("doctor") && result.stdout.contains("workspace-path"), "{shell}");
-    }
-}
-
-#[test]
 fn the_manual_page_is_one() {
     let result = run(Path::new("/"), ["man"]);
     assert_eq!(result.code, 0);

@@ -88,7 +88,7 @@ impl Sandbox {
         self.call(Method::DELETE, "").query("force", true).done().await
     }
 
-    /// Everything inside stands still.
+    /// All processes inside are paused.
     pub async fn pause(&self) -> Result<SandboxInfo, ClientError> {
         self.call(Method::POST, "/pause").answer().await
     }

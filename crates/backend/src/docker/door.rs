@@ -111,7 +111,7 @@ pub(super) fn door_kind(runtime: Runtime) -> SocketType {
 
 fn failed(errno: Errno) -> SandboxError {
     ErrorCode::StartFailed.error(format!("cannot make a door for the container: {errno}")).hint(hint!(
-        "too many open files? `ulimit -n` says how many there may be; {} tries each wall by itself",
+        "too many open files? `ulimit -n` says how many there may be; {} tries each backend by itself",
         Term::Capabilities
     ))
 }

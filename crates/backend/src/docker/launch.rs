@@ -317,7 +317,7 @@ impl Container {
     fn why_not_started(mut self) -> SandboxError {
         self.not_started().unwrap_or_else(|| {
             ErrorCode::GuestGone.error("the container ended before its first process connected").hint(hint!(
-                "its runtime may not let it reach belljar's socket: {} tries each wall by itself",
+                "its runtime may not let it reach belljar's socket: {} tries each backend by itself",
                 Term::Capabilities
             ))
         })

@@ -50,9 +50,12 @@ pub(crate) fn setup_failed(failure: SetupFailure, layout: &Layout) -> SandboxErr
     match failure {
         SetupFailure::Step(fault) => step_failed(&fault.doing, fault.errno, layout),
         SetupFailure::Late(patience) => not_ready(patience),
-        SetupFailure::Silent => ErrorCode::GuestGone
-            .error("the sandbox's first process died while it was set up")
-            .hint(hint!("there may be too little memory; {} tries each wall by itself", Term::Capabilities)),
+        SetupFailure::Silent => {
+            ErrorCode::GuestGone.error("the sandbox's first process died while it was set up").hint(hint!(
+                "there may be too little memory; {} tries each backend by itself",
+                Term::Capabilities
+            ))
+        }
     }
 }
 

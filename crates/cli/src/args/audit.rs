@@ -46,7 +46,7 @@ pub(crate) enum AuditCommand {
     /// Remove the logs of sandboxes that ended long ago
     #[command(
         after_help = "The ledger says of each that it was pruned, and `verify` looks for it no more. One that is not as it \
-        was written stays, until somebody has looked at it; the exit code is 1 then."
+        was written stays, until you have looked at it; the exit code is 1 then."
     )]
     Prune(AuditPruneArgs),
     /// Compare the recorded model usage of a sandbox with LiteLLM's spend logs

@@ -36,6 +36,11 @@ fn list() -> String {
     lines.concat()
 }
 
+/// Names of topics, for completions.
+pub(super) fn topics() -> impl Iterator<Item = &'static str> {
+    TOPICS.iter().map(|page| page.name)
+}
+
 /// A page of the manual.
 struct Page {
     name: &'static str,

@@ -6,7 +6,6 @@ use super::standing::Standing;
 use super::terminal_variables::terminal_variables;
 use super::{block_on, changes, model, print, roots};
 use crate::args::{RunArgs, Tty};
-use crate::failure::exit_code;
 use crate::foreground::{attend, terminal_size};
 use crate::terms::for_command_line;
 use belljar_engine::{Engine, Run, Sandbox};
@@ -180,17 +179,16 @@ fn once(options: RunArgs) -> Result<u8, SandboxError> {
     if let Some(warning) = &run.warning {
         eprintln!("belljar: {warning}");
     }
-    let code = run.exit_code();
-    print_result(run, code)
+    print_result(run)
 }
 
 /// What did not get as far as a run, as the same object.
 pub(crate) fn not_understood(error: SandboxError) -> Result<u8, SandboxError> {
-    let code = exit_code(&error);
-    print_result(Run::not_begun(error)?, code)
+    print_result(Run::not_begun(error)?)
 }
 
-fn print_result(run: Run, code: u8) -> Result<u8, SandboxError> {
+fn print_result(run: Run) -> Result<u8, SandboxError> {
+    let code = run.exit_code();
     let mut result = belljar_server::run_result(run);
     if let Some(error) = &mut result.error {
         error.hint = error.hint().as_ref().map(for_command_line);

@@ -175,7 +175,7 @@ impl Kept {
         let _ = timeout(FAREWELL_TIMEOUT, conversations.wait_for(|count| *count == 0)).await;
     }
 
-    /// Everything inside stands still.
+    /// All processes inside are paused.
     pub(super) async fn pause(&self) -> Result<(), SandboxError> {
         self.sandbox.pause().await
     }

@@ -4,7 +4,7 @@
 
 mod agent_config;
 mod endings;
-mod home;
+pub(crate) mod home;
 mod life;
 mod removal;
 mod restart;

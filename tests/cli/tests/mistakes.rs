@@ -1,0 +1,242 @@
+//! What a person sees after forty usual mistakes: the exit code, and all that is said. A row is a mistake; what belljar answers to it is in
+//! `snapshots/`, to be read aloud when it changes.
+
+use crate::kept::home::Home as Folder;
+use belljar_tests_cli::{Home, belljar};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The name of the mistake, and what was typed.
+type Mistake = (&'static str, &'static [&'static str]);
+
+/// Flags and commands that are not there, most of them Docker's.
+const TYPOS: &[Mistake] = &[
+    ("unknown_command", &["rnu", "--", "true"]),
+    ("docker_create", &["create", "alpine"]),
+    ("docker_kill", &["kill", "web"]),
+    ("docker_version", &["version"]),
+    ("show_a_secret", &["secrets", "get", "anthropic"]),
+    ("unknown_flag", &["run", "--memroy", "2g", "--", "true"]),
+    ("docker_volume", &["run", "-v", "/data:/data", "--", "true"]),
+    ("docker_port", &["run", "-p", "3000:3000", "--", "true"]),
+    ("docker_network", &["run", "--network", "none", "--", "true"]),
+    ("docker_name", &["run", "--name", "web", "--", "true"]),
+    ("docker_rm", &["run", "--rm", "--", "true"]),
+    ("missing_argument", &["rm"]),
+    ("unknown_help", &["help", "nonsense"]),
+    ("unknown_topic", &["help", "topics", "nonsense"]),
+];
+
+/// Values that no flag takes.
+const VALUES: &[Mistake] = &[
+    ("wrong_size", &["run", "--memory", "1x", "--", "true"]),
+    ("huge_size", &["run", "--memory", "99999999999999999999g", "--", "true"]),
+    ("wrong_time", &["run", "--timeout", "forever", "--", "true"]),
+    ("wrong_backend", &["run", "--backend", "dockr", "--", "true"]),
+    ("wrong_image", &["run", "--image", "Alpine:3", "--", "true"]),
+    ("image_without_tag", &["run", "--image", "alpine", "--", "true"]),
+    ("wrong_group", &["run", "--group", "githb", "--", "true"]),
+    ("allow_a_url", &["run", "--allow", "http://example.com/", "--", "true"]),
+    ("allow_a_glob", &["run", "--allow", "*.example.com", "--", "true"]),
+    ("allow_an_address", &["run", "--allow", "10.0.0.1", "--", "true"]),
+    ("wrong_branch", &["run", "--branch", "bad..name", "--", "true"]),
+    ("wrong_budget", &["run", "--llm-budget", "dollars=1", "--", "true"]),
+];
+
+/// What does not exist. All of these end alike.
+const MISSING: &[Mistake] = &[
+    ("no_such_sandbox", &["stop", "nosuch"]),
+    ("no_such_sandbox_to_run_in", &["exec", "nosuch", "--", "true"]),
+    ("no_sandbox_of_this_folder", &["exec", "--", "true"]),
+    ("no_such_audit_log", &["audit", "show", "nosuch"]),
+    ("no_such_agent_run", &["agent", "logs", "nosuch"]),
+    ("no_such_layer", &["diff", "ffffffff"]),
+    ("no_such_profile", &["run", "--profile", "nosuch", "--", "true"]),
+    ("no_such_workspace", &["run", "--workspace", "nosuch", "--", "true"]),
+    ("no_such_path", &["run", "--ro", "nosuch", "--", "true"]),
+    ("no_such_policy_file", &["policy", "check", "nosuch.toml"]),
+    ("no_such_env_file", &["run", "--env-file", "nosuch.env", "--", "true"]),
+];
+
+/// What cannot be done here, or not like this.
+const CIRCUMSTANCES: &[Mistake] = &[
+    ("nothing_to_run", &["run"]),
+    ("an_empty_command", &["run", "--", ""]),
+    ("not_a_repository", &["run", "--branch", "fix", "--", "true"]),
+    ("a_secret_that_was_never_set", &["run", "--secret", "nosuch", "--", "true"]),
+    ("no_terminal_to_ask_at", &["config", "trust"]),
+    ("localhost_of_the_host", &["policy", "explain", "localhost:5432"]),
+];
+
+/// Every mistake of a table, in a new home each.
+fn all(title: &str, mistakes: &[Mistake]) {
+    let said: Vec<String> = mistakes
+        .iter()
+        .map(|(name, typed)| {
+            let home = Folder::new();
+            let said = answer(home.command(typed), &home.path(""));
+            format!("# {name}\n$ belljar {}\n{said}\n", typed.join(" "))
+        })
+        .collect();
+    insta::assert_snapshot!(title, said.concat());
+}
+
+/// Both streams, and the exit code; the home is called `[home]`.
+fn answer(mut command: Command, home: &Path) -> String {
+    let output = command.output().expect("belljar starts");
+    let home = home.to_str().expect("a plain path").trim_end_matches('/');
+    // Which profiles work differs from machine to machine.
+    let steady = |line: &str| match line.split_once("on offer here: ") {
+        Some((before, _)) => format!("{before}on offer here: …\n"),
+        None => line.replace(home, "[home]"),
+    };
+    let text = |bytes: &[u8]| -> String {
+        String::from_utf8_lossy(bytes).split_inclusive('\n').map(steady).collect()
+    };
+    format!(
+        "{}{}exit code {}\n",
+        text(&output.stdout),
+        text(&output.stderr),
+        output.status.code().unwrap_or(-1)
+    )
+}
+
+#[test]
+fn a_typo_is_answered_with_what_to_write() {
+    all("typos", TYPOS);
+}
+
+#[test]
+fn a_wrong_value_is_answered_with_the_right_form() {
+    all("values", VALUES);
+}
+
+#[test]
+fn what_does_not_exist_always_ends_alike() {
+    all("missing", MISSING);
+    for (name, typed) in MISSING {
+        assert_eq!(Folder::new().run(typed).code, 126, "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_here_says_why() {
+    all("circumstances", CIRCUMSTANCES);
+}
+
+#[test]
+fn a_mistake_in_a_file_is_found_at_its_line() {
+    let files: [(&str, &[u8]); 4] = [
+        ("a typo in a key", b"[egress]\nalow = [\"example.com\"]\n"),
+        ("a wrong type", b"[egress]\nallow = \"example.com\"\n"),
+        ("not TOML", b"[egress\n"),
+        ("not UTF-8", b"[egress]\nallow = [\"\xff\"]\n"),
+    ];
+    let mut said = String::new();
+    for (name, content) in files {
+        let home = Home::new("[egress]\n");
+        fs::write(home.path("config/belljar/belljar.toml"), content).unwrap();
+        said += &format!("# {name}\n{}\n", answer(home.belljar(&["run", "--", "true"]), &home.path("")));
+    }
+    insta::assert_snapshot!("files", said);
+}
+
+#[test]
+fn a_folder_with_an_odd_name_can_be_started_in_or_says_why_not() {
+    let home = Folder::new();
+    let odd = home.path("work").join(OsStr::from_bytes(b"odd-\xff"));
+    fs::create_dir(&odd).unwrap();
+    let mut start = home.command(&["start"]);
+    start.current_dir(&odd);
+    insta::assert_snapshot!("odd_folder", answer(start, &home.path("")));
+}
+
+/// A program that reads JSON gets one object, whatever was typed.
+#[test]
+fn a_mistake_is_an_object_for_who_asked_for_json() {
+    for typed in [
+        &["run", "--json", "--memroy", "2g", "--", "true"][..],
+        &["run", "--json", "--image", "Alpine:3", "--", "true"],
+        &["run", "--json", "--workspace", "nosuch", "--", "true"],
+        &["doctor", "--json", "--nosuch"],
+        &["stop", "nosuch", "--json"],
+        &["audit", "verify", "nosuch", "--json"],
+        &["rm", "--json"],
+    ] {
+        let result = Folder::new().run(typed);
+        let object: serde_json::Value = serde_json::from_str(&result.stdout).expect(&result.stdout);
+        assert!(
+            object["error"]["message"].is_string() && object["error"]["code"].is_string(),
+            "{typed:?}: {object}"
+        );
+        assert!(matches!(result.code, 125 | 126), "{typed:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_command_without_a_word() {
+    let home = Home::new("");
+    let script = format!("{} run -- yes 2>said | head -n 1; echo $?", belljar().display());
+    let mut shell = home.belljar(&[]);
+    let envs: Vec<_> =
+        shell.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))).collect();
+    shell = Command::new("sh");
+    let output = shell.args(["-c", &script]).current_dir(home.path("work")).envs(envs).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "y\n0\n");
+    assert_eq!(fs::read_to_string(home.path("work/said")).unwrap(), "");
+}
+
+#[test]
+fn nothing_is_coloured_or_wider_than_the_terminal_where_it_may_not_be() {
+    let home = Home::new("");
+    let help = home.belljar(&["help"]).env("COLUMNS", "40").output().unwrap();
+    let text = String::from_utf8(help.stdout).unwrap();
+    let widest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
+    assert!(widest.chars().count() <= 40, "{widest:?}");
+    for typed in [&["rnu"][..], &["diff", "ffffffff"], &["run", "--nosuch"], &["doctor"]] {
+        let output = home.belljar(typed).env("NO_COLOR", "1").output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        assert!(!said.contains(&0x1b), "{typed:?}: {}", String::from_utf8_lossy(&said));
+    }
+}
+
+/// Flags that Docker has and belljar takes.
+#[test]
+fn habits_of_docker_work() {
+    let home = Home::new("");
+    home.write("work/.env", "# a comment\nA=1\n\nB=two words\n");
+    let typed = [
+        "run",
+        "-it",
+        "-q",
+        "-e",
+        "C=3",
+        "--env-file",
+        ".env",
+        "-w",
+        "/tmp",
+        "--",
+        "sh",
+        "-c",
+        "echo $A,$B,$C,$PWD",
+    ];
+    let result = home.run(&typed);
+    assert_eq!((result.code, result.stdout.as_str()), (0, "1,two words,3,/tmp\n"), "{}", result.stderr);
+    assert_eq!(home.run(&["run", "--profile", "native", "--", "true"]).code, 0);
+}
+
+/// As `exec` does it: the repository is the workspace, and the command starts where we stand.
+#[test]
+fn a_run_in_a_subfolder_works_on_its_repository() {
+    let home = Home::new("");
+    fs::create_dir_all(home.path("work/repo/sub")).unwrap();
+    let init =
+        Command::new("git").args(["init", "--quiet"]).current_dir(home.path("work/repo")).status().unwrap();
+    assert!(init.success());
+    let mut command = home.belljar(&["run", "--", "sh", "-c", "pwd; git rev-parse --show-toplevel"]);
+    command.current_dir(home.path("work/repo/sub"));
+    assert_eq!(answer(command, &home.path("")), "/workspace/sub\n/workspace\nexit code 0\n");
+}

@@ -243,7 +243,7 @@ fn logs_that_are_not_there_are_said() {
     insta::assert_snapshot!("show_unknown", state.seen(&["show", "f00d"]));
     insta::assert_snapshot!("show_ambiguous", state.seen(&["show", "000"]));
     let result = state.run(&["verify", "00000000000000ff"]);
-    assert!(result.code == 125 && result.stderr.contains("there is no audit log"), "{}", result.stderr);
+    assert!(result.code == 126 && result.stderr.contains("there is no audit log"), "{}", result.stderr);
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn old_logs_are_pruned() {
     let verified = state.run(&["verify"]);
     assert!(verified.code == 0 && verified.stdout.contains("1 log more: pruned\n"), "{}", verified.stdout);
     let result = state.run(&["verify", &id(1).to_string()]);
-    assert!(result.code == 125 && result.stderr.contains("was pruned"), "{}", result.stderr);
+    assert!(result.code == 126 && result.stderr.contains("was pruned"), "{}", result.stderr);
 
     edit(&state.log(2), |lines| lines[1] = lines[1].replace("api.example.com", "api.example.org"));
     age(2);

@@ -9,12 +9,12 @@ use std::process::Command;
 fn furnished() -> Home {
     let home = Home::new("");
     home.keep("hush", "a value");
-    fs::create_dir_all(home.path("work/.git/refs/heads/fix")).unwrap();
+    fs::create_dir_all(home.path("work/.git/refs/heads/fix")).expect(OURS);
     home.write("work/.git/refs/heads/fix/login", "0000\n");
     home.write("work/.git/packed-refs", "# pack-refs\n0000 refs/heads/release\n");
-    fs::create_dir_all(home.path("state/belljar/fleet/sandboxes/bj-work-3f2a9c04d1e7")).unwrap();
-    fs::create_dir(home.path("bin")).unwrap();
-    symlink(belljar(), home.path("bin/belljar")).unwrap();
+    fs::create_dir_all(home.path("state/belljar/fleet/sandboxes/bj-work-3f2a9c04d1e7")).expect(OURS);
+    fs::create_dir(home.path("bin")).expect(OURS);
+    symlink(belljar(), home.path("bin/belljar")).expect(OURS);
     home
 }
 
@@ -28,21 +28,23 @@ fn in_shell(home: &Home, shell: &str, script: &str) -> Option<String> {
     let completions = home.run(&["completions", shell]);
     assert_eq!(completions.code, 0, "{}", completions.stderr);
     let file = home.path(if shell == "zsh" { "bin/_belljar" } else { "bin/belljar.script" });
-    fs::write(&file, completions.stdout).unwrap();
-    let path = format!("{}:{}", home.path("bin").display(), std::env::var("PATH").unwrap());
+    fs::write(&file, completions.stdout).expect(OURS);
+    let path = format!("{}:{}", home.path("bin").display(), std::env::var("PATH").expect(OURS));
     let output = Command::new(shell)
-        .args(["-c", &script.replace("SCRIPT", file.to_str().unwrap())])
+        .args(["-c", &script.replace("SCRIPT", file.to_str().expect(OURS))])
         .current_dir(home.path("work"))
         .env("PATH", path)
         .env("HOME", home.path(""))
         .env("XDG_STATE_HOME", home.path("state"))
         .env("XDG_CONFIG_HOME", home.path("config"))
         .output()
-        .unwrap();
+        .expect(OURS);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && said.is_empty(), "{shell}: {said}");
-    Some(String::from_utf8(output.stdout).unwrap())
+    Some(String::from_utf8(output.stdout).expect(OURS))
 }
+
+const OURS: &str = "the folder is ours, and its names are plain";
 
 /// What is typed, and what must be among the candidates.
 const TYPED: &[(&str, &str)] = &[

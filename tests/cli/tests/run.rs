@@ -144,7 +144,7 @@ fn json_is_one_result_whatever_happens() {
         (vec!["--", "true"], 0, None),
         (vec!["--", "sh", "-c", "kill -9 $$"], 137, None),
         (vec!["--", "no-such-program"], 127, Some("not_started")),
-        (vec!["--cwd", "nowhere", "--", "true"], 125, Some("not_started")),
+        (vec!["--cwd", "nowhere", "--", "true"], 126, Some("not_started")),
         (vec!["--ro", "/no/such/path", "--", "true"], 126, Some("refused")),
         (vec!["--env", "NOT_SET_ANYWHERE", "--", "true"], 126, Some("refused")),
         (vec!["--at-least", "microvm", "--", "true"], 125, Some("sandbox_failed")),

@@ -13,7 +13,7 @@ fn runs_are_listed_and_their_logs_shown() {
     assert!(none.code == 0 && none.stderr.contains("`belljar agent run` makes one"), "{}", none.stderr);
     assert_eq!(home.run(&["agent", "runs", "--json"]).stdout.trim(), "[]");
     let nothing = home.run(&["agent", "logs"]);
-    assert!(nothing.code == 125 && nothing.stderr.contains("there are no runs"), "{}", nothing.stderr);
+    assert!(nothing.code == 126 && nothing.stderr.contains("there are no runs"), "{}", nothing.stderr);
     home.program("good", &answer("All is well."));
     home.program("bad", "exit 7");
     let url = home.model.url();
@@ -41,7 +41,7 @@ fn runs_are_listed_and_their_logs_shown() {
     let last: Value = serde_json::from_str(newest.lines().last().unwrap()).unwrap();
     assert_eq!((&last["type"], &last["subtype"]), (&"result".into(), &"error_exit".into()));
     let unknown = home.run(&["agent", "logs", "zz"]);
-    assert!(unknown.code == 125 && unknown.stderr.contains("there is no run `zz`"), "{}", unknown.stderr);
+    assert!(unknown.code == 126 && unknown.stderr.contains("there is no run `zz`"), "{}", unknown.stderr);
 }
 
 #[test]

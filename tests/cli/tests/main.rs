@@ -11,6 +11,7 @@ mod credentials_used;
 mod daemon;
 mod git_daily;
 mod git_killed;
+mod guarded;
 mod images;
 mod kept;
 mod layers;

@@ -129,9 +129,28 @@ impl Homes {
         Homes { known, all, own, people: people.into_iter().map(|(_, home)| home).collect() }
     }
 
+    /// A machine with one home.
+    #[cfg(test)]
+    pub(super) fn of_test(home: &Path) -> Homes {
+        Homes { known: Vec::new(), all: "/home".into(), own: Some(home.into()), people: Vec::new() }
+    }
+
     /// Whether a folder, by its real path, is a home or holds one.
     pub(super) fn are_in(&self, folder: &Path) -> bool {
         self.known.iter().any(|home| home.starts_with(folder)) || folder.parent() == Some(&self.all)
+    }
+
+    /// The caller's home, root's, and those that these real paths lie in.
+    pub(super) fn around<'p>(&self, real: impl IntoIterator<Item = &'p Path>) -> Vec<PathBuf> {
+        let known = self.known.iter().filter(|home| **home != self.all);
+        let below_all = real.into_iter().filter_map(|path| {
+            let name = path.strip_prefix(&self.all).ok()?.components().next()?;
+            Some(self.all.join(name))
+        });
+        let mut homes: Vec<PathBuf> = self.own.iter().chain(known).cloned().chain(below_all).collect();
+        homes.sort();
+        homes.dedup();
+        homes
     }
 }
 

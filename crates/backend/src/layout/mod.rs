@@ -8,6 +8,7 @@ mod context;
 mod environment;
 mod etc;
 mod git;
+mod guarded;
 mod home;
 mod java;
 mod marker;
@@ -27,7 +28,9 @@ mod workspace;
 
 use belljar_spec::workspace::{View, WorkspaceMode};
 use belljar_spec::{Admin, AgentContext, ErrorCode, SandboxError, SandboxSpec, Term, WorkspacePath, hint};
+use guarded::Surroundings;
 use home::Homes;
+use mounts::Mounts;
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -204,6 +207,11 @@ impl Layout {
         let shown = view.map(|view| &*view.folder).filter(|_| is_shown);
         let shown = shown.filter(|shown| workspace_on_host.as_deref() != Some(*shown));
         let shown = shown.map(|folder| shared::workspace(folder, &homes, &mut opened)).transpose()?;
+        let mounts = Mounts::here();
+        let of_workspace =
+            workspace_on_host.as_deref().filter(|_| is_shown).into_iter().chain(shown.as_deref());
+        let around = Surroundings { homes: &homes, mounts: &mounts, opened: &opened };
+        guarded::refuse(of_workspace, &spec.mode, &named, around)?;
         // A view may show a folder that belljar keeps for the sandbox. What the caller named is never one.
         let shared: Vec<&Path> = workspace_on_host
             .iter()
@@ -291,7 +299,7 @@ impl Layout {
         let shown = shown.unwrap_or_default();
         binds.extend(nested::everywhere(named, &binds));
         binds.extend(volumes::mounted(&spec.volumes, own, &binds, &mut opened)?);
-        let kernels = mounts::of_the_kernel(&binds);
+        let kernels = mounts.of_the_kernel(&binds);
         let is_hidden = |hold: &Bind| kernels.iter().any(|place| Path::new(&hold.target).starts_with(place));
         // Nobody reaches what is hidden, and every process of the host would be held.
         binds.extend(shown.holds(&binds)?.into_iter().filter(|hold| !is_hidden(hold)));
@@ -375,6 +383,9 @@ impl Layout {
         let homes = Homes::here();
         let named =
             spec.workspace.as_deref().map(|path| shared::workspace(path, &homes, &mut opened)).transpose()?;
+        let around = Surroundings { homes: &homes, mounts: &Mounts::here(), opened: &opened };
+        let is_worked_in = spec.mode == WorkspaceMode::Bind;
+        guarded::refuse(named.as_deref().filter(|_| is_worked_in), &spec.mode, &[], around)?;
         let Some(workspace) = view.map(|view| view.folder.clone()).or(named) else {
             let message = "without isolation there is no private workspace";
             return Err(ErrorCode::NotSupported.error(message).hint("name a folder to work on"));

@@ -6,9 +6,69 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The places inside where they would be.
-pub(super) fn of_the_kernel(binds: &[Bind]) -> Vec<String> {
-    among(&listed(), binds)
+/// What is mounted on this machine, read once.
+#[derive(Default)]
+pub(super) struct Mounts(String);
+
+/// A folder or file by the filesystem that it is on, and its path there.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PlaceOnDevice {
+    pub(super) device: String,
+    pub(super) path: PathBuf,
+}
+
+impl Mounts {
+    pub(super) fn here() -> Mounts {
+        Mounts(listed())
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_test(listed: String) -> Mounts {
+        Mounts(listed)
+    }
+
+    /// The places inside where filesystems of the kernel would be.
+    pub(super) fn of_the_kernel(&self, binds: &[Bind]) -> Vec<String> {
+        among(&self.0, binds)
+    }
+
+    /// Where a path, without links, lies in its filesystem.
+    pub(super) fn place_of(&self, real: &Path) -> Option<PlaceOnDevice> {
+        // Of two at one point the later one is seen.
+        let around = self.all().filter(|mount| real.starts_with(&mount.point));
+        let mount = around.max_by_key(|mount| mount.point.components().count())?;
+        let path =
+            mount.root.components().chain(real.strip_prefix(&mount.point).ok()?.components()).collect();
+        Some(PlaceOnDevice { device: mount.device, path })
+    }
+
+    /// The places of everything that is mounted below a path.
+    pub(super) fn below(&self, real: &Path) -> Vec<PlaceOnDevice> {
+        let below = self.all().filter(|mount| mount.point.starts_with(real) && mount.point != real);
+        below.map(|mount| PlaceOnDevice { device: mount.device, path: mount.root }).collect()
+    }
+
+    /// Whether the filesystem of a place is mounted more than once.
+    pub(super) fn is_repeated(&self, place: &PlaceOnDevice) -> bool {
+        self.all().filter(|mount| mount.device == place.device).nth(1).is_some()
+    }
+
+    fn all(&self) -> impl Iterator<Item = Mount> {
+        self.0.lines().filter_map(|line| {
+            let mut fields = line.split(' ').skip(2);
+            let device = fields.next()?.to_string();
+            let [root, point] = [fields.next()?, fields.next()?].map(|path| PathBuf::from(unescape(path)));
+            Some(Mount { device, root, point })
+        })
+    }
+}
+
+/// One line of mountinfo.
+struct Mount {
+    device: String,
+    /// Which folder of the filesystem is mounted.
+    root: PathBuf,
+    point: PathBuf,
 }
 
 fn among(listed: &str, binds: &[Bind]) -> Vec<String> {
@@ -85,6 +145,21 @@ mod tests {
         let line = "36 35 0:5 / /srv/my\\040root/proc rw,nosuid shared:5 - proc proc rw";
         assert_eq!(mount_point(line).as_deref(), Some("/srv/my root/proc"));
         assert_eq!(mount_point("36 35 8:1 / /srv rw - ext4 /dev/sda1 rw"), None);
+    }
+
+    #[test]
+    fn a_bind_mount_is_known_by_its_place_in_its_filesystem() {
+        let mounts = Mounts(
+            "20 1 8:1 / / rw - ext4 /dev/sda1 rw\n21 20 8:1 /etc/cron.d /srv/a\\040b rw - ext4 /dev/sda1 rw\n\
+             22 20 8:2 / /data rw - ext4 /dev/sda2 rw\n"
+                .into(),
+        );
+        let place = |device: &str, path: &str| PlaceOnDevice { device: device.into(), path: path.into() };
+        assert_eq!(mounts.place_of(Path::new("/etc/x")), Some(place("8:1", "/etc/x")));
+        assert_eq!(mounts.place_of(Path::new("/srv/a b/x")), Some(place("8:1", "/etc/cron.d/x")));
+        assert_eq!(mounts.below(Path::new("/srv")), [place("8:1", "/etc/cron.d")]);
+        assert_eq!(mounts.below(Path::new("/srv/a b")), []);
+        assert!(mounts.is_repeated(&place("8:1", "/etc")) && !mounts.is_repeated(&place("8:2", "/")));
     }
 
     #[test]

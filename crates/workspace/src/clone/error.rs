@@ -3,7 +3,7 @@
 use crate::foreign::{ForeignError, ImportError};
 use crate::inert::GitError;
 use belljar_spec::egress::Printable;
-use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, Term, hint};
 use belljar_state::damage::Damaged;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,8 @@ pub enum CloneError {
     Empty(Printable),
     #[error("`{url}` could not be cloned: {reason}")]
     Failed { url: String, reason: Printable },
+    #[error("`{0}` was not cloned: its HEAD leads to no commit, so there is nothing to work on")]
+    NoCommits(String),
     #[error("`{url}` could not be cloned ({reason}), and a sandbox worked in `{}`, which is no repository", folder.display())]
     Worked { url: String, reason: Printable, folder: PathBuf },
     #[error("the clone {0}")]
@@ -66,6 +68,10 @@ impl From<CloneError> for SandboxError {
             CloneError::Failed { .. } => ErrorCode::RegistryFailed
                 .error(message)
                 .hint("nothing was started; look at the address, the network, and the token for that host"),
+            CloneError::NoCommits(_) => ErrorCode::RegistryFailed.error(message).hint(hint!(
+                "nothing was started; is it the right repository? Another branch of it is named with {}; a new one needs a first commit",
+                Term::Branch.to("NAME")
+            )),
             CloneError::Worked { .. } => ErrorCode::WorkNotFound
                 .error(message)
                 .hint(hint!("copy what you need from there, and remove it with {}", CommandLine::Discard)),

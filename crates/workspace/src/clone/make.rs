@@ -55,7 +55,9 @@ pub fn make(
         // What stays of it is swept by the next one that is made.
         let _ = remove_whole(&begun.root);
         return Err(match error {
-            CloneError::Git(GitError::Missing | GitError::Start(_)) | CloneError::Io { .. } => error,
+            CloneError::Git(GitError::Missing | GitError::Start(_))
+            | CloneError::NoCommits(_)
+            | CloneError::Io { .. } => error,
             error => {
                 // The words of the call are ours, and longer than a message may be.
                 let reason = match &error {
@@ -102,7 +104,7 @@ impl Maker<'_> {
         let init = self.git.anywhere().args(["init", "-q", "--bare", "--template="]);
         init.arg(format!("--object-format={format}")).arg(&ours).output()?;
         let start = if remote.has_wanted { Some(self.branch) } else { remote.default.as_ref() };
-        let Some(start) = start else { return Ok(()) };
+        let Some(start) = start else { return Err(CloneError::NoCommits(self.address.url.clone())) };
         let fetch = self.git.on(&ours).args(["fetch", "-q", "--no-write-fetch-head", "--no-auto-gc"]);
         let fetch = match self.spec.depth {
             Some(depth) => fetch.arg(format!("--depth={depth}")).arg("--no-tags"),

@@ -50,6 +50,7 @@ mod opened;
 pub mod parse;
 pub mod phases;
 pub mod provider;
+pub mod prune;
 pub mod read;
 mod recent;
 pub mod run;

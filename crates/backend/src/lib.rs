@@ -39,4 +39,4 @@ pub use layout::{
     DaemonImage, GitInside, RootTree, WORKSPACE, context_git_config, home_files, root_directory, shell,
 };
 pub use plan::{FirstRequest, Plan, Seen, Wall, WayOut};
-pub use sweeps::sweeps;
+pub use sweeps::{prune_prepared_roots, sweeps};

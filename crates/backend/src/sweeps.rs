@@ -1,9 +1,10 @@
 //! What a killed process leaves of a sandbox outside of it: cgroups, containers, stubs in folders of the user.
 
 use crate::docker::sweep_containers;
-use crate::{cgroup, stubs};
+use crate::{cgroup, native, stubs};
 use belljar_spec::BackendName;
-use belljar_state::Sweep;
+use belljar_state::{DiskUsage, Sweep};
+use std::path::Path;
 
 /// What the first start of a process sweeps, in this order: what is mounted for a container lies over stubs.
 pub fn sweeps(backend: BackendName) -> [Sweep; 3] {
@@ -18,4 +19,9 @@ pub fn sweeps(backend: BackendName) -> [Sweep; 3] {
         cgroup::sweep();
     });
     [cgroups, containers, Sweep::of_state("stubs", |state| stubs::sweep_stubs(&state.join("stubs")))]
+}
+
+/// Removes the prepared roots in this directory that no sandbox holds; `dry_run` only counts them.
+pub fn prune_prepared_roots(directory: &Path, dry_run: bool) -> DiskUsage {
+    native::prune_prepared(directory, dry_run)
 }

@@ -19,6 +19,7 @@ mod sandbox;
 mod secrets;
 mod settings;
 mod show_run;
+mod upkeep;
 mod workspace;
 
 pub(crate) use agent::{
@@ -31,7 +32,7 @@ pub(crate) use audit::{
 pub(crate) use build::{BuildArgs, BuildBaseArgs};
 pub(crate) use daemon::{
     DaemonCommand, GrantArgs, GrantsCommand, ListingArgs, RevokeArgs, ServeArgs, ServiceArgs, ServiceCommand,
-    SweepArgs,
+    ServiceUninstallArgs, SweepArgs,
 };
 pub(crate) use golden::{GoldenBuildArgs, GoldenCommand, GoldenStatusArgs};
 pub(crate) use images::{
@@ -50,6 +51,7 @@ pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
 };
 pub(crate) use show_run::ShowRunArgs;
+pub(crate) use upkeep::{DuArgs, PruneArgs, UninstallArgs, UpkeepCommand};
 
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -112,6 +114,7 @@ impl Args {
             Some(Command::Images(options)) => options.wants_json(),
             Some(Command::Kept(command)) => command.wants_json(),
             Some(Command::Daemon { command }) => command.wants_json(),
+            Some(Command::Upkeep(command)) => command.wants_json(),
             Some(Command::Audit(options)) => options.wants_json(),
             Some(Command::Agent { command }) => command.wants_json(),
             Some(Command::Secrets { command }) => command.wants_json(),
@@ -284,11 +287,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: VolumeCommand,
     },
-    /// The daemon: service, grants, sweep
+    /// The daemon: stop, service, grants, sweep
     Daemon {
         #[command(subcommand)]
         command: DaemonCommand,
     },
+    #[command(flatten)]
+    Upkeep(UpkeepCommand),
     /// Print the completion script for a shell
     #[command(
         after_help = "Example:\n  belljar completions bash > ~/.local/share/bash-completion/completions/belljar"

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Some(args::Command::Volume { command }) => commands::kept::volume(command),
         Some(args::Command::Serve(options)) => commands::daemon::serve(options),
         Some(args::Command::Daemon { command }) => commands::daemon::daemon(command),
+        Some(args::Command::Upkeep(command)) => commands::upkeep::upkeep(command),
         Some(args::Command::Run(options)) => commands::run::run(*options),
         Some(args::Command::Agent { command }) => commands::agent::agent(command),
         Some(args::Command::Diff(options)) => commands::layers::diff::diff(options),

@@ -72,7 +72,7 @@ pub use publish::{Publication, Published, publish};
 pub use report::{RefusedReport, git_report};
 pub use sandbox::Sandbox;
 pub use spend::{Comparison, Matched, Recorded, spend};
-pub use sweep::sweep_leftovers;
+pub use sweep::{prune_prepared_roots, sweep_leftovers};
 pub use transfer::{FileReader, FileWriter};
 pub use watch::{ChangeKind, FileChange, Watch};
 pub use way_out::WayOut;

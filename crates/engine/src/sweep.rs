@@ -3,13 +3,23 @@
 
 use belljar_backend::sweeps;
 use belljar_spec::BackendName;
-use belljar_state::{Sweeps, state_directory};
-use std::path::Path;
+use belljar_state::{DiskUsage, Sweeps, state_directory};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Removes what nobody holds, in this state directory and of this machine.
 pub fn sweep_leftovers(state: Option<&Path>) {
     run(BackendName::Native, state);
+}
+
+/// Removes the prepared roots of this state directory that no sandbox holds; `dry_run` only counts them.
+pub fn prune_prepared_roots(state: &Path, dry_run: bool) -> DiskUsage {
+    belljar_backend::prune_prepared_roots(&prepared_roots(state), dry_run)
+}
+
+/// Where prepared roots are kept.
+pub(crate) fn prepared_roots(state: &Path) -> PathBuf {
+    state.join("prepared")
 }
 
 /// This process and its copies do not sweep at their first start: somebody else does when it is time.

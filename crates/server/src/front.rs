@@ -13,6 +13,7 @@ mod about;
 mod activity;
 mod agents;
 mod connection;
+mod executable;
 mod extract;
 mod gate;
 mod grants;

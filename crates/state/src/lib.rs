@@ -9,15 +9,19 @@
 
 pub mod damage;
 mod directory;
+mod holder;
 mod id;
 mod lock;
 mod remove;
 mod sweep;
+mod usage;
 mod write;
 
 pub use directory::{NoStateDirectory, create_private, state_directory};
+pub use holder::lock_holder;
 pub use id::new_id;
 pub use lock::{Lock, is_written_to, lock_open_file};
 pub use remove::{remove_set_aside, remove_whole, set_aside, sweep_removed};
 pub use sweep::{Sweep, Sweeps};
+pub use usage::{DiskUsage, disk_usage};
 pub use write::{PRIVATE_FILE, Survives, write_atomic, write_atomic_at};

@@ -24,5 +24,6 @@ mod run;
 mod secrets;
 mod signals;
 mod terminal;
+mod upkeep;
 mod words;
 mod workspaces;

@@ -17,6 +17,7 @@ use belljar_spec::{BackendName, SandboxError};
 pub(crate) use check::{remedy_for_bubblewrap, setup_failed};
 pub(crate) use identity::{Identity, Users, user_inside, user_of_container};
 pub(crate) use prepared::PreparedRoot;
+pub(crate) use prepared::prune as prune_prepared;
 pub(crate) use steps::{
     DEVICES, Sources, after_root, bind_steps, private_step, private_step_beside, root_step,
 };

@@ -7,13 +7,13 @@
 //! S/prepared/new-ID    one that is being made; renamed when it is whole
 //! ```
 //!
-//! A sandbox holds its root by a shared lock on KEY, which is not visible inside, and a root that no sandbox holds is removed when
-//! another one is made. If a root cannot be prepared, the guest makes it step by step: the sandbox is the same.
+//! A sandbox holds its root by a shared lock on KEY, which is not visible inside. When another one is made, a root that no sandbox
+//! holds is removed if it is old, or if there are more than [`MOST_UNHELD`]; `belljar prune` removes all of those. If a root cannot be prepared, the guest makes it step by step: the sandbox is the same.
 
 use super::Identity;
 use super::steps::Sources;
 use crate::Plan;
-use belljar_state::{create_private, new_id};
+use belljar_state::{DiskUsage, create_private, disk_usage, new_id};
 use belljar_sys::mount;
 use belljar_sys::opened::FileIdentity;
 use belljar_sys::proc;
@@ -30,7 +30,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The same steps with a prepared root, if one can be had; and that root, which the sandbox holds as long as it lives.
 pub(super) fn apply(
@@ -265,7 +265,7 @@ impl PreparedRoot {
         if unfinished.exists() {
             let _ = fs::remove_dir_all(&unfinished);
         }
-        sweep(directory, AGE);
+        sweep(directory, AGE, MOST_UNHELD);
         made
     }
 
@@ -310,27 +310,56 @@ impl PreparedRoot {
     }
 }
 
-/// Removes roots that no sandbox holds, and that were made so long ago.
-fn sweep(directory: &Path, age: Duration) {
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let place = entry.path();
-        let is_new = |found: fs::Metadata| {
-            found.modified().is_ok_and(|made| made.elapsed().is_ok_and(|old| old < age))
-        };
-        if entry.metadata().is_ok_and(is_new) {
-            continue;
-        }
-        if let Ok(held) = openat(CWD, &place, DIRECTORY, Mode::empty())
-            && flock(&held, FlockOperation::NonBlockingLockExclusive).is_ok()
-            && let Ok(id) = new_id()
-        {
-            // In one step, since half a root must not be found.
-            let removed = directory.join(format!("{UNFINISHED}{id}"));
-            let _ = renameat(&held, ROOT, CWD, &removed);
-            let _ = fs::remove_dir_all(&place);
-            let _ = fs::remove_dir_all(&removed);
+/// Removes the roots that no sandbox holds; `dry_run` only counts them. What they take is given, too.
+pub(crate) fn prune(directory: &Path, dry_run: bool) -> DiskUsage {
+    let mut pruned = DiskUsage::default();
+    for (_, place) in roots(directory) {
+        let Some(held) = hold_alone(&place) else { continue };
+        pruned.bytes += disk_usage(&place).bytes;
+        pruned.entries += 1;
+        if !dry_run {
+            remove(directory, &place, &held);
         }
     }
+    pruned
+}
+
+/// Removes roots that no sandbox holds: those that were made so long ago, and of the others the oldest ones until so many are left.
+fn sweep(directory: &Path, age: Duration, most: usize) {
+    let mut roots = roots(directory);
+    roots.sort();
+    let mut too_many = roots.len().saturating_sub(most);
+    for (made, place) in roots {
+        let is_old = made.elapsed().is_ok_and(|elapsed| elapsed >= age);
+        if !is_old && too_many == 0 {
+            return;
+        }
+        too_many = too_many.saturating_sub(1);
+        if let Some(held) = hold_alone(&place) {
+            remove(directory, &place, &held);
+        }
+    }
+}
+
+/// When each root was made, and where it is.
+fn roots(directory: &Path) -> Vec<(SystemTime, PathBuf)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect()
+}
+
+fn hold_alone(place: &Path) -> Option<OwnedFd> {
+    let held = openat(CWD, place, DIRECTORY, Mode::empty()).ok()?;
+    flock(&held, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(held)
+}
+
+fn remove(directory: &Path, place: &Path, held: &OwnedFd) {
+    let Ok(id) = new_id() else { return };
+    // In one step, since half a root must not be found.
+    let removed = directory.join(format!("{UNFINISHED}{id}"));
+    let _ = renameat(held, ROOT, CWD, &removed);
+    let _ = fs::remove_dir_all(place);
+    let _ = fs::remove_dir_all(&removed);
 }
 
 /// The name of a root with these entries.
@@ -374,6 +403,8 @@ const DIRECTORY: OFlags =
 const KEY_BYTES: usize = 16;
 /// A root of yesterday's settings is made again faster than anybody notices.
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
+/// One is made for each configuration and workspace path: more than a person uses in a day, and a few megabytes.
+const MOST_UNHELD: usize = 64;
 const NO_EXEC: StatVfsMountFlags = StatVfsMountFlags::NOEXEC;
 
 #[cfg(test)]
@@ -457,11 +488,34 @@ mod tests {
         let directory = state.path().join("prepared");
         let entries = Split::of(&steps()).entries;
         let held = PreparedRoot::of(&directory, &entries).unwrap();
-        sweep(&directory, Duration::ZERO);
+        sweep(&directory, Duration::ZERO, MOST_UNHELD);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
         drop(held);
-        sweep(&directory, Duration::ZERO);
+        sweep(&directory, Duration::ZERO, MOST_UNHELD);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
         assert!(PreparedRoot::of(&directory, &entries).is_ok(), "it is made again");
+    }
+
+    #[test]
+    fn the_number_of_roots_is_bounded_and_those_that_are_held_stay() {
+        let state = tempfile::tempdir().unwrap();
+        let directory = state.path().join("prepared");
+        let root = |number: usize| {
+            let mut steps = steps();
+            steps.push(Step::Dir { target: format!("srv/{number}"), mode: 0o755 });
+            PreparedRoot::of(&directory, &Split::of(&steps).entries).unwrap()
+        };
+        let held = root(0);
+        // Later ones must be younger by what a filesystem can tell.
+        std::thread::sleep(Duration::from_millis(20));
+        (1..6).for_each(|number| drop(root(number)));
+        let count = || fs::read_dir(&directory).unwrap().count();
+        sweep(&directory, AGE, 3);
+        assert_eq!(count(), 4, "the newest three, and the one that is held");
+        assert_eq!(prune(&directory, true).entries, 3);
+        assert_eq!(count(), 4, "only counted");
+        assert_eq!(prune(&directory, false).entries, 3);
+        assert_eq!(count(), 1);
+        drop(held);
     }
 }

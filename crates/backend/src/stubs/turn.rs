@@ -4,9 +4,8 @@ use super::no_place;
 use crate::Plan;
 use crate::layout::Layout;
 use belljar_spec::{ErrorCode, SandboxError};
-use belljar_state::{Lock, create_private};
+use belljar_state::{Lock, create_private, lock_holder};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,10 +40,7 @@ impl Turn {
 }
 
 fn held(directory: &Path, timeout: Duration) -> SandboxError {
-    let holder = fs::metadata(directory)
-        .ok()
-        .and_then(|found| holder(&fs::read_to_string("/proc/locks").ok()?, found.ino()));
-    let (process, hint) = match holder {
+    let (process, hint) = match lock_holder(directory).ok().flatten() {
         Some(id) => {
             let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
             let process = format!("process {id} (`{}`)", name.trim_end().escape_debug());
@@ -60,21 +56,6 @@ fn held(directory: &Path, timeout: Duration) -> SandboxError {
     ErrorCode::InUse.error(message).hint(hint)
 }
 
-/// The process that holds a lock of flock(2) on this inode, of lines `1: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF`
-/// (proc_locks(5)). One in another process namespace is 0, or less.
-fn holder(locks: &str, inode: u64) -> Option<u32> {
-    let of_line = |line: &str| {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        match words[..] {
-            [_, "FLOCK", _, _, process, file, ..] if file.rsplit(':').next()?.parse() == Ok(inode) => {
-                process.parse().ok().filter(|id| *id > 0)
-            }
-            _ => None,
-        }
-    };
-    locks.lines().find_map(of_line)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,14 +67,5 @@ mod tests {
         let refused = Turn::take_in(place.path(), Duration::ZERO).unwrap_err();
         assert_eq!(refused.code, ErrorCode::InUse);
         assert!(refused.message.starts_with(&format!("process {} (`", std::process::id())), "{refused}");
-    }
-
-    #[test]
-    fn a_holder_is_found_among_all_locks() {
-        let locks = "1: POSIX  ADVISORY  WRITE 7 fe:01:42 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 8 fe:01:42 0 EOF\n\
-                     2: FLOCK  ADVISORY  WRITE 9 fe:01:142 0 EOF\n3: FLOCK  ADVISORY  WRITE 10 fe:01:42 0 EOF\n";
-        assert_eq!(holder(locks, 42), Some(10));
-        assert_eq!(holder(locks, 1), None);
-        assert_eq!(holder("1: FLOCK  ADVISORY  WRITE 0 fe:01:42 0 EOF\n", 42), None);
     }
 }

@@ -11,6 +11,9 @@ use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DaemonCommand {
+    /// Stop the daemon; running sandboxes go on, and the next command that needs a daemon starts one
+    #[command(after_help = "Example:\n  belljar daemon stop")]
+    Stop,
     /// Have the system start the daemon
     Service {
         #[command(subcommand)]
@@ -39,7 +42,7 @@ impl DaemonCommand {
     /// Whether a program is listening.
     pub(crate) fn wants_json(&self) -> bool {
         match self {
-            DaemonCommand::Service { .. } => false,
+            DaemonCommand::Stop | DaemonCommand::Service { .. } => false,
             DaemonCommand::Grants { command: GrantsCommand::Create(options) } => options.json,
             DaemonCommand::Grants { command: GrantsCommand::List(options) } => options.json,
             DaemonCommand::Grants { command: GrantsCommand::Revoke(options) } => options.json,
@@ -83,6 +86,21 @@ pub(crate) enum ServiceCommand {
         belljar daemon service install --print\n  \
         belljar daemon service install && systemctl --user enable --now belljar.socket")]
     Install(ServiceArgs),
+    /// Stop the service and remove its units
+    #[command(after_help = "Examples:\n  \
+        belljar daemon service uninstall\n  \
+        belljar daemon service uninstall --system")]
+    Uninstall(ServiceUninstallArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ServiceUninstallArgs {
+    /// Of this user [default, unless belljar runs as root]
+    #[arg(long, conflicts_with = "system")]
+    pub(crate) user: bool,
+    /// Of the machine
+    #[arg(long)]
+    pub(crate) system: bool,
 }
 
 #[derive(Debug, ClapArgs)]

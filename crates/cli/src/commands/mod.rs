@@ -29,6 +29,7 @@ mod standing;
 mod table;
 mod terminal_variables;
 pub(crate) mod trust;
+pub(crate) mod upkeep;
 
 use belljar_spec::{ErrorCode, SandboxError};
 use std::future::Future;

@@ -59,7 +59,7 @@ impl Engine {
         let state = belljar_state::state_directory().ok();
         if let Some(state) = &state {
             plan = plan.with_stubs(state.join("stubs")).with_containers(state.join("docker"));
-            plan = plan.with_prepared(state.join("prepared"));
+            plan = plan.with_prepared(crate::sweep::prepared_roots(state));
         }
         if let Some(view) = self.view.as_ref().or(workspace.view.as_ref()) {
             plan = plan.with_workspace(view.clone());

@@ -9,6 +9,7 @@
 
 use super::activity::Activity;
 use super::connection::{Connection, Used};
+use super::executable::Executable;
 use super::listen::Socket;
 use super::rate::Rates;
 use super::walls::Walls;
@@ -35,7 +36,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tower::Service;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 /// How a daemon is to run.
 #[derive(Debug, Default)]
@@ -120,6 +121,8 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
         Some(handed) => (Socket::handed(handed)?, None),
         None => (Socket::bind(&settings.socket)?, Some(settings.socket)),
     };
+    // One that a person runs in a terminal ends when that person says so.
+    let hands_over = settings.idle_exit.is_some() || path.is_none();
     let living = living(&fleet).await;
     let listens = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let swept = fleet.swept_at_start().swept.len();
@@ -140,6 +143,7 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
     tokio::select! {
         () = ends.asked() => {}
         () = quiet(&front, &fleet, settings.idle_exit) => {}
+        () = replaced(&front, hands_over) => info!("the executable was replaced: the next request starts the new one"),
     }
     notify::say("STOPPING=1");
     stop.send_replace(true);
@@ -189,6 +193,16 @@ async fn quiet(front: &Front, fleet: &Fleet, idle_exit: Option<Duration>) {
             _ if living(fleet).await == 0 => return,
             _ => tokio::time::sleep(BETWEEN_LOOKS).await,
         }
+    }
+}
+
+/// Ready when another file has the name of our executable and nobody asks for anything: sandboxes are kept by their shims, and whoever
+/// asks next starts the new one.
+async fn replaced(front: &Front, hands_over: bool) {
+    let executable = Executable::of_this_process().filter(|_| hands_over);
+    let Some(executable) = executable else { return std::future::pending().await };
+    while !executable.is_replaced() || front.activity.quiet_for() < QUIET_BEFORE_HANDOVER {
+        tokio::time::sleep(BETWEEN_EXECUTABLE_LOOKS).await;
     }
 }
 
@@ -316,5 +330,8 @@ const LONGEST_HEAD: usize = 64 * 1024;
 const TO_ASK: Duration = Duration::from_secs(30);
 /// How long requests may take to end when the daemon does.
 const LAST_WORDS: Duration = Duration::from_secs(10);
+const BETWEEN_EXECUTABLE_LOOKS: Duration = Duration::from_secs(1);
+/// A command asks for several things, one after the other.
+const QUIET_BEFORE_HANDOVER: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 const BREATH: Duration = Duration::from_millis(50);

@@ -3,8 +3,10 @@
 mod grants;
 pub(super) mod profiles;
 mod serve;
-mod service;
+pub(super) mod service;
 mod sweep;
+
+pub(super) use sweep::swept;
 
 use crate::args::{DaemonCommand, ServiceCommand};
 use belljar_spec::SandboxError;
@@ -15,6 +17,10 @@ use std::path::PathBuf;
 pub(crate) fn daemon(command: DaemonCommand) -> Result<u8, SandboxError> {
     match command {
         DaemonCommand::Service { command: ServiceCommand::Install(options) } => service::install(&options),
+        DaemonCommand::Service { command: ServiceCommand::Uninstall(options) } => {
+            service::uninstall(&options)
+        }
+        DaemonCommand::Stop => super::upkeep::stop_daemon(),
         DaemonCommand::Grants { command } => grants::grants(command),
         DaemonCommand::Sweep(options) => sweep::sweep(&options),
     }

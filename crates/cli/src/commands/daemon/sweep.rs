@@ -5,17 +5,21 @@ use crate::args::SweepArgs;
 use crate::commands::table::table;
 use crate::commands::{block_on, print};
 use crate::failure::of_client;
+use belljar_api::Sweep;
 use belljar_api::client::{Client, ClientError};
 use belljar_fleet::sweep_alone;
 use belljar_spec::SandboxError;
 
+/// Sweeps, or says what a sweep would take away.
+pub(crate) async fn swept(dry_run: bool) -> Result<Sweep, SandboxError> {
+    match Client::local_if_running().sweep(dry_run).await {
+        Err(ClientError::NoDaemon { .. }) => sweep_alone(&directory()?, dry_run).await,
+        outcome => outcome.map_err(of_client),
+    }
+}
+
 pub(crate) fn sweep(options: &SweepArgs) -> Result<u8, SandboxError> {
-    let swept = block_on(async {
-        match Client::local_if_running().sweep(options.dry_run).await {
-            Err(ClientError::NoDaemon { .. }) => sweep_alone(&directory()?, options.dry_run).await,
-            outcome => outcome.map_err(of_client),
-        }
-    })?;
+    let swept = block_on(swept(options.dry_run))?;
     if options.json {
         return print_json(&swept);
     }

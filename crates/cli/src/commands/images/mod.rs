@@ -112,7 +112,7 @@ fn gc(options: &ImagesGcArgs) -> Result<u8, SandboxError> {
     Ok(0)
 }
 
-fn store() -> Result<Store, SandboxError> {
+pub(super) fn store() -> Result<Store, SandboxError> {
     let state = belljar_state::state_directory().map_err(|error| {
         ErrorCode::StateFailed
             .error(format!("there is no place for images: {error}"))

@@ -40,6 +40,10 @@ fn start() -> io::Result<Child> {
 fn log() -> io::Result<File> {
     let folder = state_directory().map_err(io::Error::other)?.join("fleet");
     let path = folder.join("daemon.log");
+    if path.metadata().is_ok_and(|found| found.len() > LARGEST_LOG) {
+        // The one before that goes.
+        let _ = std::fs::rename(&path, folder.join("daemon.log.old"));
+    }
     create_private(&folder)
         .and_then(|()| OpenOptions::new().create(true).append(true).mode(0o600).open(&path))
         .map_err(|error| {
@@ -48,3 +52,5 @@ fn log() -> io::Result<File> {
 }
 
 const IDLE: &str = "10m";
+/// In bytes: more than anybody reads.
+const LARGEST_LOG: u64 = 4 * 1024 * 1024;

@@ -48,7 +48,8 @@ pub(crate) use publish::PublishArgs;
 pub(crate) use sandbox::{SandboxOptions, variables_of, workspace};
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
-    ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
+    ConfigCommand, ConfigInitArgs, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand,
+    PolicyExplainArgs, TrustArgs,
 };
 pub(crate) use show_run::ShowRunArgs;
 pub(crate) use upkeep::{DuArgs, PruneArgs, UninstallArgs, UpkeepCommand};

@@ -5,15 +5,17 @@ use crate::flags::EgressFlags;
 use crate::layer::{Layer, Settings};
 use crate::llm::LlmLayers;
 use crate::merge::{Layers, Origins};
-use crate::origin::{At, ConfigPaths};
+use crate::origin::{At, ConfigPaths, Position};
+use crate::profile_table::Profile;
 use crate::read::{self, FILE, FOLDER};
 use crate::sandbox_table::SandboxSettings;
 use crate::trust::{self, Standing};
-use belljar_spec::egress::EgressPolicy;
+use belljar_spec::egress::{EgressPolicy, RuleSource};
 use belljar_spec::git::{PushRules, RefPattern};
+use belljar_spec::request::EgressRequest;
 use belljar_spec::secret::{Credential, Forwarded, GitHubGrant};
 use belljar_spec::workspace::ProtectedPath;
-use belljar_spec::{CommandLine, ErrorCode, Hint, SandboxError, hint};
+use belljar_spec::{CommandLine, ErrorCode, Hint, SandboxError, SandboxRequest, hint};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,6 +40,17 @@ pub struct Loaded {
     pub(crate) flags: EgressFlags,
     /// What they say of the route to a model.
     pub llm: LlmLayers,
+    /// The profile that a command line uses where it says nothing.
+    pub profile: Option<ChosenProfile>,
+}
+
+/// The profile of a person's own sandboxes: the one that a trusted repository names, else the default one of the user's or the
+/// operator's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChosenProfile {
+    pub profile: Profile,
+    /// The line that chose it.
+    pub chosen_at: Position,
 }
 
 impl Loaded {
@@ -97,11 +110,40 @@ pub fn load(workspace: Option<&Path>, flags: EgressFlags) -> Result<Loaded, Sand
     load_from(&ConfigPaths::real(), workspace, flags)
 }
 
+/// The same, of a command line that leaves to a profile what it does not say.
+pub fn load_for_command(
+    workspace: Option<&Path>,
+    egress: EgressRequest,
+    source: &RuleSource,
+) -> Result<Loaded, SandboxError> {
+    load_then(&ConfigPaths::real(), workspace, |profile| {
+        let asked = SandboxRequest { egress, ..SandboxRequest::default() };
+        EgressFlags::of(&filled(asked, profile).egress, source)
+    })
+}
+
 /// The same, with files from elsewhere.
 pub fn load_from(
     places: &ConfigPaths,
     workspace: Option<&Path>,
     flags: EgressFlags,
+) -> Result<Loaded, SandboxError> {
+    load_then(places, workspace, |_| flags)
+}
+
+/// A request, with what the profile says where it says nothing.
+pub(crate) fn filled(request: SandboxRequest, profile: Option<&ChosenProfile>) -> SandboxRequest {
+    match profile {
+        Some(chosen) => request.filled_from(&chosen.profile.base),
+        None => request,
+    }
+}
+
+/// The same. What flags say may depend on the profile that the files name.
+pub(crate) fn load_then(
+    places: &ConfigPaths,
+    workspace: Option<&Path>,
+    flags: impl FnOnce(Option<&ChosenProfile>) -> EgressFlags,
 ) -> Result<Loaded, SandboxError> {
     let mut loaded = Loaded::default();
     let mut layers = above(places, &mut loaded.files)?;
@@ -110,6 +152,8 @@ pub fn load_from(
     if let Some(workspace) = workspace {
         layers.repository = repository(places, workspace, &mut loaded)?;
     }
+    loaded.profile = chosen_profile(&layers, &mut loaded.notes);
+    let flags = flags(loaded.profile.as_ref());
     if !flags.is_empty() || !layers.iter().all(Settings::is_silent) {
         let (policy, origins) = layers.merge(&flags, &mut loaded.notes)?;
         loaded.policy = Some(policy);
@@ -139,6 +183,30 @@ pub(crate) fn above(
         user: understand(read::user(places)?)?,
         repository: None,
     })
+}
+
+fn chosen_profile(layers: &Layers, notes: &mut Vec<Note>) -> Option<ChosenProfile> {
+    let written = || [&layers.operator, &layers.user].into_iter().flatten().flat_map(|layer| &layer.profiles);
+    let named = layers.repository.as_ref().and_then(|repository| repository.sandbox.profile.clone());
+    if let Some(named) = named {
+        if let Some(profile) = written().find(|profile| profile.name == named.value) {
+            return Some(ChosenProfile { profile: profile.clone(), chosen_at: named.place });
+        }
+        notes.push(Note {
+            code: "profile_not_yours",
+            message: format!(
+                "the profile `{}` ({}) is not applied: your files have none of that name",
+                named.value, named.place
+            ),
+            hint: Some("write it to your belljar.toml; `belljar start` also knows built-in profiles".into()),
+        });
+    }
+    // The user's, else the operator's.
+    let default = |layer: &Option<Settings>| {
+        layer.as_ref().and_then(|layer| layer.profiles.iter().find(|profile| profile.default).cloned())
+    };
+    let profile = default(&layers.user).or_else(|| default(&layers.operator))?;
+    Some(ChosenProfile { chosen_at: profile.place.clone(), profile })
 }
 
 /// What the repository says, if the user trusted exactly that. Whatever else lies there is no error: anybody can put

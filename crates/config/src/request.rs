@@ -1,7 +1,8 @@
 //! From a request to a spec: what files have to say of the sandbox is added here, so that the same request comes to the same sandbox whether
 //! it was made by flags, by a program or by a record.
 
-use crate::{CredentialFlags, EgressFlags, LlmLayers, Note, load, machine};
+use crate::load::{filled, load_then};
+use crate::{ConfigPaths, CredentialFlags, EgressFlags, LlmLayers, Note, machine};
 use belljar_spec::egress::RuleSource;
 use belljar_spec::request::{EnvValue, HostPath, LlmRequest, WorkspaceRequest};
 use belljar_spec::secret::SecretName;
@@ -39,6 +40,18 @@ pub struct Surroundings {
     pub forward: Vec<SecretName>,
     /// Whether it holds the key of the GitHub App.
     pub danger_forward_app_key: bool,
+    /// Whether the profile that files name fills in what the request leaves out.
+    pub default_profile: DefaultProfile,
+}
+
+/// Whose request it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DefaultProfile {
+    /// Of a person at a command line: the profile of their files applies.
+    Applied,
+    /// Of a program, or of a sandbox that the daemon holds: whoever took it in put it over a profile already.
+    #[default]
+    Ignored,
 }
 
 /// The sandbox that a request means, and what a person should know. Nothing is made.
@@ -56,13 +69,23 @@ pub fn resolve_with(
     route: impl FnOnce(LlmRequest, &LlmLayers) -> Result<LlmRequest, SandboxError>,
 ) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
     request.check()?;
+    let folder = request.workspace.folder.clone().map(HostPath::into_path_buf);
+    let configured_by = surroundings.configured_by.as_ref().or(folder.as_ref()).map(PathBuf::as_path);
+    let mut request = Some(request);
+    let mut loaded = load_then(&ConfigPaths::real(), configured_by, |profile| {
+        let profile = profile.filter(|_| surroundings.default_profile == DefaultProfile::Applied);
+        let filled = filled(request.take().unwrap_or_default(), profile);
+        EgressFlags::of(&request.insert(filled).egress, &surroundings.rule_source)
+    })?;
+    let request = request.unwrap_or_default();
     // Taken apart, so that no option is left without effect.
     let SandboxRequest {
         backend,
         at_least,
         rootfs,
         workspace,
-        egress,
+        // It was read above, with what files say.
+        egress: _,
         llm,
         secrets,
         web_search,
@@ -78,7 +101,7 @@ pub fn resolve_with(
     } = request;
     let mode = mode(&workspace, &surroundings);
     let WorkspaceRequest {
-        folder,
+        folder: _,
         // These four are the mode.
         overlay: _,
         branch: _,
@@ -94,10 +117,6 @@ pub fn resolve_with(
     } = workspace;
     let paths = |paths: Vec<HostPath>| paths.into_iter().map(HostPath::into_path_buf);
     let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
-    let folder = folder.map(HostPath::into_path_buf);
-    let configured_by = surroundings.configured_by.as_ref().or(folder.as_ref()).map(PathBuf::as_path);
-
-    let mut loaded = load(configured_by, EgressFlags::of(&egress, &surroundings.rule_source))?;
     let protected = loaded.protected().into_iter().map(|path| path.value).chain(protect).collect();
     let unprotected = loaded.unprotected().into_iter().map(|path| path.value).collect();
     let mut agent_context = loaded.agent_context(configured_by);

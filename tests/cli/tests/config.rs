@@ -264,3 +264,55 @@ fn the_users_configuration_is_in_no_sandbox_not_even_behind_a_link() {
     let (code, stdout, said) = run_in("work/other", &write);
     assert_eq!((code, stdout.as_str()), (Some(0), "ran\n"), "{said}");
 }
+
+/// A person's default profile is what their commands use; flags win, and a trusted repository names one of theirs and no other.
+#[test]
+fn commands_use_the_default_profile_and_flags_win() {
+    let home = Home::new(
+        "[profile.mine]\ndefault = true\npids = 77\negress = \"none\"\ntimeout = \"2s\"\n\n[profile.small]\npids = 33\n",
+    );
+    let described = |flags: &[&str]| -> serde_json::Value {
+        let run = home.run(&[&["show-run"], flags].concat());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        serde_json::from_str(&run.stdout).expect("one object")
+    };
+    let pids = |flags: &[&str]| described(flags)["limits"]["pids"].to_string();
+    assert!(pids(&[]).contains("77"), "{}", pids(&[]));
+    assert!(pids(&["--pids", "55"]).contains("55"), "{}", pids(&["--pids", "55"]));
+    // As long as the profile says.
+    let slow = home.run(&["run", "--", "sleep", "30"]);
+    assert_eq!(slow.code, 124, "{}", slow.stderr);
+    let shown = home.run(&["config", "show"]).stdout;
+    for line in ["profile      mine", "pids         77", "mode         none"] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    assert!(shown.contains("profile mine ([home]/config/belljar/belljar.toml:1)"), "{shown}");
+    let json: serde_json::Value =
+        serde_json::from_str(&home.run(&["config", "show", "--json"]).stdout).expect("one object");
+    assert_eq!(json["sandbox"]["pids"]["value"], "77");
+    assert_eq!(json["sandbox"]["memory"]["from"], "default");
+    // A repository that nobody trusted says nothing; a trusted one names a profile of the user's.
+    home.write("work/.belljar/config.toml", "[sandbox]\nprofile = \"small\"\n");
+    assert!(pids(&[]).contains("77"), "{}", pids(&[]));
+    assert_eq!(home.run(&["trust", "--yes"]).code, 0);
+    assert!(pids(&[]).contains("33"), "{}", pids(&[]));
+    home.write("work/.belljar/config.toml", "[sandbox]\nprofile = \"gvisor\"\n");
+    assert_eq!(home.run(&["trust", "--yes"]).code, 0);
+    let other = home.run(&["show-run"]);
+    assert!(other.stderr.contains("the profile `gvisor`"), "{}", other.stderr);
+}
+
+#[test]
+fn a_sample_is_written_once_and_says_nothing() {
+    let home = Home::new("");
+    let written = home.run(&["config", "init"]);
+    assert_eq!(written.code, 0, "{}", written.stderr);
+    let file = home.path("config/belljar/belljar.toml");
+    let sample = fs::read_to_string(&file).expect("it is there");
+    assert_eq!(home.run(&["config", "init", "--print"]).stdout, sample);
+    assert_eq!(home.run(&["run", "--", "true"]).code, 0);
+    home.user("[egress]\nmode = \"none\"\n");
+    let again = home.run(&["config", "init"]);
+    assert!(again.code != 0 && again.stderr.contains("is there already, and stays"), "{}", again.stderr);
+    assert!(fs::read_to_string(&file).expect("it is there").contains("none"));
+}

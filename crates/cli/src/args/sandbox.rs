@@ -4,7 +4,7 @@ use super::credentials::CredentialArgs;
 use super::workspace::{GitArg, WorkspaceArgs};
 use super::{EgressArgs, LlmArgs};
 use crate::failure::say_notes;
-use belljar_config::{self as config, EgressFlags};
+use belljar_config::{self as config, DefaultProfile, EgressFlags};
 use belljar_config::{Surroundings, resolve};
 use belljar_spec::egress::{Mode, RuleSource};
 use belljar_spec::git::BranchName;
@@ -71,15 +71,19 @@ impl SandboxOptions {
 
     /// The sandbox that was asked for, with what configuration says of it.
     pub(crate) fn spec(self) -> Result<SandboxSpec, SandboxError> {
-        self.spec_over(Ok)
+        let (request, surroundings) = self.asked()?;
+        let (spec, notes) = resolve(request, surroundings)?;
+        say_notes(&notes);
+        Ok(spec)
     }
 
-    /// The same, where a profile stands below what was asked for.
+    /// The same, where a profile that was named stands below what was asked for, and not the default one.
     pub(crate) fn spec_over(
         self,
         profile: impl FnOnce(SandboxRequest) -> Result<SandboxRequest, SandboxError>,
     ) -> Result<SandboxSpec, SandboxError> {
-        let (request, surroundings) = self.asked()?;
+        let (request, mut surroundings) = self.asked()?;
+        surroundings.default_profile = DefaultProfile::Ignored;
         let (spec, notes) = resolve(profile(request)?, surroundings)?;
         say_notes(&notes);
         Ok(spec)
@@ -101,6 +105,7 @@ impl SandboxOptions {
             layer: self.workspace.layer.clone(),
             forward: self.secrets.forward_secret.clone(),
             danger_forward_app_key: self.secrets.danger_forward_app_key,
+            default_profile: DefaultProfile::Applied,
             ..Surroundings::default()
         };
         let mut request = self.filled()?;

@@ -65,6 +65,9 @@ pub(crate) enum ConfigCommand {
     Trust(TrustArgs),
     /// List the profiles that work here: named choices of a sandbox
     Profiles(ListingArgs),
+    /// Write a sample of your belljar.toml, in which everything is commented out
+    #[command(after_help = "Examples:\n  belljar config init\n  belljar config init --print")]
+    Init(ConfigInitArgs),
 }
 
 impl ConfigCommand {
@@ -74,9 +77,16 @@ impl ConfigCommand {
             ConfigCommand::Show(options) => options.json,
             ConfigCommand::Trust(options) => options.json,
             ConfigCommand::Profiles(options) => options.json,
-            ConfigCommand::Schema => false,
+            ConfigCommand::Schema | ConfigCommand::Init(_) => false,
         }
     }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ConfigInitArgs {
+    /// Print it, and write nothing
+    #[arg(long)]
+    pub(crate) print: bool,
 }
 
 #[derive(Debug, ClapArgs)]

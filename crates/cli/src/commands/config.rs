@@ -1,15 +1,21 @@
 //! `belljar config`: what the files come to, and what may stand in them.
 
+mod sandbox;
+
 use super::daemon::profiles;
 use super::{print, trust};
-use crate::args::{ConfigCommand, ConfigShowArgs, EgressArgs, workspace};
+use crate::args::{ConfigCommand, ConfigInitArgs, ConfigShowArgs, EgressArgs, workspace};
 use crate::failure::say_notes;
 use crate::terms::for_command_line;
-use belljar_config::{self as config, EgressFlags, LlmLoaded, Loaded, Origin};
-use belljar_spec::SandboxError;
+use belljar_config::{self as config, LlmLoaded, Loaded, Origin};
 use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
 use belljar_spec::secret::{Credential, Inject};
+use belljar_spec::{ErrorCode, SandboxError};
+use belljar_state::create_private;
 use serde_json::{Value, json};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 pub(crate) fn config(command: ConfigCommand) -> Result<u8, SandboxError> {
@@ -18,6 +24,7 @@ pub(crate) fn config(command: ConfigCommand) -> Result<u8, SandboxError> {
         ConfigCommand::Show(options) => show(*options),
         ConfigCommand::Trust(options) => trust::trust(options),
         ConfigCommand::Profiles(options) => profiles::profiles(&options),
+        ConfigCommand::Init(options) => init(&options),
     }
 }
 
@@ -26,8 +33,8 @@ pub(super) fn effective(
     folder: Option<PathBuf>,
     egress: EgressArgs,
 ) -> Result<(EgressPolicy, Loaded), SandboxError> {
-    let flags = EgressFlags::of(&egress.request(), &RuleSource::Flag);
-    let mut loaded = config::load(Some(&workspace(folder)?), flags)?;
+    let mut loaded =
+        config::load_for_command(Some(&workspace(folder)?), egress.request(), &RuleSource::Flag)?;
     say_notes(&loaded.notes);
     Ok((loaded.policy.take().unwrap_or_default(), loaded))
 }
@@ -41,12 +48,42 @@ fn show(options: ConfigShowArgs) -> Result<u8, SandboxError> {
     }
 }
 
+/// Writes the sample where the user's file belongs; one that is there stays.
+fn init(options: &ConfigInitArgs) -> Result<u8, SandboxError> {
+    if options.print {
+        return print(config::sample().as_bytes());
+    }
+    let path = config::ConfigPaths::real().user.ok_or_else(|| {
+        ErrorCode::ConfigInvalid
+            .error("neither HOME nor XDG_CONFIG_HOME says where your configuration belongs")
+            .hint("`--print` shows the sample")
+    })?;
+    let folder = path.parent().unwrap_or(&path);
+    let made = create_private(folder).and_then(|()| {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600).open(&path)?.write_all(config::sample().as_bytes())
+    });
+    made.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => ErrorCode::ConfigInvalid
+            .error(format!("`{}` is there already, and stays", path.display()))
+            .hint("`belljar config init --print` shows the sample"),
+        _ => ErrorCode::StateFailed
+            .error(format!("cannot write `{}`: {error}", path.display()))
+            .hint("`--print` shows the sample; write it where you want it"),
+    })?;
+    eprintln!("belljar: wrote {}; every line is commented out", path.display());
+    Ok(0)
+}
+
 fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> String {
     let origins = &loaded.origins;
     let mut rows: Vec<[String; 3]> = Vec::new();
     let mut line = |key: &str, value: &str, origin: &dyn std::fmt::Display| {
         rows.push([key.to_string(), value.to_string(), origin.to_string()]);
     };
+    for row in sandbox::defaults(loaded) {
+        line(row.key, &row.value, &row.origin);
+    }
     line("mode", policy.mode.as_str(), &origins.mode);
     for (name, origin) in &origins.groups {
         line("group", name.as_str(), origin);
@@ -120,6 +157,7 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
     let group = |(name, origin): &(_, Origin)| said(json!(name), origin);
     let note = |note: &config::Note| json!({ "code": note.code, "message": note.message, "hint": note.hint.as_ref().map(for_command_line) });
     json!({
+        "sandbox": sandbox::as_json(loaded),
         "mode": said(json!(policy.mode), &origins.mode),
         "groups": origins.groups.iter().map(group).collect::<Vec<_>>(),
         "allow": rules(&policy.allow),

@@ -40,8 +40,6 @@ fn understood(options: RunArgs) -> Result<(SandboxSpec, Command), SandboxError> 
     let mut command = Command::new(&options.command).map_err(bad_command)?;
     let Standing { place, below } = Standing::of(options.place)?;
     command.cwd = options.cwd.or(below);
-    command.max_output = place.output();
-    command.timeout = place.timeout();
     let spec = match options.profile {
         None => place.spec()?,
         Some(name) => place.spec_over(|request| {
@@ -49,6 +47,9 @@ fn understood(options: RunArgs) -> Result<(SandboxSpec, Command), SandboxError> 
             profiles.choose(Some(&name))?.apply(request)
         })?,
     };
+    // As flags or a profile say.
+    command.max_output = spec.limits.output;
+    command.timeout = spec.limits.timeout;
     say_loosened(&spec);
     roots::make_ready(&spec)?;
     Ok((spec, command))

@@ -40,6 +40,12 @@ impl SandboxRequest {
         let nested = base.nested.or(self.nested).filter(|nested| *nested);
         Ok(SandboxRequest { backend, at_least, nested, ..Field::over(self, base.clone()) })
     }
+
+    /// This request of the person who wrote the profile: it fills in what the request leaves out, and holds nothing against it. Lists are
+    /// joined.
+    pub fn filled_from(self, base: &SandboxRequest) -> SandboxRequest {
+        Field::over(self, base.clone())
+    }
 }
 
 impl EgressRequest {

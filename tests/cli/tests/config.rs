@@ -77,7 +77,7 @@ fn a_repositorys_file_is_shown_before_it_is_trusted() {
         "trust_untrusted",
         home.said(&["policy", "explain", "--no-resolve", "example.com"])
     );
-    insta::assert_snapshot!("trust_yes", home.said(&["trust", "--yes"]));
+    insta::assert_snapshot!("trust_yes", home.said(&["config", "trust", "--yes"]));
     insta::assert_snapshot!(
         "trust_trusted",
         home.said(&["policy", "explain", "--no-resolve", "example.com"])
@@ -102,12 +102,12 @@ fn what_a_repositorys_sandboxes_need_is_shown_before_it_is_trusted() {
         &home,
         "[sandbox]\nports = [3000]\nprofile = \"web\"\nvolumes = { cache = \"/volumes/cache\" }\nenv = { CI = \"1\" }\n",
     );
-    insta::assert_snapshot!("trust_sandbox", home.said(&["trust", "--yes"]));
+    insta::assert_snapshot!("trust_sandbox", home.said(&["config", "trust", "--yes"]));
     let json: serde_json::Value =
         serde_json::from_str(&home.run(&["trust", "--json"]).stdout).expect("one JSON object");
     assert_eq!(json["sandbox"]["ports"], serde_json::json!([3000]));
     assert_eq!(json["sandbox"]["volumes"]["cache"], "/volumes/cache");
-    let shown = home.run(&["show-run"]);
+    let shown = home.run(&["sandbox", "plan"]);
     let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("one JSON object");
     assert_eq!(shown["environment"]["CI"], "1");
     let own = home.run(&["show-run", "--env", "CI=2"]);
@@ -272,7 +272,7 @@ fn commands_use_the_default_profile_and_flags_win() {
         "[profile.mine]\ndefault = true\npids = 77\negress = \"none\"\ntimeout = \"2s\"\n\n[profile.small]\npids = 33\n",
     );
     let described = |flags: &[&str]| -> serde_json::Value {
-        let run = home.run(&[&["show-run"], flags].concat());
+        let run = home.run(&[&["sandbox", "plan"], flags].concat());
         assert_eq!(run.code, 0, "{}", run.stderr);
         serde_json::from_str(&run.stdout).expect("one object")
     };
@@ -294,11 +294,11 @@ fn commands_use_the_default_profile_and_flags_win() {
     // A repository that nobody trusted says nothing; a trusted one names a profile of the user's.
     home.write("work/.belljar/config.toml", "[sandbox]\nprofile = \"small\"\n");
     assert!(pids(&[]).contains("77"), "{}", pids(&[]));
-    assert_eq!(home.run(&["trust", "--yes"]).code, 0);
+    assert_eq!(home.run(&["config", "trust", "--yes"]).code, 0);
     assert!(pids(&[]).contains("33"), "{}", pids(&[]));
     home.write("work/.belljar/config.toml", "[sandbox]\nprofile = \"gvisor\"\n");
-    assert_eq!(home.run(&["trust", "--yes"]).code, 0);
-    let other = home.run(&["show-run"]);
+    assert_eq!(home.run(&["config", "trust", "--yes"]).code, 0);
+    let other = home.run(&["sandbox", "plan"]);
     assert!(other.stderr.contains("the profile `gvisor`"), "{}", other.stderr);
 }
 

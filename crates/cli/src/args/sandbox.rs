@@ -43,11 +43,6 @@ impl SandboxOptions {
         self.limits.timeout
     }
 
-    /// How much of an output stream is kept.
-    pub(crate) fn output(&self) -> Option<ByteSize> {
-        self.limits.output
-    }
-
     /// The folder that was named.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
         self.sandbox.workspace.clone()

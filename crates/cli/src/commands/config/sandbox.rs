@@ -18,6 +18,8 @@ pub(super) fn defaults(loaded: &Loaded) -> Vec<Row> {
     let base = chosen.map_or(&nothing, |chosen| &chosen.profile.base);
     let limits = Limits::understand(&base.limits, machine());
     let LimitsRequest { memory, cpus, pids, disk, timeout, output, open_files: _, ready: _ } = &base.limits;
+    // As the help of the flags says it: what they come to is another number on each machine.
+    let or = |said: Option<String>, default: &str| said.unwrap_or_else(|| default.into());
     let row = |key, value: String, is_said: bool| {
         let origin = match chosen.filter(|_| is_said) {
             Some(chosen) => origin(chosen),
@@ -38,10 +40,10 @@ pub(super) fn defaults(loaded: &Loaded) -> Vec<Row> {
         row("backend", base.backend.unwrap_or_default().to_string(), base.backend.is_some()),
         row("at_least", at_least, base.at_least.is_some()),
         root,
-        row("memory", limits.memory.value.to_string(), memory.is_some()),
-        row("cpus", limits.cpus.value.to_string(), cpus.is_some()),
+        row("memory", or(memory.map(|size| size.to_string()), "half of the machine's"), memory.is_some()),
+        row("cpus", or(cpus.map(|cpus| cpus.to_string()), "all"), cpus.is_some()),
         row("pids", limits.pids.value.to_string(), pids.is_some()),
-        row("disk", limits.disk.value.to_string(), disk.is_some()),
+        row("disk", or(disk.map(|size| size.to_string()), "4g, or half of memory"), disk.is_some()),
         row("timeout", format!("{}s", limits.wall_time.value.as_secs()), timeout.is_some()),
         row("output", limits.output.value.to_string(), output.is_some()),
     ];

@@ -20,7 +20,7 @@ pub(crate) enum UpkeepCommand {
     Prune(PruneArgs),
     /// Stop the daemon, remove its service and all that belljar keeps on this machine, and say what stays
     #[command(
-        after_help = "What goes is listed first, with work that nobody applied. While a sandbox runs, nothing is removed. The executable, \
+        after_help = "What goes is listed first, with changes that are not applied. While a sandbox runs, nothing is removed. The executable, \
         your configuration and the folders that you worked in stay.\n\n\
         Examples:\n  \
         belljar uninstall --dry-run\n  \

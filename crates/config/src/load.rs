@@ -198,7 +198,9 @@ fn chosen_profile(layers: &Layers, notes: &mut Vec<Note>) -> Option<ChosenProfil
                 "the profile `{}` ({}) is not applied: your files have none of that name",
                 named.value, named.place
             ),
-            hint: Some("write it to your belljar.toml; `belljar start` also knows built-in profiles".into()),
+            hint: Some(
+                "write it to your belljar.toml; a persistent sandbox knows built-in profiles as well".into(),
+            ),
         });
     }
     // The user's, else the operator's.

@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(error.message, "no model is configured for `./agent`");
         let model: ModelName = "acme/m".parse().unwrap();
         let error = server(LlmRequest::default(), false, Some(&model), &program()).unwrap_err();
-        assert!(error.message.contains("`acme` is no provider"), "{error}");
+        assert!(error.message.contains("`acme` is not a provider"), "{error}");
         assert!(error.hint.unwrap().to_string().contains("`model: PROVIDER/MODEL`"));
     }
 }

@@ -60,8 +60,8 @@ use std::path::PathBuf;
 
 /// Runs AI agents, and the commands their models write, in sandboxes.
 ///
-/// A command runs in a sandbox of its own: it sees the system's programs, the current folder at /workspace, and a
-/// home and /tmp of its own, removed with it. It reaches only the host names you allow, has none of your environment, none
+/// A command runs in a sandbox of its own: it sees the system's programs, the current folder or its repository at
+/// /workspace, and a home and /tmp of its own, removed with it. It reaches only the host names you allow, has none of your environment, none
 /// of your files elsewhere, and no way to more.
 #[derive(Debug, Parser)]
 #[command(name = "belljar", version, max_term_width = 100, disable_help_subcommand = true)]

@@ -85,7 +85,7 @@ fn usage(error: &clap::Error) -> SandboxError {
         .map(|one| one.strip_prefix("tip: ").map(String::from).unwrap_or(one))
         .collect();
     let message = message.strip_prefix("error: ").unwrap_or(&message).to_string();
-    ErrorCode::UsageInvalid.error(message).hint(tips.join("; "))
+    ErrorCode::RequestInvalid.error(message).hint(tips.join("; "))
 }
 
 /// As docker and timeout do it, so that scripts need not learn anything.

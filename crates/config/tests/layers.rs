@@ -385,7 +385,9 @@ fn a_repositorys_file_counts_only_as_it_was_trusted() {
     let code = |machine: &Machine| {
         let loaded = machine.load(EgressFlags::default()).expect("never an error");
         assert!(loaded.policy.is_none(), "nothing of it counts");
-        assert!(loaded.notes[0].hint.as_ref().expect("a command").to_string().contains("belljar trust /"));
+        assert!(
+            loaded.notes[0].hint.as_ref().expect("a command").to_string().contains("belljar config trust /")
+        );
         loaded.notes[0].code
     };
     assert_eq!(code(&machine), "repository_untrusted");

@@ -40,7 +40,7 @@ fn where_nobody_listens_the_error_says_what_to_do() {
     drop(UnixListener::bind(&socket).expect("a socket"));
     let error = Daemon::at(socket).err().expect("nobody listens");
     assert_eq!(error.code, ErrorCode::BackendUnavailable);
-    assert!(error.message.contains("nobody listens"), "{error}");
+    assert!(error.message.contains("no process listens"), "{error}");
 }
 
 #[test]

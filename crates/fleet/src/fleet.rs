@@ -69,7 +69,7 @@ impl Fleet {
             registry: Arc::downgrade(&registry),
         };
         registry.adopt(&world, findings);
-        let pool = Pool::new(world.settings.warm);
+        let pool = Pool::new(world.settings.warm, world.settings.clock);
         if world.settings.warm > 0 {
             tokio::spawn(Arc::clone(&pool).tend(world.clone()));
         }
@@ -115,9 +115,11 @@ impl Fleet {
         let lease = format!("lease_{}", new_id()?);
         let grant = caller.grant();
         let is_new = self.pool.serves(&wanted) && !self.registry.was_asked(&wanted, grant);
-        let mut warm = if is_new { self.pool.take(&self.registry, &wanted, grant) } else { None };
+        let may_take = is_new && self.registry.has_room(caller);
+        let mut warm = may_take.then(|| self.pool.take(&self.registry, &wanted, grant)).flatten();
+        let first = wanted;
         loop {
-            let mut wanted = wanted.clone();
+            let mut wanted = first.clone();
             if let Some(warm) = &warm {
                 wanted.identity.key = warm.key.clone();
             }
@@ -125,11 +127,17 @@ impl Fleet {
             let (answer, answered) = oneshot::channel();
             wanted.identity.role = seat.role;
             let created = warm.is_some();
-            let (grant, lease) = (grant.into(), lease.clone());
-            let hold = Hold { wanted, grant, lease, created, ahead: false, answer };
+            let (of, lease) = (grant.into(), lease.clone());
+            let hold = Hold { wanted, grant: of, lease, created, ahead: false, answer };
             let _ = seat.entry.commands.send(Command::Hold(Box::new(hold)));
             match answered.await {
                 Ok(Ok(created)) => {
+                    if let Some(warm) = warm {
+                        warm.hand_out();
+                    }
+                    if is_new {
+                        self.pool.note(&first, grant, caller.most_sandboxes());
+                    }
                     return Ok(Created { sandbox: shown(created.sandbox, caller), ..created });
                 }
                 Ok(Err(error)) => {
@@ -143,6 +151,11 @@ impl Fleet {
                 }
             }
         }
+    }
+
+    /// A grant was revoked: nothing is kept ready for it.
+    pub fn forget_grant(&self, grant: &str) {
+        self.pool.forget(grant);
     }
 
     /// Room for a run of one command, whose sandbox is none of these and counts as one of them.

@@ -9,9 +9,10 @@
 //! sandbox that waits is an ordinary one of that grant, without a lease, that nobody is told of; it is handed out once. One that was
 //! started with other files of settings, secrets or images than are there now, or too long ago, is removed instead.
 
-use crate::command::{Change, Command, Hold};
+use crate::command::{Command, Hold};
 use crate::identity::{Key, Role};
 use crate::registry::{Entry, Registry};
+use crate::settings::Clock;
 use crate::task::World;
 use crate::wanted::Wanted;
 use belljar_api::WorkspaceRequest;
@@ -22,12 +23,13 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 /// The sandboxes that wait to be asked for.
 pub(crate) struct Pool {
     /// Of each kind.
     count: usize,
+    clock: Clock,
     kinds: Mutex<Vec<Kind>>,
     changed: Notify,
 }
@@ -36,24 +38,27 @@ pub(crate) struct Pool {
 struct Kind {
     grant: String,
     wanted: Wanted,
+    /// How many are kept ready: never more than its grant may have.
+    count: usize,
     ready: Vec<Ready>,
-    used: Instant,
+    used_ms: i64,
     /// When a start that failed is tried again.
-    retry: Instant,
+    retry_ms: i64,
 }
 
 struct Ready {
     key: Key,
     entry: Entry,
-    made: Instant,
+    made_ms: i64,
     stamp: Stamp,
 }
 
-/// One that is being handed out. Dropped, it is a sandbox like any other: without a lease it ends.
+/// One that is being handed out. Dropped before that, it is removed, and nobody was told of it.
 pub(crate) struct Taken {
     pub(crate) key: Key,
-    name: String,
+    entry: Entry,
     registry: Arc<Registry>,
+    was_handed_out: bool,
 }
 
 /// What files are there that a start reads: device, inode, and the time of the last change of each.
@@ -61,8 +66,8 @@ pub(crate) struct Taken {
 struct Stamp(Vec<Option<(u64, u64, i64, i64)>>);
 
 impl Pool {
-    pub(crate) fn new(count: usize) -> Arc<Pool> {
-        Arc::new(Pool { count, kinds: Mutex::default(), changed: Notify::new() })
+    pub(crate) fn new(count: usize, clock: Clock) -> Arc<Pool> {
+        Arc::new(Pool { count, clock, kinds: Mutex::default(), changed: Notify::new() })
     }
 
     /// Whether a request can be answered with a sandbox that was started before it: one that is anybody's who asks for it, of which all
@@ -77,35 +82,47 @@ impl Pool {
             && sandbox.volumes.is_empty()
     }
 
-    /// One of these that is ready, if there is one. Notes that such are asked for.
+    /// One of these that is ready, if there is one.
     pub(crate) fn take(&self, registry: &Arc<Registry>, wanted: &Wanted, grant: &str) -> Option<Taken> {
-        let now = Instant::now();
+        let (now_ms, stamp) = (self.clock.now_ms(), Stamp::now());
         let mut kinds = self.lock();
-        let taken = match kinds.iter_mut().find(|kind| kind.is(wanted, grant)) {
-            Some(kind) => {
-                kind.used = now;
-                let stamp = Stamp::now();
-                let found = kind.ready.iter().position(|ready| ready.is_good(&stamp, now));
-                found.map(|at| kind.ready.remove(at))
-            }
+        let kind = kinds.iter_mut().find(|kind| kind.is(wanted, grant))?;
+        let at = kind.ready.iter().position(|ready| ready.is_good(&stamp, now_ms))?;
+        let Ready { key, entry, .. } = kind.ready.remove(at);
+        Some(Taken { key, entry, registry: Arc::clone(registry), was_handed_out: false })
+    }
+
+    /// Such a one was asked for, and made or handed out: others are kept ready. `most` is how many the grant may have.
+    pub(crate) fn note(&self, wanted: &Wanted, grant: &str, most: Option<u32>) {
+        let now_ms = self.clock.now_ms();
+        let mut kinds = self.lock();
+        match kinds.iter_mut().find(|kind| kind.is(wanted, grant)) {
+            Some(kind) => kind.used_ms = now_ms,
             None => {
-                if kinds.len() >= MAX_KINDS
-                    && let Some(oldest) = kinds.iter().map(|kind| kind.used).min()
+                // A grant that asks for many kinds takes no place of another's.
+                let of_grant = kinds.iter().filter(|kind| kind.grant == grant).count();
+                let may_go = |kind: &Kind| of_grant < MAX_KINDS_OF_GRANT || kind.grant == grant;
+                if (of_grant >= MAX_KINDS_OF_GRANT || kinds.len() >= MAX_KINDS)
+                    && let Some(oldest) =
+                        kinds.iter().filter(|kind| may_go(kind)).map(|kind| kind.used_ms).min()
+                    && let Some(at) = kinds.iter().position(|kind| may_go(kind) && kind.used_ms == oldest)
                 {
-                    // Their sandboxes are not waiting any more, and end as any without a lease does.
-                    for kind in kinds.extract_if(.., |kind| kind.used == oldest) {
-                        kind.ready.iter().for_each(|ready| registry.end_wait(&ready.entry.name));
-                    }
+                    remove(kinds.remove(at).ready);
                 }
+                let count = self.count.min(most.map_or(usize::MAX, |most| most as usize));
                 let wanted = Wanted { idle_s: None, lease_s: None, idempotency: None, ..wanted.clone() };
-                kinds.push(Kind { grant: grant.into(), wanted, ready: Vec::new(), used: now, retry: now });
-                None
+                let (grant, ready) = (grant.to_string(), Vec::new());
+                kinds.push(Kind { grant, wanted, count, ready, used_ms: now_ms, retry_ms: now_ms });
             }
-        };
+        }
         drop(kinds);
         self.changed.notify_one();
-        let Ready { key, entry, .. } = taken?;
-        Some(Taken { key, name: entry.name, registry: Arc::clone(registry) })
+    }
+
+    /// A grant is no more: nothing waits for it.
+    pub(crate) fn forget(&self, grant: &str) {
+        let forgotten = self.lock().extract_if(.., |kind| kind.grant == grant).collect::<Vec<_>>();
+        forgotten.into_iter().for_each(|kind| remove(kind.ready));
     }
 
     /// Starts what is missing and removes what is too old, until the fleet is gone.
@@ -120,7 +137,7 @@ impl Pool {
                 Some((wanted, grant)) => {
                     let stamp = Stamp::now();
                     let made = make(&registry, &world, wanted.clone(), &grant).await;
-                    self.keep(&registry, &wanted, &grant, stamp, made);
+                    self.keep(&wanted, &grant, stamp, made);
                 }
                 None => {
                     drop(registry);
@@ -133,50 +150,45 @@ impl Pool {
     }
 
     fn missing(&self) -> Option<(Wanted, String)> {
-        let now = Instant::now();
+        let now_ms = self.clock.now_ms();
         let kinds = self.lock();
-        let lacks = |kind: &&Kind| kind.ready.len() < self.count && kind.retry <= now;
+        let lacks = |kind: &&Kind| kind.ready.len() < kind.count && kind.retry_ms <= now_ms;
         kinds.iter().find(lacks).map(|kind| (kind.wanted.clone(), kind.grant.clone()))
     }
 
-    fn keep(
-        &self,
-        registry: &Registry,
-        wanted: &Wanted,
-        grant: &str,
-        stamp: Stamp,
-        made: Result<(Key, Entry), SandboxError>,
-    ) {
-        let now = Instant::now();
+    fn keep(&self, wanted: &Wanted, grant: &str, stamp: Stamp, made: Result<(Key, Entry), SandboxError>) {
+        let now_ms = self.clock.now_ms();
         let mut kinds = self.lock();
         let kind = kinds.iter_mut().find(|kind| kind.is(wanted, grant));
         match (made, kind) {
-            (Ok((key, entry)), Some(kind)) => kind.ready.push(Ready { key, entry, made: now, stamp }),
-            (Ok((_, entry)), None) => registry.end_wait(&entry.name),
+            (Ok((key, entry)), Some(kind)) => kind.ready.push(Ready { key, entry, made_ms: now_ms, stamp }),
+            (Ok((_, entry)), None) => entry.delete(),
             // Whoever asks next is told why.
-            (Err(_), Some(kind)) => kind.retry = now + RETRY_INTERVAL,
+            (Err(_), Some(kind)) => kind.retry_ms = now_ms + RETRY_MS,
             (Err(_), None) => {}
         }
     }
 
     fn discard_old(&self) {
-        let (now, stamp) = (Instant::now(), Stamp::now());
+        let (now_ms, stamp) = (self.clock.now_ms(), Stamp::now());
         let mut kinds = self.lock();
-        let forgotten = kinds.extract_if(.., |kind| now - kind.used > KIND_MAX_UNUSED);
+        let forgotten = kinds.extract_if(.., |kind| now_ms - kind.used_ms > KIND_MAX_UNUSED_MS);
         let mut old: Vec<Ready> = forgotten.flat_map(|kind| kind.ready).collect();
         for kind in kinds.iter_mut() {
-            old.extend(kind.ready.extract_if(.., |ready| !ready.is_good(&stamp, now)));
+            old.extend(kind.ready.extract_if(.., |ready| !ready.is_good(&stamp, now_ms)));
         }
         drop(kinds);
-        for ready in old {
-            let (answer, _) = oneshot::channel();
-            let _ = ready.entry.commands.send(Command::Change(Change::Delete, answer));
-        }
+        remove(old);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Kind>> {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Ends sandboxes that nobody was told of; nobody is until they are gone.
+fn remove(waiting: Vec<Ready>) {
+    waiting.iter().for_each(|ready| ready.entry.delete());
 }
 
 impl Kind {
@@ -193,14 +205,26 @@ impl Kind {
 }
 
 impl Ready {
-    fn is_good(&self, stamp: &Stamp, now: Instant) -> bool {
-        self.entry.is_live() && self.stamp == *stamp && now - self.made < MAX_AGE
+    fn is_good(&self, stamp: &Stamp, now_ms: i64) -> bool {
+        // A clock that was set back makes nothing young.
+        let is_young = (0..MAX_AGE_MS).contains(&(now_ms - self.made_ms));
+        self.entry.is_live() && self.stamp == *stamp && is_young
+    }
+}
+
+impl Taken {
+    /// Its first lease is given: it is a sandbox like any other from now on.
+    pub(crate) fn hand_out(mut self) {
+        self.registry.end_wait(&self.entry.name);
+        self.was_handed_out = true;
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.registry.end_wait(&self.name);
+        if !self.was_handed_out {
+            self.entry.delete();
+        }
     }
 }
 
@@ -233,11 +257,12 @@ async fn make(
 }
 
 /// Grants and requests differ, and each kind costs memory.
-const MAX_KINDS: usize = 8;
+const MAX_KINDS: usize = 16;
+const MAX_KINDS_OF_GRANT: usize = 4;
 /// A sandbox sees the host's files as they were when it was started.
-const MAX_AGE: Duration = Duration::from_secs(10 * 60);
+const MAX_AGE_MS: i64 = 10 * 60 * 1000;
 /// A kind that is not asked for any more is not kept ready.
-const KIND_MAX_UNUSED: Duration = Duration::from_secs(60 * 60);
-const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+const KIND_MAX_UNUSED_MS: i64 = 60 * 60 * 1000;
+const RETRY_MS: i64 = 30 * 1000;
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(5);

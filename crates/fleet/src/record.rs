@@ -49,6 +49,9 @@ pub(crate) struct Record {
     /// It was started before anybody asked for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm: bool,
+    /// Nobody has asked for it yet, and nobody is told of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waiting: bool,
 }
 
 /// What is to become of a sandbox, whoever goes on with it.
@@ -157,6 +160,7 @@ pub(crate) fn sample(key: &str, persistent: bool) -> Record {
         alive: None,
         fault: None,
         warm: false,
+        waiting: false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which sandboxes there are: names to tasks. One sandbox a key, however many ask for it at once, because whoever asks looks and
 //! takes under one lock, which is never held while something is waited for.
 
-use crate::command::Command;
+use crate::command::{Change, Command};
 use crate::door::Door;
 use crate::identity::Role;
 use crate::lease::Leases;
@@ -17,7 +17,7 @@ use belljar_api::State;
 use belljar_spec::{ErrorCode, SandboxError};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 /// The sandboxes of one directory.
@@ -88,7 +88,12 @@ impl Registry {
                 inside.once.insert((once.grant.clone(), once.key.clone()), asked);
             }
             let birth = if found.kept { Birth::Kept } else { Birth::Stopped };
+            let is_nobodys = record.waiting;
             let entry = self.begin(world, record, birth);
+            if is_nobodys {
+                inside.waiting.insert(entry.name.clone());
+                entry.delete();
+            }
             inside.entries.insert(entry.name.clone(), entry);
         }
     }
@@ -118,6 +123,12 @@ impl Registry {
         }
         if let Some(error) = inside.unknown.get(&name) {
             return Err(error.clone());
+        }
+        // The pool alone hands it out, under the key that it made for it.
+        if inside.waiting.contains(&name) && !key.is_unique() {
+            return Err(ErrorCode::NameTaken
+                .error("the key belongs to something else")
+                .hint("use another key"));
         }
         if found.as_ref().is_some_and(|entry| before.is_none() && entry.key != key.as_str()) {
             let message = format!("the sandbox `{name}` has another key than `{}`", key.as_str());
@@ -156,6 +167,11 @@ impl Registry {
         !matches!(self.lock().asked_before(wanted, grant), Ok(None))
     }
 
+    /// Whether the caller may have one more sandbox.
+    pub(crate) fn has_room(&self, caller: &dyn Permission) -> bool {
+        self.lock().must_have_room(None, caller).is_ok()
+    }
+
     /// Begins a sandbox that nobody asked for yet. It counts among what its grant has when somebody does.
     pub(crate) fn begin_wait(
         &self,
@@ -168,7 +184,7 @@ impl Registry {
             return Err(refusal::closing());
         }
         let name = name_of(wanted.identity.key.as_str());
-        let record = Record { warm: true, ..self.record(world, &name, wanted, grant) };
+        let record = Record { warm: true, waiting: true, ..self.record(world, &name, wanted, grant) };
         let entry = self.begin(world, record, Birth::New);
         inside.entries.insert(name.clone(), entry.clone());
         inside.waiting.insert(name);
@@ -274,6 +290,7 @@ impl Registry {
             alive: None,
             fault: None,
             warm: false,
+            waiting: false,
         }
     }
 
@@ -327,6 +344,12 @@ impl Inside {
 }
 
 impl Entry {
+    /// Ends it, whatever becomes of that.
+    pub(crate) fn delete(&self) {
+        let (answer, _) = oneshot::channel();
+        let _ = self.commands.send(Command::Change(Change::Delete, answer));
+    }
+
     /// It is ready for commands, as far as is known.
     pub(crate) fn is_live(&self) -> bool {
         self.door.info().state == State::Live && !self.commands.is_closed()

@@ -57,11 +57,10 @@ macro_rules! error_codes {
 
 error_codes! {
     "correct the request" {
-        RequestInvalid "request_invalid" Policy 400 "the body, the query or a header is not what the API takes"
+        RequestInvalid "request_invalid" Policy 400 "the body, the query, a header or the command line is not what belljar takes"
         RequestValue "request_value" Policy 422 "a value is not valid; the message names the field, the flag or the file"
         RequestConflict "request_conflict" Policy 422 "two parts of the request contradict each other, or one needs another that is missing"
         IdempotencyMismatch "idempotency_mismatch" Policy 422 "this idempotency key was used for another request"
-        UsageInvalid "usage_invalid" Runtime 400 "the command line is not valid: an unknown flag, or a value that is not one"
         BodyTooLarge "body_too_large" Policy 413 "the body is longer than the limit"
         MethodNotAllowed "method_not_allowed" Policy 405 "the path exists and does not have this method"
         PathInvalid "path_invalid" Policy 422 "a path does not exist, cannot be read or cannot be written as text"

@@ -25,25 +25,24 @@ pub(super) struct Surroundings<'s> {
     pub(super) opened: &'s OpenedPaths,
 }
 
-/// Refuses a workspace and named paths that may be written, where they are guarded, lie in a guarded folder, or contain one. All of
-/// them are open.
+/// Refuses a workspace, named paths that may be written and a `git` directory that is shared, where they are guarded, lie in a
+/// guarded folder, or contain one. All of them are open.
 pub(super) fn refuse<'p>(
     workspaces: impl IntoIterator<Item = &'p Path>,
     mode: &WorkspaceMode,
     named: &'p [Bind],
+    git: Option<&'p Path>,
     surroundings: Surroundings<'_>,
 ) -> Result<(), SandboxError> {
     let used = match mode {
-        WorkspaceMode::Overlay { .. } => Use::LayeredWorkspace,
-        WorkspaceMode::Bind
-        | WorkspaceMode::Own(_)
-        | WorkspaceMode::Shelf { .. }
-        | WorkspaceMode::Clone(_) => Use::WrittenWorkspace,
+        // Of a repository whose branch is worked on the sandbox sees the files that were committed.
+        WorkspaceMode::Overlay { .. } | WorkspaceMode::Shelf { .. } => Use::LayeredWorkspace,
+        WorkspaceMode::Bind | WorkspaceMode::Own(_) | WorkspaceMode::Clone(_) => Use::WrittenWorkspace,
     };
     let workspaces = workspaces.into_iter().map(|path| (path, used));
-    let written = named.iter().filter(|bind| bind.kind != BindKind::ReadOnly);
-    let paths: Vec<(&Path, Use)> =
-        workspaces.chain(written.map(|bind| (&*bind.source, Use::WrittenPath))).collect();
+    let written = named.iter().filter(|bind| bind.kind != BindKind::ReadOnly).map(|bind| &*bind.source);
+    let written = written.chain(git).map(|path| (path, Use::WrittenPath));
+    let paths: Vec<(&Path, Use)> = workspaces.chain(written).collect();
     if paths.is_empty() {
         return Ok(());
     }
@@ -147,9 +146,15 @@ impl Guarded<'_> {
                 Some(guarded) if folder.extent == Extent::AndBelow && holders.contains(&guarded) => {
                     Some(Relation::LiesIn)
                 }
-                _ => {
+                found => {
+                    // A link may lead to it from elsewhere, as those of settings that are kept together in a repository.
+                    let real = found.and_then(|_| folder.path.canonicalize().ok());
+                    let real = real.filter(|real| *real != folder.path);
                     let mut around = folder.path.ancestors().skip(1);
-                    around.any(|above| of(above) == Some(itself)).then_some(Relation::Contains)
+                    let is_around = around.any(|above| of(above) == Some(itself));
+                    let mut around_real = real.iter().flat_map(|real| real.ancestors().skip(1));
+                    let contains = is_around || around_real.any(|above| identity(above) == Some(itself));
+                    contains.then_some(Relation::Contains)
                 }
             };
             Some((folder, relation?))
@@ -166,10 +171,18 @@ impl Guarded<'_> {
             return None;
         }
         self.folders.iter().find_map(|folder| {
-            let guarded = self.mounts.place_of(&folder.path.canonicalize().ok()?)?;
-            let relation = places.iter().find_map(|(place, is_below)| {
-                let relation = self.relation(place, &guarded, folder.extent)?;
-                Some(if *is_below { Relation::Contains } else { relation })
+            let real = folder.path.canonicalize().ok()?;
+            let itself = self.mounts.place_of(&real)?;
+            // What is mounted in a guarded folder is a part of it, wherever that lies.
+            let within = match folder.extent {
+                AndBelow => self.mounts.below(&real),
+                Itself => Vec::new(),
+            };
+            let relation = std::iter::once(itself).chain(within).find_map(|guarded| {
+                places.iter().find_map(|(place, is_below)| {
+                    let relation = self.relation(place, &guarded, folder.extent)?;
+                    Some(if *is_below { Relation::Contains } else { relation })
+                })
             });
             Some((folder, relation?))
         })
@@ -298,7 +311,18 @@ const IN_HOMES: &[(&str, Content)] = &[
     (".zshrc", Programs),
     (".cargo/bin", Programs),
     (".emacs.d", Programs),
+    (".asdf", Programs),
+    (".bun/bin", Programs),
+    (".deno/bin", Programs),
+    (".gradle", Programs),
     (".local/bin", Programs),
+    (".local/lib", Programs),
+    (".npm-global", Programs),
+    (".nvm", Programs),
+    (".pyenv", Programs),
+    (".sdkman", Programs),
+    (".volta", Programs),
+    ("go/bin", Programs),
     (".local/share/systemd", Programs),
     (".oh-my-zsh", Programs),
     (".rustup", Programs),
@@ -317,7 +341,7 @@ mod tests {
         let mut opened = OpenedPaths::default();
         opened.open(&real).unwrap();
         let surroundings = Surroundings { homes, mounts, opened: &opened };
-        refuse([&*real], mode, &[], surroundings).map_err(|error| error.message)
+        refuse([&*real], mode, &[], None, surroundings).map_err(|error| error.message)
     }
 
     #[test]
@@ -396,5 +420,50 @@ mod tests {
                 assert_eq!(judged.is_err(), refused, "{root} {folder}: {judged:?}");
             }
         }
+    }
+
+    #[test]
+    fn settings_that_links_lead_to_are_guarded_where_they_lie() {
+        let place = tempfile::tempdir().unwrap();
+        let home = place.path().canonicalize().unwrap().join("ann");
+        for folder in ["dot/ssh", "dot/shell", "project"] {
+            std::fs::create_dir_all(home.join(folder)).unwrap();
+        }
+        std::fs::write(home.join("dot/shell/bashrc"), "").unwrap();
+        std::os::unix::fs::symlink("dot/ssh", home.join(".ssh")).unwrap();
+        std::os::unix::fs::symlink("dot/shell/bashrc", home.join(".bashrc")).unwrap();
+        let homes = Homes::of_test(&home);
+        for (folder, refused) in [("dot", true), ("dot/ssh", true), ("dot/shell", true), ("project", false)] {
+            let judged = judged(&home.join(folder), &WorkspaceMode::Bind, &homes, &Mounts::default());
+            assert_eq!(judged.is_err(), refused, "{folder}: {judged:?}");
+        }
+    }
+
+    #[test]
+    fn the_folder_that_is_mounted_in_a_guarded_one_is_guarded() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        std::fs::create_dir_all(place.join("persist/etc")).unwrap();
+        let line = |root: &str, point: &str| format!("20 1 8:1 {root} {point} rw - ext4 /dev/sda1 rw\n");
+        let root = place.join("persist/etc");
+        let homes = Homes::here();
+        for (point, refused) in [("/etc/cron.d", true), ("/srv/x", false)] {
+            let mounts = Mounts::of_test(line("/", "/") + &line(root.to_str().unwrap(), point));
+            for folder in ["persist/etc", "persist"] {
+                let judged = judged(&place.join(folder), &WorkspaceMode::Bind, &homes, &mounts);
+                assert_eq!(judged.is_err(), refused, "{point} {folder}: {judged:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_repository_of_keys_no_branch_is_worked_on() {
+        let place = tempfile::tempdir().unwrap();
+        let home = place.path().canonicalize().unwrap().join("ann");
+        std::fs::create_dir_all(home.join(".password-store")).unwrap();
+        let homes = Homes::of_test(&home);
+        let branch = WorkspaceMode::Shelf { branch: "fix".parse().ok() };
+        let judged = judged(&home.join(".password-store"), &branch, &homes, &Mounts::default());
+        assert!(judged.is_err());
     }
 }

@@ -208,10 +208,15 @@ impl Layout {
         let shown = shown.filter(|shown| workspace_on_host.as_deref() != Some(*shown));
         let shown = shown.map(|folder| shared::workspace(folder, &homes, &mut opened)).transpose()?;
         let mounts = Mounts::here();
+        let is_judged = is_shown || matches!(spec.mode, WorkspaceMode::Shelf { .. });
         let of_workspace =
-            workspace_on_host.as_deref().filter(|_| is_shown).into_iter().chain(shown.as_deref());
+            workspace_on_host.as_deref().filter(|_| is_judged).into_iter().chain(shown.as_deref());
+        let shared_git = view.and_then(|view| view.git.as_ref()).map(|git| &*git.common).filter(|_| is_shown);
+        if let Some(git) = shared_git {
+            opened.open_source(git)?;
+        }
         let around = Surroundings { homes: &homes, mounts: &mounts, opened: &opened };
-        guarded::refuse(of_workspace, &spec.mode, &named, around)?;
+        guarded::refuse(of_workspace, &spec.mode, &named, shared_git, around)?;
         // A view may show a folder that belljar keeps for the sandbox. What the caller named is never one.
         let shared: Vec<&Path> = workspace_on_host
             .iter()
@@ -385,7 +390,7 @@ impl Layout {
             spec.workspace.as_deref().map(|path| shared::workspace(path, &homes, &mut opened)).transpose()?;
         let around = Surroundings { homes: &homes, mounts: &Mounts::here(), opened: &opened };
         let is_worked_in = spec.mode == WorkspaceMode::Bind;
-        guarded::refuse(named.as_deref().filter(|_| is_worked_in), &spec.mode, &[], around)?;
+        guarded::refuse(named.as_deref().filter(|_| is_worked_in), &spec.mode, &[], None, around)?;
         let Some(workspace) = view.map(|view| view.folder.clone()).or(named) else {
             let message = "without isolation there is no private workspace";
             return Err(ErrorCode::NotSupported.error(message).hint("name a folder to work on"));

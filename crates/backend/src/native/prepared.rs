@@ -354,12 +354,20 @@ fn hold_alone(place: &Path) -> Option<OwnedFd> {
 }
 
 fn remove(directory: &Path, place: &Path, held: &OwnedFd) {
+    let is_unfinished = place.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(NEW));
+    if is_unfinished {
+        // Its name is used once.
+        let _ = fs::remove_dir_all(place);
+        return;
+    }
     let Ok(id) = new_id() else { return };
     // In one step, since half a root must not be found.
     let removed = directory.join(format!("{UNFINISHED}{id}"));
     let _ = renameat(held, ROOT, CWD, &removed);
-    let _ = fs::remove_dir_all(place);
     let _ = fs::remove_dir_all(&removed);
+    // What is at this path may be another one by now: removed by another process and made anew before we had the lock. That one is not
+    // empty.
+    let _ = fs::remove_dir(place);
 }
 
 /// The name of a root with these entries.
@@ -397,6 +405,7 @@ const OWN: [(&str, &str); 2] = [("etc/machine-id", "machine-id"), (".belljar", "
 /// Where they are.
 const OWN_FILES: &str = "run/belljar/own";
 const UNFINISHED: &str = "new-";
+const NEW: &[u8] = UNFINISHED.as_bytes();
 const ROOT: &str = "root";
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -517,5 +526,22 @@ mod tests {
         assert_eq!(prune(&directory, false).entries, 3);
         assert_eq!(count(), 1);
         drop(held);
+    }
+
+    #[test]
+    fn a_root_that_was_made_anew_since_one_looked_is_not_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let directory = state.path().join("prepared");
+        let entries = Split::of(&steps()).entries;
+        drop(PreparedRoot::of(&directory, &entries).unwrap());
+        let place = directory.join(key(&entries).unwrap());
+        let looked = openat(CWD, &place, DIRECTORY, Mode::empty()).unwrap();
+        // Another process removes it, and a start makes it anew, before we have the lock.
+        sweep(&directory, Duration::ZERO, 0);
+        let anew = PreparedRoot::of(&directory, &entries).unwrap();
+        remove(&directory, &place, &looked);
+        let again = PreparedRoot::of(&directory, &entries).unwrap();
+        assert_eq!(anew.identity, again.identity);
+        assert!(place.join(ROOT).join("etc/hosts").exists(), "all of it is there");
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
 
 fn understood(options: RunArgs) -> Result<(SandboxSpec, Command), SandboxError> {
     let mut command = Command::new(&options.command).map_err(bad_command)?;
-    let Standing { place, below } = Standing::of(options.place)?;
+    let Standing { place, below } = Standing::of(options.place, !options.quiet && !options.json)?;
     command.cwd = options.cwd.or(below);
     let spec = match options.profile {
         None => place.spec()?,

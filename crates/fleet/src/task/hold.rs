@@ -81,6 +81,7 @@ impl Task {
             let room = self.record.leases.may_add(&hold.grant, lasts_s);
             room.map_err(|why| refusal::too_many_leases(&self.record.name, why))?;
             self.record.leases.add(Lease::new(id.clone(), &hold.grant, hold.role(), lasts_s, now));
+            self.record.waiting = false;
         }
         self.remember(hold);
         if let (Role::Owner, Some(idle_s)) = (hold.role(), hold.wanted.idle_s) {

@@ -90,6 +90,9 @@ fn one_that_waits_is_nobodys_and_counts_for_nobody() {
             create_as(&fleet, any(), None, &one).await.unwrap();
             seconds(1).await;
             let known: Vec<String> = world.on_disk();
+            let key = world.started().last().unwrap().key.clone();
+            let error = create_as(&fleet, keyed(&key), None, &one).await.unwrap_err();
+            assert_eq!(error.code, ErrorCode::NameTaken, "nor by its key");
             let told = fleet.list(&Filter::default(), &owner()).await.items;
             let waiting = known.iter().find(|name| told.iter().all(|info| info.name != **name)).unwrap();
             for caller in [&one as &dyn Permission, &owner()] {
@@ -186,8 +189,60 @@ fn a_daemon_that_was_killed_leaves_nothing_that_waits_for_ever() {
         },
     );
     world.run(async |_fleet| {
-        seconds(300).await;
-        assert_eq!(world.living(), 1, "they have no lease");
+        seconds(5).await;
+        assert_eq!(world.living(), 1, "nobody was told of them");
     });
+    world.must_be_right();
+}
+
+#[test]
+fn a_request_that_is_refused_gets_nothing_and_starts_nothing() {
+    let world = World::new();
+    world.run_with(
+        |settings| settings.warm = 2,
+        async |fleet| {
+            let one = Somebody { most: Some(1), ..somebody("g", &["*"]) };
+            let none = Somebody { most: Some(0), ..somebody("h", &["*"]) };
+            let made = create_as(&fleet, any(), None, &one).await.unwrap();
+            seconds(1).await;
+            assert_eq!(world.living(), 2, "no more wait than the grant may have");
+            for request in [any(), with_admin(), any(), with_admin()] {
+                for caller in [&one, &none] {
+                    let error = create_as(&fleet, request.clone(), None, caller).await.unwrap_err();
+                    assert_eq!(error.code, ErrorCode::QuotaExceeded);
+                    seconds(1).await;
+                }
+            }
+            let listed = fleet.list(&Filter::default(), &owner()).await.items;
+            assert_eq!(listed.iter().map(|info| &info.name).collect::<Vec<_>>(), [&made.sandbox.name]);
+            assert_eq!((world.living(), world.started().len()), (2, 2));
+        },
+    );
+    world.must_be_right();
+}
+
+#[test]
+fn a_grant_that_asks_for_many_kinds_takes_no_place_of_anothers() {
+    let world = World::new();
+    world.run_with(
+        |settings| settings.warm = 1,
+        async |fleet| {
+            let (one, other) = (somebody("g", &["*"]), somebody("h", &["*"]));
+            let kept = create_as(&fleet, any(), None, &one).await.unwrap();
+            for number in 0..20 {
+                let sandbox = SandboxRequest { ports: vec![8000 + number], ..SandboxRequest::default() };
+                let request = CreateSandbox { sandbox, ..any() };
+                let made = create_as(&fleet, request, None, &other).await.unwrap();
+                fleet.delete(&made.sandbox.name, &other).await.unwrap();
+                seconds(1).await;
+            }
+            assert_eq!(world.living(), 1 + 1 + 4, "one is held, one waits for the one, four for the other");
+            let warm = create_as(&fleet, any(), None, &one).await.unwrap();
+            assert!(warm.sandbox.warm && warm.sandbox.name != kept.sandbox.name);
+            fleet.forget_grant("h");
+            seconds(2).await;
+            assert_eq!(world.living(), 3, "nothing waits for a grant that was revoked");
+        },
+    );
     world.must_be_right();
 }

@@ -55,6 +55,7 @@ async fn revoke(
     asking.caller.must_be_owner("revoke grants")?;
     let revoked = id.clone();
     front.blocking(move |front| front.grants.revoke(&revoked)).await?;
+    front.fleet.forget_grant(&id);
     front.used.close(&id);
     Ok(StatusCode::NO_CONTENT)
 }

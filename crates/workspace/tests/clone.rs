@@ -123,15 +123,13 @@ fn a_depth_is_kept_to() {
 }
 
 #[test]
-fn an_empty_remote_is_an_empty_repository() {
+fn a_remote_without_commits_is_refused() {
     let machine = Machine::new();
     let empty = machine.base.join("empty.git");
     assert!(git(&machine.base, &["init", "-q", "--bare", empty.to_str().unwrap()]).status.success());
-    let cloned = machine.make(&CloneSpec { url: empty.to_str().unwrap().into(), branch: None, depth: None });
-    inside(&cloned).commit("mine", "m\n", "mine");
-    drop(cloned);
-    assert_eq!(machine.collect().count, 1);
-    clone::push(&machine.state(), machine.id, None, None).unwrap();
+    let spec = CloneSpec { url: empty.to_str().unwrap().into(), branch: None, depth: None };
+    let error = clone::make(&machine.state(), machine.id, &spec, None).err().unwrap();
+    assert!(error.to_string().contains("its HEAD leads to no commit"), "{error}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn a_grant_has_only_limits_that_a_sandbox_can_have() {
         let grant = home.run(&["grants", "create", "ci", "--key", "ci/*", flag, value]);
         assert_eq!(grant.code, sandbox.code, "{flag}: {}{}", sandbox.stderr, grant.stderr);
         let limit = flag.trim_start_matches('-');
-        let refused = format!("a limit on {limit} cannot be held on this machine");
+        let refused = format!("a limit on {limit} cannot be enforced on this machine");
         assert_eq!(grant.stderr.contains(&refused), grant.code != 0, "{}", grant.stderr);
     }
 }

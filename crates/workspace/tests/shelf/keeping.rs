@@ -152,7 +152,7 @@ fn what_is_not_committed_is_not_pushed() {
     fs::write(made.folder.join("one.txt"), "1").unwrap();
     fs::write(made.folder.join("two.txt"), "2").unwrap();
     let left = made.left().unwrap();
-    assert_eq!((left.branch, left.uncommitted.len(), left.is_on_host()), (OnHost::Yes, 2, false));
+    assert_eq!((left.branch, left.uncommitted.len(), left.is_on_host()), (OnHost::Nothing, 2, false));
     let kept = shelf::list(&machine.state()).unwrap().remove(0).unwrap();
     assert_eq!((kept.on_host, kept.uncommitted), (true, Some(2)));
     inside(&made).git(&["add", "-A"]);

@@ -145,7 +145,7 @@ fn every_caller_reports_every_ending_the_same_way() {
 /// Whether this machine limits the memory of this user's sandboxes; without a cgroup it says that it does not.
 fn is_memory_held() -> bool {
     let run = Home::new().run(&["run", "--memory", "64m", "--", "true"]);
-    assert!(run.code == 0 || run.stderr.contains("cannot be held here"), "{}", run.stderr);
+    assert!(run.code == 0 || run.stderr.contains("cannot be enforced here"), "{}", run.stderr);
     run.code == 0
 }
 

@@ -59,7 +59,7 @@ fn a_day_with_a_sandbox() {
 #[test]
 fn the_list_tells_of_what_is_kept_beside_folders() {
     let home = Home::ready();
-    assert!(!home.run(&["list"]).stderr.contains("belljar layers"));
+    assert!(!home.run(&["list"]).stderr.contains("belljar changes list"));
     for _ in 0..2 {
         home.run(&["run", "--overlay", "--", "sh", "-c", "echo x > x"]);
     }

@@ -46,7 +46,7 @@ fn every_end_has_its_code() {
         (json!({ "argv": ["sh", "-c", "ls -A; pwd"] }), 0, None),
         (json!({ "argv": ["sh", "-c", "sleep 60"], "timeout_s": 1 }), 124, Some("timeout")),
         (json!({ "argv": ["no-such-program"] }), 127, Some("not_started")),
-        (json!({ "argv": ["true"], "cwd": "no/such/folder" }), 125, Some("not_started")),
+        (json!({ "argv": ["true"], "cwd": "no/such/folder" }), 126, Some("not_started")),
         (json!({ "argv": ["sh", "-c", zero] }), 0, Some("output_truncated")),
         (json!({ "argv": ["sh", "-c", "echo 12345"], "max_output": 3 }), 0, Some("output_truncated")),
         (

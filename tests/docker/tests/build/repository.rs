@@ -17,7 +17,7 @@ fn a_repository_without_a_dockerfile_uses_the_base_and_is_told_so() {
         "{}",
         said.stderr
     );
-    assert!(said.stderr.contains("belljar build-base --tag latest"), "{}", said.stderr);
+    assert!(said.stderr.contains("belljar images build-base --tag latest"), "{}", said.stderr);
     let said = belljar(&docker, folder.path(), &["build", "--base-tag", "v7", "--json"]).json();
     assert_eq!((&said["outcome"], &said["image"]), (&"base".into(), &"belljar-base:v7".into()));
     assert_eq!(said["here"], false);
@@ -52,7 +52,7 @@ fn a_repository_is_built_from_its_own_files_and_no_others() {
     let said = build(&[]);
     assert_eq!(said.code, 125);
     assert!(
-        said.stderr.contains("is not here") && said.stderr.contains("belljar build-base --tag latest"),
+        said.stderr.contains("is not here") && said.stderr.contains("belljar images build-base --tag latest"),
         "{}",
         said.stderr
     );

@@ -238,5 +238,8 @@ fn a_run_in_a_subfolder_works_on_its_repository() {
     assert!(init.success());
     let mut command = home.belljar(&["run", "--", "sh", "-c", "pwd; git rev-parse --show-toplevel"]);
     command.current_dir(home.path("work/repo/sub"));
-    assert_eq!(answer(command, &home.path("")), "/workspace/sub\n/workspace\nexit code 0\n");
+    let said =
+        "belljar: working on the repository [home]/work/repo; `--workspace .` shows this folder alone\n";
+    let expected = format!("/workspace/sub\n/workspace\n{said}exit code 0\n");
+    assert_eq!(answer(command, &home.path("")), expected);
 }

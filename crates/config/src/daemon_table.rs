@@ -31,5 +31,5 @@ pub fn daemon() -> Result<DaemonSettings, SandboxError> {
     Ok(DaemonSettings { warm: of(&layers.user).warm.or(of(&layers.operator).warm) })
 }
 
-/// Each takes about a megabyte, and there may be eight kinds.
+/// Each takes about a megabyte, and there may be sixteen kinds.
 const MAX_WARM: usize = 64;

@@ -47,7 +47,7 @@ pub(crate) struct Hold {
     pub(crate) lease: String,
     /// It was made for this one.
     pub(crate) created: bool,
-    /// It is only to be started: nobody holds it yet.
+    /// It is only to be started, without a lease.
     pub(crate) ahead: bool,
     pub(crate) answer: Answer<Created>,
 }

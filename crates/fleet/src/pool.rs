@@ -6,7 +6,7 @@
 //!                        └─ one waits ─────────> gets its first lease
 //! ```
 //! A kind is all that a start depends on: the grant, the request with what the profile and the grant say of it, the environment. A
-//! sandbox that waits is an ordinary one of that grant, without a lease, that nobody is told of; it is handed out once. One that was
+//! sandbox that waits is an ordinary one of that grant, without a lease and in no list; it is handed out once. One that was
 //! started with other files of settings, secrets or images than are there now, or too long ago, is removed instead.
 
 use crate::command::{Command, Hold};
@@ -53,7 +53,7 @@ struct Ready {
     stamp: Stamp,
 }
 
-/// One that is being handed out. Dropped before that, it is removed, and nobody was told of it.
+/// One that is being handed out. Dropped before its first lease was given, it is removed, and no caller has heard of it.
 pub(crate) struct Taken {
     pub(crate) key: Key,
     entry: Entry,
@@ -142,7 +142,7 @@ impl Pool {
                 None => {
                     drop(registry);
                     let _ = timeout(LOOK_INTERVAL, self.changed.notified()).await;
-                    // Whoever asks is answered first: several requests often come together.
+                    // Requests are answered first: several often come together.
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -163,7 +163,7 @@ impl Pool {
         match (made, kind) {
             (Ok((key, entry)), Some(kind)) => kind.ready.push(Ready { key, entry, made_ms: now_ms, stamp }),
             (Ok((_, entry)), None) => entry.delete(),
-            // Whoever asks next is told why.
+            // The next request is told why.
             (Err(_), Some(kind)) => kind.retry_ms = now_ms + RETRY_MS,
             (Err(_), None) => {}
         }
@@ -175,6 +175,10 @@ impl Pool {
         let forgotten = kinds.extract_if(.., |kind| now_ms - kind.used_ms > KIND_MAX_UNUSED_MS);
         let mut old: Vec<Ready> = forgotten.flat_map(|kind| kind.ready).collect();
         for kind in kinds.iter_mut() {
+            // What dies as soon as it lives is not started over and over.
+            if kind.ready.iter().any(|ready| !ready.entry.is_live()) {
+                kind.retry_ms = now_ms + RETRY_MS;
+            }
             old.extend(kind.ready.extract_if(.., |ready| !ready.is_good(&stamp, now_ms)));
         }
         drop(kinds);
@@ -186,7 +190,7 @@ impl Pool {
     }
 }
 
-/// Ends sandboxes that nobody was told of; nobody is until they are gone.
+/// Ends sandboxes that wait. They are in no list until they are gone.
 fn remove(waiting: Vec<Ready>) {
     waiting.iter().for_each(|ready| ready.entry.delete());
 }
@@ -222,8 +226,11 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        if !self.was_handed_out {
-            self.entry.delete();
+        match self.was_handed_out {
+            true => {}
+            false if self.entry.door.info().leases.is_empty() => self.entry.delete(),
+            // The same request was made again under its idempotency key, and got it.
+            false => self.registry.end_wait(&self.entry.name),
         }
     }
 }
@@ -238,7 +245,7 @@ impl Stamp {
     }
 }
 
-/// Starts one. Nobody holds it when it is there.
+/// Starts one, without a lease.
 async fn make(
     registry: &Registry,
     world: &World,

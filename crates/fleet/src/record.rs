@@ -49,7 +49,7 @@ pub(crate) struct Record {
     /// It was started before anybody asked for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm: bool,
-    /// Nobody has asked for it yet, and nobody is told of it.
+    /// It was started ahead, and no request has got it yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waiting: bool,
 }

@@ -49,7 +49,7 @@ struct Inside {
     asking: Vec<(String, String)>,
     /// How many runs of one command go on, by grant. Each has a sandbox that is nobody else's.
     runs: HashMap<String, usize>,
-    /// Names of sandboxes that nobody has asked for yet, and nobody is told of ([`crate::pool`]).
+    /// Names of sandboxes that were started ahead and are in no list ([`crate::pool`]).
     waiting: HashSet<String>,
 }
 
@@ -88,9 +88,9 @@ impl Registry {
                 inside.once.insert((once.grant.clone(), once.key.clone()), asked);
             }
             let birth = if found.kept { Birth::Kept } else { Birth::Stopped };
-            let is_nobodys = record.waiting;
+            let is_waiting = record.waiting;
             let entry = self.begin(world, record, birth);
-            if is_nobodys {
+            if is_waiting {
                 inside.waiting.insert(entry.name.clone());
                 entry.delete();
             }
@@ -172,7 +172,7 @@ impl Registry {
         self.lock().must_have_room(None, caller).is_ok()
     }
 
-    /// Begins a sandbox that nobody asked for yet. It counts among what its grant has when somebody does.
+    /// Begins a sandbox ahead of a request. It counts among what its grant has when a request gets it.
     pub(crate) fn begin_wait(
         &self,
         world: &World,

@@ -218,7 +218,7 @@ fn refusal(real: &Path, used: Use, folder: &Folder, relation: Relation) -> Sandb
         Relation::Contains => format!(" contains `{guarded}`, which"),
     };
     let why = match folder.content {
-        Content::Programs => "holds what this machine or its owner runs: no sandbox writes there",
+        Content::Programs => "holds programs, or files that this machine relies on: no sandbox writes there",
         Content::Secrets => "holds keys or configuration: no sandbox works there",
     };
     let hint = match (used, folder.content) {

@@ -266,7 +266,7 @@ impl Task {
         Nature { persistent: self.record.persistent, was_ready: self.record.was_ready() }
     }
 
-    /// Nobody has asked for it yet.
+    /// No request has got it yet.
     fn is_waiting(&self) -> bool {
         self.world.registry.upgrade().is_some_and(|registry| registry.is_waiting(&self.record.name))
     }

@@ -84,7 +84,7 @@ impl Task {
         if !self.is_alive() || !self.record.leases.is_empty() {
             return None;
         }
-        // Somebody may still ask for it; not at the end of the daemon.
+        // A request may still get it; not at the end of the daemon.
         if self.closing.is_empty() && self.record.warm && self.is_waiting() {
             return None;
         }

@@ -246,3 +246,25 @@ fn a_grant_that_asks_for_many_kinds_takes_no_place_of_anothers() {
     );
     world.must_be_right();
 }
+
+#[test]
+fn what_dies_as_soon_as_it_lives_is_not_started_over_and_over() {
+    let world = World::new();
+    world.run_with(
+        |settings| settings.warm = 1,
+        async |fleet| {
+            let made = create(&fleet, any()).await.unwrap();
+            for _ in 0..60 {
+                seconds(1).await;
+                for key in world.started().iter().map(|plan| plan.key.clone()) {
+                    if let Some(process) = world.process(&key).filter(|_| key != made.sandbox.key) {
+                        process.die();
+                    }
+                }
+            }
+            let started = world.started().len();
+            assert!((2..=5).contains(&started), "{started} starts in a minute");
+        },
+    );
+    world.must_be_right();
+}

@@ -12,6 +12,11 @@ pub(super) fn grouped(command: Command) -> Command {
     command.help_template(template)
 }
 
+/// The names of all of them.
+pub(super) fn names() -> Vec<&'static str> {
+    GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect()
+}
+
 fn listing(command: &Command, width: usize) -> String {
     let mut text = String::new();
     for (title, names) in GROUPS {

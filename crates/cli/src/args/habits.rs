@@ -1,5 +1,7 @@
 //! Words of other programs, Docker's most of all: what to write here instead.
 
+use super::grouped::names;
+use belljar_config::nearest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// The same error, with what to write instead where the word is known from elsewhere.
@@ -15,9 +17,21 @@ pub(super) fn with_tip(mut error: clap::Error) -> clap::Error {
         None if error.kind() == ErrorKind::UnknownArgument => {
             error.remove(ContextKind::Suggested);
         }
-        None => {}
+        None => {
+            // clap compares letters at the same place, and knows no two that changed places.
+            if let (None, Some(meant)) = (error.get(ContextKind::SuggestedSubcommand), meant(&error)) {
+                error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant.into()]));
+            }
+        }
     }
     error
+}
+
+/// The command of belljar itself that a mistyped one is nearest to.
+fn meant(error: &clap::Error) -> Option<&'static str> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let is_first = std::env::args_os().nth(1).is_some_and(|first| first == given.as_str());
+    nearest(given, &names()).filter(|_| is_first)
 }
 
 fn tip_for(error: &clap::Error) -> Option<&'static str> {

@@ -93,7 +93,7 @@ fn choose(word: &str, all: Vec<SandboxInfo>) -> Result<SandboxInfo, SandboxError
 fn on_offer<'a>(all: impl Iterator<Item = &'a SandboxInfo>) -> String {
     let names: Vec<&str> = all.map(|one| one.name.as_str()).collect();
     match names.len() {
-        0 => "there is none; `belljar start` makes one of the current folder".into(),
+        0 => "there are no sandboxes; `belljar start` makes one of the current folder".into(),
         1..=SHOWN => format!("there is {}", names.join(", ")),
         more => format!("there is {} and {} more (`belljar list`)", names[..SHOWN].join(", "), more - SHOWN),
     }

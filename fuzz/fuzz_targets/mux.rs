@@ -1,7 +1,7 @@
 //! A connection of many streams as a guest may write it: nothing panics, and nobody keeps more waiting than was granted.
 #![no_main]
 
-use belljar_wire::mux::{Event, MOST_STREAMS, Mux, Side, WINDOW};
+use belljar_wire::mux::{Event, MAX_STREAMS, Mux, Side, WINDOW};
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
             match event {
                 Event::Opened { stream, .. } => {
                     waiting.insert(stream, 0);
-                    assert!(waiting.len() <= MOST_STREAMS + 1);
+                    assert!(waiting.len() <= MAX_STREAMS + 1);
                     host.send(stream, b"welcome");
                 }
                 Event::Data { stream, bytes } => {

@@ -32,14 +32,14 @@ impl Child {
     /// Waits until somebody listens there.
     fn until_listening(mut self, address: SocketAddr, name: &str) -> Outcome<Child> {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < WAIT_TIMEOUT {
             if TcpStream::connect(address).is_ok() {
                 return Ok(self);
             }
             if let Some(status) = self.0.try_wait()? {
                 return Err(format!("{name} ended before it listened: {status}").into());
             }
-            thread::sleep(A_MOMENT);
+            thread::sleep(PAUSE);
         }
         Err(format!("{name} does not listen").into())
     }
@@ -203,5 +203,5 @@ fn free_port() -> Outcome<u16> {
 
 const STREAM_MODULES: [&str; 2] =
     ["/usr/lib/nginx/modules/ngx_stream_module.so", "/usr/lib64/nginx/modules/ngx_stream_module.so"];
-const PATIENCE: Duration = Duration::from_secs(20);
-const A_MOMENT: Duration = Duration::from_millis(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(20);

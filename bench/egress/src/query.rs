@@ -60,7 +60,7 @@ fn address(message: &[u8]) -> Option<Ipv4Addr> {
 /// Asks as a C library does: both kinds from a new socket, and waits for both answers.
 pub(crate) fn resolve(server: SocketAddr, name: &str) -> io::Result<Ipv4Addr> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(WAIT_TIMEOUT))?;
     socket.connect(server)?;
     socket.send(&question(A, name, A))?;
     socket.send(&question(AAAA, name, AAAA))?;
@@ -83,7 +83,7 @@ const INTERNET: u16 = 1;
 const HEADER: usize = 12;
 /// Seconds; what many names have.
 const TTL: u32 = 60;
-const PATIENCE: Duration = Duration::from_secs(2);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

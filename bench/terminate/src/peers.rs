@@ -89,7 +89,7 @@ fn quiet(command: &mut Command) -> &mut Command {
 /// Waits until somebody listens there.
 fn listens(port: u16) -> bool {
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < WAIT_TIMEOUT {
         if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return true;
         }
@@ -124,4 +124,4 @@ fn free_port() -> Outcome<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);

@@ -17,7 +17,7 @@ pub(crate) const BEFORE: &str = "before";
 
 /// How long a step took, and how long a processor worked on it: on a busy machine, only the second one says much.
 pub(crate) struct Step {
-    pub(crate) wall: Duration,
+    pub(crate) backend: Duration,
     pub(crate) cpu: Duration,
 }
 
@@ -27,8 +27,8 @@ pub(crate) fn files(count: usize) -> Outcome<()> {
     let timed = |work: &dyn Fn() -> std::io::Result<()>| -> Outcome<String> {
         let (start, worked) = (Instant::now(), cpu());
         work()?;
-        let (wall, cpu) = (start.elapsed(), cpu() - worked);
-        Ok(format!("{} {}", wall.as_nanos(), cpu.as_nanos()))
+        let (backend, cpu) = (start.elapsed(), cpu() - worked);
+        Ok(format!("{} {}", backend.as_nanos(), cpu.as_nanos()))
     };
     let times = [
         timed(&|| tree::read(Path::new(BEFORE)).map(|_| ()))?,
@@ -48,7 +48,7 @@ pub(crate) fn understand(output: &[u8]) -> Outcome<Vec<Step>> {
         return Err(format!("the load said {text:?}").into());
     }
     let step =
-        |pair: &[u64]| Step { wall: Duration::from_nanos(pair[0]), cpu: Duration::from_nanos(pair[1]) };
+        |pair: &[u64]| Step { backend: Duration::from_nanos(pair[0]), cpu: Duration::from_nanos(pair[1]) };
     Ok(times.chunks(2).map(step).collect())
 }
 

@@ -10,7 +10,7 @@ pub struct Capabilities {
     pub version: String,
     /// Of the API.
     pub api: String,
-    pub walls: Vec<Wall>,
+    pub backends: Vec<BackendInfo>,
     pub egress_modes: Vec<String>,
     pub cpus: u32,
     pub memory_bytes: u64,
@@ -22,7 +22,7 @@ pub struct Capabilities {
 
 /// A backend, and whether it works here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Wall {
+pub struct BackendInfo {
     pub backend: String,
     pub assurance: String,
     pub works: bool,

@@ -25,7 +25,7 @@ pub use agent::{AgentInfo, AgentRun, RunEvent, RunInfo, RunUsage};
 pub use belljar_spec::request::{
     EgressRequest, GitHubRequest, GrantRules, LimitsRequest, LlmRequest, SandboxRequest, WorkspaceRequest,
 };
-pub use capability::{Capabilities, Wall};
+pub use capability::{BackendInfo, Capabilities};
 pub use command::{
     Attached, CommandEvent, CommandInfo, CommandResult, CommandState, Control, Resize, SendSignal,
     StartCommand, StreamName, Terminal,

@@ -284,7 +284,7 @@ pub(crate) fn end(file: &File) -> Option<Closing> {
                 }
             }
         }
-        window = (window < LONGEST_LINE).then_some(window * 16)?;
+        window = (window < MAX_LINE_BYTES).then_some(window * 16)?;
     }
 }
 
@@ -305,4 +305,4 @@ const PRUNED: &[u8] = b"\"kind\":\"log_pruned\"";
 /// Each costs tens of microseconds, and is swept once.
 const SWEPT_AT_ONCE: usize = 8;
 /// A sandbox's first record lists its rules, which may be many.
-const LONGEST_LINE: usize = 16 * 1024 * 1024;
+const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;

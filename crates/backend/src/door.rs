@@ -197,7 +197,7 @@ const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 mod tests {
     use super::*;
     use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    use belljar_wire::mux::MOST_STREAMS;
+    use belljar_wire::mux::MAX_STREAMS;
     use std::io::Read;
     use std::thread;
 
@@ -210,7 +210,7 @@ mod tests {
         thread::spawn(move || while guest.read(&mut [0; 4096]).is_ok_and(|length| length > 0) {});
         let door = Door::muxed(connection.into(), None).expect("a door");
         let held: Vec<UnixStream> =
-            (0..MOST_STREAMS).map(|_| door.open_stream(&[]).expect("there is room")).collect();
+            (0..MAX_STREAMS).map(|_| door.open_stream(&[]).expect("there is room")).collect();
         let too_many = [
             door.open_stream(&[]).map(drop),
             door.open_connection()

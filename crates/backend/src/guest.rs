@@ -5,8 +5,8 @@ use crate::cgroup::{Cgroup, Counters};
 pub(crate) use crate::door::Door;
 use crate::door::not_opened;
 use crate::layout::Layout;
+use crate::mountpoints::{Mountpoints, Turn};
 use crate::native::PreparedRoot;
-use crate::stubs::{Stubs, Turn};
 use belljar_spec::{ErrorCode, Limits, SandboxError, SandboxId, Term, hint};
 use belljar_sys::before_exec::CgroupEntry;
 use belljar_sys::launch::{LaunchFailure, Started};
@@ -33,10 +33,10 @@ pub struct Guest {
     first: Option<UnixStream>,
     way_out: Vec<OwnedFd>,
     /// What was made for it in folders of the host.
-    stubs: Option<Stubs>,
+    mountpoints: Option<Mountpoints>,
     started: Instant,
     /// How long it may take until it is ready.
-    patience: Duration,
+    time_limit: Duration,
     behind: Option<Box<dyn Behind>>,
     /// The root that it has in common with others, held so that no other process removes it.
     _root: Option<PreparedRoot>,
@@ -71,9 +71,9 @@ impl Guest {
             sealed: Sealed { landlock_abi: 0, intake: None },
             first: None,
             way_out: Vec::new(),
-            stubs: None,
+            mountpoints: None,
             started: Instant::now(),
-            patience: Limits::DEFAULT_READY,
+            time_limit: Limits::DEFAULT_READY,
             behind: None,
             _root: None,
         }
@@ -86,30 +86,30 @@ impl Guest {
 
     /// The same, with as much time to get ready as its plan says.
     pub(crate) fn ready_within(mut self, plan: &Plan) -> Guest {
-        self.patience = plan.limits.ready.value;
+        self.time_limit = plan.limits.ready.value;
         self
     }
 
     /// The same, with something behind it, and with what was made for it in folders of the host before it was there.
-    pub(crate) fn in_front_of(mut self, behind: Box<dyn Behind>, stubs: Option<Stubs>) -> Guest {
+    pub(crate) fn in_front_of(mut self, behind: Box<dyn Behind>, mountpoints: Option<Mountpoints>) -> Guest {
         self.behind = Some(behind);
-        self.stubs = stubs;
+        self.mountpoints = mountpoints;
         self
     }
 
     /// Makes what its mounts need in folders of the host. `stage` is where they are mounted on the host itself, if they are.
-    pub(crate) fn make_stubs(
+    pub(crate) fn make_mountpoints(
         &mut self,
         plan: &Plan,
         layout: &Layout,
         stage: &[PathBuf],
     ) -> Result<(), SandboxError> {
         let _turn = Turn::take(plan, layout)?;
-        self.stubs = Stubs::begin(plan, layout, self.process.handle(), stage)?;
-        let Some(stubs) = &mut self.stubs else { return Ok(()) };
+        self.mountpoints = Mountpoints::begin(plan, layout, self.process.handle(), stage)?;
+        let Some(mountpoints) = &mut self.mountpoints else { return Ok(()) };
         // Ours already: where this fails they go away after the guest, and not before.
-        stubs.make(layout)?;
-        stubs.hold(layout)
+        mountpoints.make(layout)?;
+        mountpoints.hold(layout)
     }
 
     /// Its process.
@@ -118,8 +118,8 @@ impl Guest {
     }
 
     /// What it made, for another that comes after it.
-    pub(crate) fn take_stubs(&mut self) -> Option<Stubs> {
-        self.stubs.take()
+    pub(crate) fn take_mountpoints(&mut self) -> Option<Mountpoints> {
+        self.mountpoints.take()
     }
 
     /// Tells it everything, with the mounts that belong to it.
@@ -131,7 +131,7 @@ impl Guest {
         let pending = self.door.send_setup(setup, mounts);
         let pending = pending.map_err(|gone| self.process.cause_of_death().unwrap_or(gone))?;
         Ok(PendingSetup {
-            deadline: Deadline { at: self.started + self.patience, patience: self.patience },
+            deadline: Deadline { at: self.started + self.time_limit, time_limit: self.time_limit },
             ..pending
         })
     }
@@ -140,7 +140,7 @@ impl Guest {
     pub(crate) fn send_first(&mut self, plan: &Plan, layout: &Layout) -> Result<(), SandboxError> {
         if let Some(request) = plan.first_request(layout) {
             let stream = self.open_stream()?;
-            let deadline = Deadline { at: self.started + self.patience, patience: self.patience };
+            let deadline = Deadline { at: self.started + self.time_limit, time_limit: self.time_limit };
             write_by(&stream, &request, &deadline).inspect_err(|error| {
                 if error.code == ErrorCode::NotReady {
                     // Who hangs does not notice that the door closes.
@@ -166,10 +166,10 @@ impl Guest {
                 }
                 None => SetupFailure::Silent,
             },
-            SetupFailure::Late(patience) => {
+            SetupFailure::Late(time_limit) => {
                 // Who hangs does not notice that the door closes.
                 self.process.end = End::Killed;
-                SetupFailure::Late(patience)
+                SetupFailure::Late(time_limit)
             }
             SetupFailure::Step(fault) => SetupFailure::Step(fault),
         })?;
@@ -261,7 +261,7 @@ impl Guest {
     pub fn abandon(mut self) {
         if self.cgroup.is_none()
             && self.helpers.is_none()
-            && self.stubs.is_none()
+            && self.mountpoints.is_none()
             && self.process.end == End::Killed
         {
             self.process.kill();
@@ -280,7 +280,7 @@ impl Drop for Guest {
         // Only now can they be removed.
         self.cgroup = None;
         self.helpers = None;
-        self.stubs = None;
+        self.mountpoints = None;
         self.behind = None;
     }
 }
@@ -386,8 +386,8 @@ impl Process {
 }
 
 /// Waits until a process has ended, or for this long; gives whether it has.
-pub(crate) fn wait_for_end(process: impl AsFd, patience: Duration) -> bool {
-    let deadline = Instant::now() + patience;
+pub(crate) fn wait_for_end(process: impl AsFd, time_limit: Duration) -> bool {
+    let deadline = Instant::now() + time_limit;
     loop {
         let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
         match poll(&mut [PollFd::new(&process, PollFlags::IN)], left.as_ref()) {
@@ -422,14 +422,14 @@ impl PendingSetup {
 /// When a guest has to be ready, and how long that was.
 pub(crate) struct Deadline {
     at: Instant,
-    patience: Duration,
+    time_limit: Duration,
 }
 
 impl Deadline {
     /// The usual one, from now on.
     pub(crate) fn usual() -> Deadline {
-        let patience = Limits::DEFAULT_READY;
-        Deadline { at: Instant::now() + patience, patience }
+        let time_limit = Limits::DEFAULT_READY;
+        Deadline { at: Instant::now() + time_limit, time_limit }
     }
 
     /// What is left of it; never zero, which would mean no end at all.
@@ -447,7 +447,7 @@ pub(crate) fn write_by(
     let limit = |time| stream.set_write_timeout(time).map_err(|_| guest_gone());
     limit(Some(deadline.left()))?;
     stream.write_all(bytes).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => not_ready(deadline.patience),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => not_ready(deadline.time_limit),
         _ => guest_gone(),
     })?;
     limit(None)
@@ -464,14 +464,14 @@ pub(crate) enum SetupFailure {
 }
 
 /// What a person is told of a guest that hangs. What hangs is mostly a filesystem that it has to look at.
-pub(crate) fn not_ready(patience: Duration) -> SandboxError {
-    ErrorCode::NotReady.error(format!("the sandbox was not ready within {patience:?}, and was removed")).hint(
-        hint!(
+pub(crate) fn not_ready(time_limit: Duration) -> SandboxError {
+    ErrorCode::NotReady
+        .error(format!("the sandbox was not ready within {time_limit:?}, and was removed"))
+        .hint(hint!(
             "a folder it shows may be on a disk or network that does not answer; on a busy machine \
              allow more with {}",
             Term::ReadyTimeout
-        ),
-    )
+        ))
 }
 
 impl PendingSetup {
@@ -491,11 +491,11 @@ impl PendingSetup {
                 Ok(None) => {}
                 Ok(Some(_)) | Err(_) => return Err(SetupFailure::Silent),
             }
-            let Deadline { at, patience } = self.deadline;
+            let Deadline { at, time_limit } = self.deadline;
             let left = at.saturating_duration_since(Instant::now());
             // A time of zero would mean none at all.
             if left.is_zero() || self.stream.set_read_timeout(Some(left)).is_err() {
-                return Err(SetupFailure::Late(patience));
+                return Err(SetupFailure::Late(time_limit));
             }
             match self.stream.read(&mut buffer) {
                 Ok(0) => return Err(SetupFailure::Silent),
@@ -503,7 +503,7 @@ impl PendingSetup {
                 Err(error) => match error.kind() {
                     ErrorKind::Interrupted => {}
                     ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                        return Err(SetupFailure::Late(patience));
+                        return Err(SetupFailure::Late(time_limit));
                     }
                     _ => return Err(SetupFailure::Silent),
                 },
@@ -541,12 +541,12 @@ mod tests {
         }
     }
 
-    fn pending(patience: Duration) -> (PendingSetup, UnixStream) {
+    fn pending(time_limit: Duration) -> (PendingSetup, UnixStream) {
         let (door, theirs) = Door::new().expect("a door");
         let pending = door.send_setup(&setup(), &[]).expect("sent");
         let got = passing::receive(&theirs).expect("received").expect("open");
         let stream = UnixStream::from(got.into_iter().next().expect("a stream"));
-        let deadline = Deadline { at: Instant::now() + patience, patience };
+        let deadline = Deadline { at: Instant::now() + time_limit, time_limit };
         (PendingSetup { deadline, ..pending }, stream)
     }
 
@@ -564,8 +564,8 @@ mod tests {
     #[test]
     fn a_guest_that_does_not_read_holds_nobody_up() {
         let (ours, _theirs) = UnixStream::pair().expect("a pair");
-        let patience = Duration::from_millis(50);
-        let deadline = Deadline { at: Instant::now() + patience, patience };
+        let time_limit = Duration::from_millis(50);
+        let deadline = Deadline { at: Instant::now() + time_limit, time_limit };
         let written = write_by(&ours, &vec![0; 4 << 20], &deadline);
         assert_eq!(written.expect_err("nobody read it").code, ErrorCode::NotReady);
     }

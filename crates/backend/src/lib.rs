@@ -20,10 +20,10 @@ mod embedded;
 mod guest;
 mod host;
 mod layout;
+mod mountpoints;
 mod native;
 mod open_place;
 mod plan;
-mod stubs;
 mod sweeps;
 
 use plan::Enforcement;
@@ -38,5 +38,5 @@ pub use guest::{Guest, guest_gone};
 pub use layout::{
     DaemonImage, GitInside, RootTree, WORKSPACE, context_git_config, home_files, root_directory, shell,
 };
-pub use plan::{FirstRequest, Plan, Seen, Wall, WayOut};
+pub use plan::{FirstRequest, Isolation, Plan, Seen, WayOut};
 pub use sweeps::{prune_prepared_roots, sweeps};

@@ -40,7 +40,7 @@ pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     guest.finish(pending).map_err(|failure| match failure {
         SetupFailure::Step(fault) => failed(format!("{} (error {})", fault.doing, fault.errno)),
         SetupFailure::Silent => failed("it died".into()),
-        SetupFailure::Late(patience) => not_ready(patience),
+        SetupFailure::Late(time_limit) => not_ready(time_limit),
     })?;
     Ok(guest)
 }

@@ -23,14 +23,14 @@ pub struct Plan {
     pub(crate) limits: Limits,
     spec: SandboxSpec,
     view: Option<View>,
-    wall: Wall,
+    isolation: Isolation,
     backend: Option<BackendName>,
     first: Option<FirstRequest>,
     way_out: Option<WayOut>,
     authority: Option<String>,
     own: Vec<PathBuf>,
     git: Option<GitInside>,
-    stubs: Option<PathBuf>,
+    mountpoints: Option<PathBuf>,
     context: Option<AgentContext>,
     root: Option<RootTree>,
     containers: Option<PathBuf>,
@@ -60,7 +60,7 @@ pub struct Seen {
 
 /// Whether there is something between the sandbox and the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wall {
+pub enum Isolation {
     /// A root of its own.
     Own,
     /// None: the host's own paths.
@@ -69,20 +69,20 @@ pub enum Wall {
 
 impl Plan {
     /// A plan for this sandbox.
-    pub fn new(id: SandboxId, spec: SandboxSpec, limits: Limits, wall: Wall) -> Plan {
+    pub fn new(id: SandboxId, spec: SandboxSpec, limits: Limits, isolation: Isolation) -> Plan {
         Plan {
             id,
             limits,
             spec,
             view: None,
-            wall,
+            isolation,
             backend: None,
             first: None,
             way_out: None,
             authority: None,
             own: Vec::new(),
             git: None,
-            stubs: None,
+            mountpoints: None,
             context: None,
             root: None,
             containers: None,
@@ -141,8 +141,8 @@ impl Plan {
     }
 
     /// The same, with a directory for notes of what is made in folders of the host, and taken away again.
-    pub fn with_stubs(mut self, directory: PathBuf) -> Plan {
-        self.stubs = Some(directory);
+    pub fn with_mountpoints(mut self, directory: PathBuf) -> Plan {
+        self.mountpoints = Some(directory);
         self
     }
 
@@ -188,13 +188,13 @@ impl Plan {
         &self.spec
     }
 
-    pub(crate) fn stubs(&self) -> Option<&Path> {
-        self.stubs.as_deref()
+    pub(crate) fn mountpoints(&self) -> Option<&Path> {
+        self.mountpoints.as_deref()
     }
 
     /// Whether there is something between the sandbox and the host.
-    pub fn wall(&self) -> Wall {
-        self.wall
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
     }
 
     /// Whether it has one.
@@ -240,8 +240,8 @@ impl Plan {
 
     /// What the sandbox sees, or why it cannot.
     pub(crate) fn layout(&self) -> Result<&Layout, SandboxError> {
-        let decide = || match self.wall {
-            Wall::Own => {
+        let decide = || match self.isolation {
+            Isolation::Own => {
                 let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
                 let git = self.git.as_ref();
                 let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
@@ -249,10 +249,10 @@ impl Plan {
                 let (spec, own, root) = (&self.spec, &*self.own, self.root.as_ref());
                 let context = self.context.as_ref();
                 let wanted = Wanted { marker, spec, view, resolver, authority, own, git, root, context };
-                Layout::behind_wall(wanted)
+                Layout::isolated(wanted)
             }
-            Wall::Absent if self.context.is_some() => Err(no_wall_for_context()),
-            Wall::Absent => Layout::without_root(&self.spec, self.view.as_ref()),
+            Isolation::Absent if self.context.is_some() => Err(context_needs_isolation()),
+            Isolation::Absent => Layout::without_root(&self.spec, self.view.as_ref()),
         };
         self.layout.get_or_init(decide).as_ref().map_err(Clone::clone)
     }
@@ -276,7 +276,7 @@ impl Plan {
     }
 }
 
-fn no_wall_for_context() -> SandboxError {
+fn context_needs_isolation() -> SandboxError {
     let message = "without isolation agent context could only be shown by changing the folder itself";
     ErrorCode::NotSupported.error(message).hint(hint!(
         "omit {} and `[agent] context`, or use {}",
@@ -289,14 +289,14 @@ fn no_wall_for_context() -> SandboxError {
 pub(crate) fn trial() -> Result<Plan, SandboxError> {
     let machine = Machine { memory: ByteSize::mebibytes(256), cpus: 1 };
     let limits = Limits::understand(&LimitsRequest::default(), machine);
-    Ok(Plan::new(belljar_state::new_id()?, SandboxSpec::default(), limits, Wall::Own))
+    Ok(Plan::new(belljar_state::new_id()?, SandboxSpec::default(), limits, Isolation::Own))
 }
 
 /// The same without a wall, among temporary files.
-pub(crate) fn trial_without_wall() -> Result<Plan, SandboxError> {
+pub(crate) fn trial_without_isolation() -> Result<Plan, SandboxError> {
     let Plan { id, limits, .. } = trial()?;
     let view = View::plain(std::env::temp_dir());
-    Ok(Plan::new(id, SandboxSpec::default(), limits, Wall::Absent).with_workspace(view))
+    Ok(Plan::new(id, SandboxSpec::default(), limits, Isolation::Absent).with_workspace(view))
 }
 
 /// Who holds which limit.
@@ -325,8 +325,8 @@ impl Enforcement {
             memory_by_cgroup: held.memory,
             pids_by_cgroup: held.pids,
             cpus_by_cgroup: held.cpus,
-            own_user_namespace: plan.wall == Wall::Own,
-            own_filesystem: plan.wall == Wall::Own,
+            own_user_namespace: plan.isolation == Isolation::Own,
+            own_filesystem: plan.isolation == Isolation::Own,
             shares_user: !ids::are_ours(ids::SANDBOXES),
         };
         enforcement.accept(&plan.limits)?;
@@ -396,8 +396,8 @@ impl Enforcement {
         let mut rlimits = vec![(RLIMIT_CORE, NO_CORE), (RLIMIT_NOFILE, self.open_files(limits))];
         if self.own_user_namespace {
             // Counted for the user who made the namespace, too, whoever that is.
-            rlimits.push((RLIMIT_SIGPENDING, share_of(Resource::Sigpending).min(MOST_SIGNALS)));
-            rlimits.push((RLIMIT_MSGQUEUE, share_of(Resource::Msgqueue).min(MOST_QUEUED)));
+            rlimits.push((RLIMIT_SIGPENDING, share_of(Resource::Sigpending).min(MAX_SIGNALS)));
+            rlimits.push((RLIMIT_MSGQUEUE, share_of(Resource::Msgqueue).min(MAX_QUEUED)));
         }
         if !self.pids_by_cgroup && self.own_user_namespace {
             rlimits.push((RLIMIT_NPROC, limits.pids.value.into()));
@@ -413,14 +413,14 @@ impl Enforcement {
     pub(crate) fn told(&self, limits: &Limits) -> LimitsHeld {
         let by_cgroup = |held: bool| held.then_some("cgroup");
         // A container's own limits are the daemon's business; without a wall the guest sets what was asked for.
-        let is_walled = self.own_filesystem;
+        let is_isolated = self.own_filesystem;
         let otherwise = |word: &'static str| self.own_user_namespace.then_some(word);
         LimitsHeld {
             memory: by_cgroup(self.memory_by_cgroup).or(otherwise("each process")),
             cpus: by_cgroup(self.cpus_by_cgroup),
             pids: by_cgroup(self.pids_by_cgroup).or(otherwise("user namespace")),
-            disk: is_walled.then_some("filesystem"),
-            open_files: (is_walled || limits.open_files.origin == Origin::Asked)
+            disk: is_isolated.then_some("filesystem"),
+            open_files: (is_isolated || limits.open_files.origin == Origin::Asked)
                 .then(|| self.open_files(limits)),
         }
     }
@@ -455,6 +455,6 @@ const RLIMIT_MSGQUEUE: u32 = 12;
 /// What the kernel itself lets an ordinary user have (INR_OPEN_MAX): programs are made for it.
 const FILES_OF_SHARED_USER: u64 = 4096;
 /// Timers count as well.
-const MOST_SIGNALS: u64 = 8192;
+const MAX_SIGNALS: u64 = 8192;
 /// Bytes: a quarter of the kernel's default.
-const MOST_QUEUED: u64 = 819_200 / 4;
+const MAX_QUEUED: u64 = 819_200 / 4;

@@ -1,7 +1,7 @@
 //! What a killed process leaves of a sandbox outside of it: cgroups, containers, stubs in folders of the user.
 
 use crate::docker::sweep_containers;
-use crate::{cgroup, native, stubs};
+use crate::{cgroup, mountpoints, native};
 use belljar_spec::BackendName;
 use belljar_state::{DiskUsage, Sweep};
 use std::path::Path;
@@ -18,7 +18,11 @@ pub fn sweeps(backend: BackendName) -> [Sweep; 3] {
     let cgroups = Sweep::of_machine("cgroups", || {
         cgroup::sweep();
     });
-    [cgroups, containers, Sweep::of_state("stubs", |state| stubs::sweep_stubs(&state.join("stubs")))]
+    [
+        cgroups,
+        containers,
+        Sweep::of_state("stubs", |state| mountpoints::sweep_mountpoints(&state.join("stubs"))),
+    ]
 }
 
 /// Removes the prepared roots in this directory that no sandbox holds; `dry_run` only counts them.

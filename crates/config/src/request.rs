@@ -205,7 +205,7 @@ fn mode(request: &WorkspaceRequest, surroundings: &Surroundings) -> WorkspaceMod
         (Some(url), branch) => {
             WorkspaceMode::Clone(CloneSpec { url: url.clone(), branch: branch.clone(), depth: *depth })
         }
-        (None, Some(branch)) => WorkspaceMode::Shelf { branch: Some(branch.clone()) },
+        (None, Some(branch)) => WorkspaceMode::ManagedClone { branch: Some(branch.clone()) },
         (None, None) if request.overlay => WorkspaceMode::Overlay { layer: surroundings.layer.clone() },
         (None, None) if request.folder.is_some() => WorkspaceMode::Bind,
         (None, None) => WorkspaceMode::Own(surroundings.workspace.clone()),

@@ -36,14 +36,14 @@ impl Machine {
     }
 
     fn ask_with(&self, egress: EgressFlags, flags: &CredentialFlags) -> Result<Loaded, SandboxError> {
-        load_from(&self.places, None, egress)?.with_credentials(flags, &Shelf(&["exa", "brave"]))
+        load_from(&self.places, None, egress)?.with_credentials(flags, &ManagedClone(&["exa", "brave"]))
     }
 }
 
 /// Secrets of these names.
-struct Shelf(&'static [&'static str]);
+struct ManagedClone(&'static [&'static str]);
 
-impl SecretStore for Shelf {
+impl SecretStore for ManagedClone {
     fn read(&self, reference: &SecretRef) -> Result<Secret, SecretError> {
         match reference {
             SecretRef::Vault(name) if self.0.contains(&name.as_str()) => {
@@ -139,7 +139,7 @@ fn a_search_is_found_in_its_order() {
     assert_eq!(names(&machine.ask(&search(WebSearch::Named(name("brave")))).expect("brave")), ["brave"]);
     assert!(machine.ask(&search(WebSearch::Named(name("github")))).is_err());
     let loaded = load_from(&machine.places, None, EgressFlags::default()).expect("files");
-    let error = loaded.with_credentials(&search(WebSearch::Detect), &Shelf(&[])).expect_err("none");
+    let error = loaded.with_credentials(&search(WebSearch::Detect), &ManagedClone(&[])).expect_err("none");
     assert_eq!(error.message, "no search of the web has a secret: tavily, exa, brave");
 }
 

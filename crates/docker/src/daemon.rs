@@ -76,17 +76,17 @@ impl Daemon {
     /// The client's own time is over when an answer begins. A daemon that hangs then would be waited for as long as it hangs.
     fn wait<T: Send>(
         &self,
-        patience: Option<Duration>,
+        time_limit: Option<Duration>,
         call: impl AsyncFnOnce(&Docker) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let runtime = self.runtime.as_ref().expect("it is taken by nobody but the drop");
         let wait = || {
             runtime.block_on(async {
                 let answer = call(&self.client);
-                match patience {
+                match time_limit {
                     None => answer.await,
-                    Some(patience) => {
-                        timeout(patience, answer).await.unwrap_or(Err(Error::RequestTimeoutError))
+                    Some(time_limit) => {
+                        timeout(time_limit, answer).await.unwrap_or(Err(Error::RequestTimeoutError))
                     }
                 }
             })
@@ -103,13 +103,13 @@ impl Daemon {
         self.remove_within(TO_BE_REMOVED, name)
     }
 
-    fn remove_within(&self, patience: Duration, name: &str) -> Result<(), SandboxError> {
+    fn remove_within(&self, time_limit: Duration, name: &str) -> Result<(), SandboxError> {
         let options = RemoveContainerOptions { force: true, v: true, link: false };
         match self.try_run(async |client| client.remove_container(name, Some(options)).await) {
             // Somebody else is at it.
             Err(Error::DockerResponseServerError { status_code: CONFLICT, .. }) => {
                 let options = WaitContainerOptions { condition: "removed".into() };
-                let gone = self.wait(Some(patience), async |client| {
+                let gone = self.wait(Some(time_limit), async |client| {
                     client.wait_container(name, Some(options)).try_for_each(async |_| Ok(())).await
                 });
                 match gone {

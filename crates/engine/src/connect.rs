@@ -75,7 +75,7 @@ async fn ask_first(stream: &mut TcpStream, port: u16) -> io::Result<Reply> {
     encode(Tag::Message, &message::encode(&Request::Connect { port }), &mut frame);
     stream.write_all(&frame).await?;
     let mut reader = FrameReader::default();
-    for _ in 0..LONGEST_REPLY {
+    for _ in 0..MAX_REPLY_BYTES {
         reader.push(&[stream.read_u8().await?]);
         if let Some(Frame { tag: Tag::Message, payload }) = reader.next_frame().map_err(io::Error::other)? {
             return message::decode(&payload).ok_or(io::ErrorKind::InvalidData.into());
@@ -127,4 +127,4 @@ fn not_connected(port: u16, fault: &Fault) -> SandboxError {
 }
 
 /// A refusal has a few words.
-const LONGEST_REPLY: usize = 1024;
+const MAX_REPLY_BYTES: usize = 1024;

@@ -17,7 +17,7 @@ use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
 use crate::{Sandbox, kept, llm, pushes, relay, sweep};
-use belljar_backend::{Backend, RootTree, Wall, backend};
+use belljar_backend::{Backend, Isolation, RootTree, backend};
 use belljar_config::machine;
 use belljar_gateway::{Gateway, Terms};
 use belljar_spec::workspace::View;
@@ -80,7 +80,7 @@ struct Making<'m> {
 
 /// Whether a wall works here.
 #[derive(Debug)]
-pub struct WallReport {
+pub struct BackendReport {
     pub backend: BackendName,
     pub assurance: Assurance,
     /// Why not, and what to do.
@@ -172,8 +172,8 @@ impl Engine {
     }
 
     /// Tries every wall.
-    pub fn walls(&self) -> Vec<WallReport> {
-        let report = |name: BackendName| WallReport {
+    pub fn backends(&self) -> Vec<BackendReport> {
+        let report = |name: BackendName| BackendReport {
             backend: name,
             assurance: name.assurance(),
             outcome: backend(name).check(),
@@ -290,7 +290,7 @@ impl Engine {
                 outcome => return outcome,
             }
         }
-        Err(no_wall(&refusals, spec))
+        Err(no_backend(&refusals, spec))
     }
 
     fn start(
@@ -309,7 +309,7 @@ impl Engine {
             self.plan(backend.name(), spec, id, &record.directory, workspace, &root, &limits)
         })?;
         let (spec, mut plan, directory) = (&spec, plan, &record.directory);
-        let repository = workspace.repository.as_ref().filter(|_| plan.wall() == Wall::Own);
+        let repository = workspace.repository.as_ref().filter(|_| plan.isolation() == Isolation::Own);
         if let Some(command) = first.cloned() {
             plan = plan.with_first(Box::new(move |environment, workspace| {
                 request(&command, environment, workspace)
@@ -458,7 +458,7 @@ pub(crate) fn unwanted() -> SandboxError {
     ErrorCode::Aborted.error("cancelled while the sandbox was starting")
 }
 
-fn no_wall(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> SandboxError {
+fn no_backend(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> SandboxError {
     if let Some(least) = spec.at_least
         && refusals.iter().all(|(_, refusal)| refusal.code == ErrorCode::AssuranceTooLow)
     {

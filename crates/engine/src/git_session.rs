@@ -302,7 +302,7 @@ impl GitSession {
             }
             (true, Life::OneShot) => drop(shared.git.remove()),
             // The next start would take as long for nothing.
-            (false, Life::OneShot) if began.elapsed() > LONGEST_RETRIED => {
+            (false, Life::OneShot) if began.elapsed() > MAX_RETRY_TIME => {
                 let place = shared.git.keep_refused();
                 report.notes.push(format!(
                     "it took too long to be tried again: what the sandbox committed is kept in `{}`; run no git there outside of a sandbox",
@@ -523,7 +523,7 @@ impl Shared {
 const FIRST_LOOKS: u32 = 10;
 const FIRST_LOOKS_INTERVAL: Duration = Duration::from_millis(5);
 /// What failed after so long is not tried again at the next start.
-const LONGEST_RETRIED: Duration = Duration::from_secs(15);
+const MAX_RETRY_TIME: Duration = Duration::from_secs(15);
 /// Holds imports to a part of one processor: what reads refs outside is in no cgroup, and an agent moves them without end.
 struct Pace {
     /// Time that was used beyond the part that is allowed.
@@ -541,7 +541,7 @@ impl Pace {
         self.used = (self.used + took).saturating_sub(self.last.elapsed() / PART);
         self.last = Instant::now();
         match self.used > BURST {
-            true => private_git::pause(stop, took.saturating_mul(PART).min(LONGEST_REST)),
+            true => private_git::pause(stop, took.saturating_mul(PART).min(MAX_REST_TIME)),
             false => Noticed::Nothing,
         }
     }
@@ -551,7 +551,7 @@ impl Pace {
 const PART: u32 = 5;
 /// What may be used at once: some hundred commits.
 const BURST: Duration = Duration::from_secs(20);
-const LONGEST_REST: Duration = Duration::from_secs(10);
+const MAX_REST_TIME: Duration = Duration::from_secs(10);
 /// A sandbox that lives longer pins the commit that it began on.
 const PIN_AFTER: Duration = Duration::from_secs(10);
 

@@ -55,7 +55,7 @@ mod window;
 mod workspace;
 
 pub use drive::{Cap, Drive, Grace, OutputStream, Sink, Source, Wanted};
-pub use engine::{Description, Engine, Stage, WallReport, Watcher, describe};
+pub use engine::{BackendReport, Description, Engine, Stage, Watcher, describe};
 pub use exec::{Events, ExecResult, FixedInput, Input, Inputs, Output, Running};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain, resolve};
 pub use files::{EntryKind, FileEntry, FileStat, Listing};

@@ -2,7 +2,7 @@
 
 use crate::record;
 use belljar_audit::Event;
-use belljar_backend::Wall;
+use belljar_backend::Isolation;
 use belljar_gateway::Recorder;
 use belljar_gateway::llm::Route;
 use belljar_spec::llm::LlmRoute;
@@ -16,10 +16,10 @@ pub(crate) fn prepare(
     spec: &SandboxSpec,
     route: &LlmRoute,
     name: BackendName,
-    wall: Wall,
+    isolation: Isolation,
     secrets: &dyn SecretStore,
 ) -> Result<SandboxSpec, SandboxError> {
-    if wall == Wall::Absent {
+    if isolation == Isolation::Absent {
         let message = format!("the backend {name} does not isolate, and has no route to a model");
         return Err(ErrorCode::NotSupported.error(message).hint(hint!(
             "use {}, or omit {}, also in belljar.toml",

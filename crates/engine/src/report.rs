@@ -60,8 +60,8 @@ impl Changes {
             Changes::Layer { id, summary, git, .. } => {
                 json!({ "layer": id.to_string(), "changes": summary, "git": git_report(git) })
             }
-            Changes::Shelf { shelf, branch, folder, left } => json!({
-                "shelf": shelf,
+            Changes::ManagedClone { clone_name, branch, folder, left } => json!({
+                "managed_clone": clone_name,
                 "branch": branch,
                 "folder": shown(folder),
                 "pushed": left.is_on_host(),

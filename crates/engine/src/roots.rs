@@ -4,7 +4,7 @@
 use crate::golden::{self, BuildOptions, Golden};
 use crate::kept;
 use crate::wait::wait;
-use belljar_backend::{RootTree, Wall, image_root, root_directory};
+use belljar_backend::{Isolation, RootTree, image_root, root_directory};
 use belljar_config as config;
 use belljar_images::{Lease, Silent, Store};
 use belljar_spec::{
@@ -79,9 +79,9 @@ pub(crate) fn prepare(
 
 /// An image of our own store. A sandbox that keeps what it changes gets the same one in all its lives, whatever its tag means by
 /// then.
-fn image(name: &ImageName, state: &Path, keeper: Option<&Path>) -> Result<PreparedRoot, SandboxError> {
+fn image(name: &ImageName, state: &Path, owner: Option<&Path>) -> Result<PreparedRoot, SandboxError> {
     let store = Store::open(&state.join("images"))?;
-    let pinned = keeper.map(|keeper| store.pinned(keeper)).transpose()?.flatten();
+    let pinned = owner.map(|owner| store.pinned(owner)).transpose()?.flatten();
     let image = match pinned.filter(|image| image.name == *name) {
         Some(image) => image,
         None => {
@@ -93,8 +93,8 @@ fn image(name: &ImageName, state: &Path, keeper: Option<&Path>) -> Result<Prepar
                     wait(async || Ok(store.ensure(name, &how, Arc::new(Silent)).await?))?
                 }
             };
-            if let Some(keeper) = keeper {
-                image.pin(keeper)?;
+            if let Some(owner) = owner {
+                image.pin(owner)?;
             }
             image
         }
@@ -108,10 +108,10 @@ fn image(name: &ImageName, state: &Path, keeper: Option<&Path>) -> Result<Prepar
 pub(crate) fn understand(
     spec: &SandboxSpec,
     root: &PreparedRoot,
-    wall: Wall,
+    isolation: Isolation,
     own: &[PathBuf],
 ) -> Result<Option<RootTree>, SandboxError> {
-    if spec.root != Root::Host && wall == Wall::Absent {
+    if spec.root != Root::Host && isolation == Isolation::Absent {
         let message =
             format!("without isolation there is no other root than the host's, and not `{}`", spec.root);
         return Err(ErrorCode::NotSupported.error(message).hint(hint!(

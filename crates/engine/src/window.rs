@@ -101,14 +101,14 @@ impl Sorted {
 
     /// Whether more may be kept for a listener who is away.
     fn has_space(&self) -> bool {
-        self.output.iter().map(|frame| frame.payload.len() + FRAME).sum::<usize>() < MOST_KEPT
+        self.output.iter().map(|frame| frame.payload.len() + FRAME).sum::<usize>() < MAX_KEPT
     }
 }
 
 /// What keeping a frame costs, even an empty one.
 const FRAME: usize = 64;
 /// About what a pipe and a socket keep, too.
-const MOST_KEPT: usize = 256 * 1024;
+const MAX_KEPT: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -21,9 +21,9 @@ use belljar_vault::SecretStore;
 use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
+use belljar_workspace::managed::{self, HostWorktree, LeftInManagedClone, Provisioned};
 use belljar_workspace::private_git::{self, HostGit, ImportMode, ImportReport, Life, PrivateGit, SetupError};
 use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Nested, Policy};
-use belljar_workspace::shelf::{self, HostWorktree, LeftOnShelf, Provisioned};
 use belljar_workspace::touched::{Compared, Look};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ enum What {
         /// It was made for this sandbox.
         is_new: bool,
     },
-    Shelf(Box<Provisioned>),
+    ManagedClone(Box<Provisioned>),
     Clone(Box<Clone>),
 }
 
@@ -78,7 +78,7 @@ pub enum Changes {
     /// written down beside it.
     Layer { id: LayerId, summary: Summary, git: ImportReport, unnoted: Option<String> },
     /// They are on this branch of a shelf, whose worktree is `folder`; `left` says what of them the host does not have.
-    Shelf { shelf: String, branch: BranchName, folder: PathBuf, left: LeftOnShelf },
+    ManagedClone { clone_name: String, branch: BranchName, folder: PathBuf, left: LeftInManagedClone },
     /// They were collected from this clone of `url`.
     Clone { id: SandboxId, url: String, collected: Box<Collected> },
 }
@@ -125,7 +125,7 @@ impl Workspace {
             WorkspaceMode::Bind | WorkspaceMode::Own(_) | WorkspaceMode::Overlay { .. } => {
                 Workspace::prepare(spec, new_id()?, state, secrets)
             }
-            WorkspaceMode::Shelf { .. } | WorkspaceMode::Clone(_) => {
+            WorkspaceMode::ManagedClone { .. } | WorkspaceMode::Clone(_) => {
                 let message = "a worktree or a clone has to be made before anything can be said of it";
                 Err(ErrorCode::NotSupported.error(message).hint(hint!(
                     "omit {} and {} to see the rest",
@@ -196,16 +196,16 @@ impl Workspace {
                 view.layer = Some(LayerOnDisk { upper: held.upper.clone(), work: held.work.clone() });
                 Ok(Workspace::new(Some(view), repository, What::Layer { held: Box::new(held), git, is_new }))
             }
-            WorkspaceMode::Shelf { branch } => {
+            WorkspaceMode::ManagedClone { branch } => {
                 let folder = folder(spec, "a managed clone")?;
                 refuse_planted(folder)?;
                 let state = state()?;
                 refuse_unfit(&state, &HostWorktree::find(folder)?.top, &spec.alternates)?;
-                let made = shelf::provision(&state, folder, branch.as_ref())?;
+                let made = managed::provision(&state, folder, branch.as_ref())?;
                 let LinkedGit { common, own, .. } = &made.git;
                 let view = protect::view_of_worktree(&made.folder, common, own, policy)?;
                 let repository = Repository { directory: made.host.clone(), branch: made.branch.clone() };
-                let held = What::Shelf(Box::new(made));
+                let held = What::ManagedClone(Box::new(made));
                 Ok(Workspace::new(Some(view), Some(repository), held))
             }
             WorkspaceMode::Clone(wanted) => {
@@ -240,14 +240,14 @@ impl Workspace {
     pub(crate) fn git_session(&self) -> Option<&GitSession> {
         match &self.held {
             What::Folder { git, .. } | What::Layer { git, .. } => git.as_deref(),
-            What::Shelf(_) | What::Clone(_) => None,
+            What::ManagedClone(_) | What::Clone(_) => None,
         }
     }
 
     /// What a person should know before anything runs in it.
     pub(crate) fn warning(&self) -> Option<String> {
         match &self.held {
-            What::Shelf(made) => {
+            What::ManagedClone(made) => {
                 let trap = made.held_up.as_ref()?;
                 Some(format!("the worktree stays where it was, though the host went on: {trap}"))
             }
@@ -294,10 +294,10 @@ impl Workspace {
                     }
                 }
             }
-            What::Shelf(made) => {
+            What::ManagedClone(made) => {
                 let left = made.left()?;
-                let Provisioned { shelf, branch, folder, .. } = *made;
-                Ok(Changes::Shelf { shelf, branch, folder, left })
+                let Provisioned { clone_name, branch, folder, .. } = *made;
+                Ok(Changes::ManagedClone { clone_name, branch, folder, left })
             }
             What::Clone(clone) => {
                 let Clone { id, state, made, limits } = *clone;

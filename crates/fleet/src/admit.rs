@@ -75,8 +75,9 @@ impl Folders {
 pub(crate) fn can_be_held(limits: &LimitsRequest) -> Result<(), SandboxError> {
     let unheld = not_held(limits);
     let by_docker = || {
-        let mut walls = belljar_engine::Engine::new().walls().into_iter();
-        walls.any(|wall| matches!(wall.backend, BackendName::Docker(_)) && wall.outcome.is_ok())
+        let mut backends = belljar_engine::Engine::new().backends().into_iter();
+        backends
+            .any(|isolation| matches!(isolation.backend, BackendName::Docker(_)) && isolation.outcome.is_ok())
     };
     if unheld.is_empty() || by_docker() {
         return Ok(());

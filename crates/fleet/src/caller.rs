@@ -98,11 +98,16 @@ impl Caller {
     }
 
     /// A profile by its name. One without a wall of its own has to be granted by name.
-    pub fn may_use_profile(&self, name: &str, is_default: bool, has_wall: bool) -> Result<(), SandboxError> {
+    pub fn may_use_profile(
+        &self,
+        name: &str,
+        is_default: bool,
+        is_isolated: bool,
+    ) -> Result<(), SandboxError> {
         let Some(rules) = &self.rules else { return Ok(()) };
         let named = rules.profiles.iter().any(|profile| profile == name);
-        let every = has_wall && rules.profiles.iter().any(|profile| profile == "*");
-        let unsaid = is_default && has_wall && rules.profiles.is_empty();
+        let every = is_isolated && rules.profiles.iter().any(|profile| profile == "*");
+        let unsaid = is_default && is_isolated && rules.profiles.is_empty();
         if named || every || unsaid {
             return Ok(());
         }
@@ -126,10 +131,14 @@ impl Caller {
 
     /// What will be made, with all that a profile added: within the grant's modes of egress and ceilings. Without a wall of its own
     /// nothing holds what a sandbox reaches.
-    pub fn confine(&self, sandbox: SandboxRequest, has_wall: bool) -> Result<SandboxRequest, SandboxError> {
+    pub fn confine(
+        &self,
+        sandbox: SandboxRequest,
+        is_isolated: bool,
+    ) -> Result<SandboxRequest, SandboxError> {
         match &self.rules {
             None => Ok(sandbox),
-            Some(rules) => sandbox.within(rules, has_wall),
+            Some(rules) => sandbox.within(rules, is_isolated),
         }
     }
 
@@ -218,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn every_profile_does_not_mean_no_wall() {
+    fn every_profile_does_not_mean_no_backend() {
         let every = granted(|rules| rules.profiles = vec!["*".into()]);
         assert!(every.may_use_profile("native", false, true).is_ok());
         assert!(every.may_use_profile("host", false, false).is_err());

@@ -73,7 +73,7 @@ impl GrantStore {
 
     /// Makes one. The token is in the answer and nowhere else.
     pub fn create(&self, new: NewGrant) -> Result<NewToken, SandboxError> {
-        if new.name.is_empty() || new.name.len() > LONGEST_NAME || new.name.chars().any(char::is_control) {
+        if new.name.is_empty() || new.name.len() > MAX_NAME_BYTES || new.name.chars().any(char::is_control) {
             return Err(ErrorCode::RequestValue.error("`name`: a grant needs a name of at most 100 letters"));
         }
         admit::can_be_held(&new.rules.limits)?;
@@ -256,7 +256,7 @@ fn now_ms() -> i64 {
 
 const PREFIX: &str = "bjt_";
 const VERSION: u32 = 1;
-const LONGEST_NAME: usize = 100;
+const MAX_NAME_BYTES: usize = 100;
 /// `last_used_ms` is for people: a write for each request would be too much for that.
 const COARSE_MS: i64 = 60_000;
 

@@ -80,8 +80,8 @@ impl Key {
         if text.is_empty() {
             return Err(invalid("is empty"));
         }
-        if text.chars().count() > LONGEST_KEY {
-            return Err(invalid(&format!("has more than {LONGEST_KEY} characters")));
+        if text.chars().count() > MAX_KEY_BYTES {
+            return Err(invalid(&format!("has more than {MAX_KEY_BYTES} characters")));
         }
         if text.chars().any(char::is_control) {
             return Err(invalid("has control characters in it"));
@@ -154,7 +154,7 @@ fn key_of(request: &CreateSandbox) -> Result<(Key, bool), SandboxError> {
     }
 }
 
-const LONGEST_KEY: usize = 512;
+const MAX_KEY_BYTES: usize = 512;
 
 #[cfg(test)]
 mod tests {

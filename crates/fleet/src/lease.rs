@@ -68,7 +68,7 @@ impl Leases {
     /// Whether a holder may have one more of this length: an error says what it has too much of. Bounded so that a grant that joins in
     /// a loop makes neither the record nor its answers grow, and a join costs the same whatever happened before.
     pub(crate) fn may_add(&self, holder: &str, lasts_s: u64) -> Result<(), String> {
-        let most = if holder == OWNER { MOST_OF_OWNER } else { MOST_OF_GRANT };
+        let most = if holder == OWNER { MAX_LEASES_OF_OWNER } else { MAX_LEASES_OF_GRANT };
         let held = || self.list.iter().filter(|lease| lease.holder == holder);
         if held().count() >= most {
             return Err(format!("{most} leases, as many as it may have,"));
@@ -76,8 +76,8 @@ impl Leases {
         let together = held().fold(lasts_s, |sum, lease| sum.saturating_add(lease.lasts_s));
         // Not for the owner of this machine: `belljar start` takes a new long lease before it gives the old one back, beside those
         // of shells and commands.
-        match holder != OWNER && together > LONGEST_TOGETHER_S {
-            true => Err(format!("leases of more than {LONGEST_TOGETHER_S} seconds together")),
+        match holder != OWNER && together > MAX_TOTAL_S {
+            true => Err(format!("leases of more than {MAX_TOTAL_S} seconds together")),
             false => Ok(()),
         }
     }
@@ -87,8 +87,8 @@ impl Leases {
         let Some(lease) = self.get(id) else { return Ok(()) };
         let others = self.list.iter().filter(|other| other.holder == lease.holder && other.id != id);
         let together = others.fold(lasts_s, |sum, lease| sum.saturating_add(lease.lasts_s));
-        match lease.holder != OWNER && together > LONGEST_TOGETHER_S.max(lease.lasts_s) {
-            true => Err(format!("leases of more than {LONGEST_TOGETHER_S} seconds together")),
+        match lease.holder != OWNER && together > MAX_TOTAL_S.max(lease.lasts_s) {
+            true => Err(format!("leases of more than {MAX_TOTAL_S} seconds together")),
             false => Ok(()),
         }
     }
@@ -145,11 +145,11 @@ fn after(now_ms: i64, seconds: u64) -> i64 {
 }
 
 /// How many leases a grant may have on one sandbox.
-const MOST_OF_GRANT: usize = 128;
+const MAX_LEASES_OF_GRANT: usize = 128;
 /// The same for the owner of this machine: each `belljar exec` has one, and hundreds may run at once.
-const MOST_OF_OWNER: usize = 4096;
+const MAX_LEASES_OF_OWNER: usize = 4096;
 /// How long the leases of one grant on one sandbox may be together: two of the longest, so that a long one can be replaced.
-pub(crate) const LONGEST_TOGETHER_S: u64 = 2 * 31_536_000;
+pub(crate) const MAX_TOTAL_S: u64 = 2 * 31_536_000;
 
 #[cfg(test)]
 mod tests {
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_holder_has_only_so_many_and_not_for_ever() {
         let mut held = leases(&[("other", "h", 1)]);
-        for number in 0..MOST_OF_GRANT {
+        for number in 0..MAX_LEASES_OF_GRANT {
             assert_eq!(held.may_add("g", 1), Ok(()));
             held.add(Lease::new(number.to_string(), "g", Role::Owner, 1, 0));
         }
@@ -204,7 +204,7 @@ mod tests {
         assert!(held.may_add("h", 1).is_ok() && held.may_add(OWNER, 1).is_ok(), "others are not kept out");
         held.remove("0");
         assert!(held.may_add("g", 1).is_ok());
-        let year = LONGEST_TOGETHER_S / 2;
+        let year = MAX_TOTAL_S / 2;
         let mut long = leases(&[("a", "g", year), ("b", "g", year - 1)]);
         assert!(long.may_add("g", 1).is_ok() && long.may_add("g", 2).is_err());
         assert!(long.may_last("b", year).is_ok() && long.may_last("b", year + 1).is_err());
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_owner_of_this_machine_takes_long_leases_beside_others() {
-        let year = LONGEST_TOGETHER_S / 2;
+        let year = MAX_TOTAL_S / 2;
         let held = leases(&[("start", OWNER, year), ("again", OWNER, year), ("shell", OWNER, 3600)]);
         assert_eq!(held.may_add(OWNER, year), Ok(()));
         assert_eq!(held.may_last("shell", year), Ok(()));

@@ -30,13 +30,13 @@ fn slug(key: &str) -> String {
         }
     }
     let slug = slug.trim_end_matches('-');
-    slug[slug.len().saturating_sub(LONGEST_SLUG)..].trim_start_matches('-').to_string()
+    slug[slug.len().saturating_sub(MAX_SLUG_CHARS)..].trim_start_matches('-').to_string()
 }
 
 const PREFIX: &str = "bj-";
-const LONGEST_SLUG: usize = 24;
+const MAX_SLUG_CHARS: usize = 24;
 const DIGEST_BYTES: usize = 6;
-const MAX_NAME_BYTES: usize = PREFIX.len() + LONGEST_SLUG + 1 + 2 * DIGEST_BYTES;
+const MAX_NAME_BYTES: usize = PREFIX.len() + MAX_SLUG_CHARS + 1 + 2 * DIGEST_BYTES;
 
 #[cfg(test)]
 mod tests {

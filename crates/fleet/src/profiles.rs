@@ -5,7 +5,7 @@
 use crate::admit;
 use belljar_api::ProfileInfo;
 use belljar_config::{self as config, nearest};
-use belljar_engine::WallReport;
+use belljar_engine::BackendReport;
 use belljar_spec::egress::Mode;
 use belljar_spec::request::{EgressRequest, LimitsRequest, SandboxRequest, Wider};
 use belljar_spec::{Assurance, BackendChoice, BackendName, ErrorCode, Hint, SandboxError, Term, hint};
@@ -46,16 +46,16 @@ impl Profiles {
     /// Those that are built in and those that were configured, beside these walls, all of which hold every limit. `default` is taken
     /// where none is named; left out, it is the built-in one.
     pub fn new(
-        walls: &[WallReport],
+        backends: &[BackendReport],
         configured: Vec<Profile>,
         default: Option<String>,
     ) -> Result<Profiles, SandboxError> {
-        Profiles::with_limits(walls, configured, default, |_| Vec::new())
+        Profiles::with_limits(backends, configured, default, |_| Vec::new())
     }
 
     /// The same where some limits are only held by Docker.
     fn with_limits(
-        walls: &[WallReport],
+        backends: &[BackendReport],
         configured: Vec<Profile>,
         default: Option<String>,
         not_held: impl Fn(&LimitsRequest) -> Vec<&'static str>,
@@ -70,7 +70,7 @@ impl Profiles {
                 return Err(ErrorCode::RequestConflict.error(message).hint("give one of them another name"));
             }
             is_name(&profile)?;
-            let works = works(&profile, walls, &not_held(&profile.base.limits));
+            let works = works(&profile, backends, &not_held(&profile.base.limits));
             all.push((profile, works));
         }
         let default = default.unwrap_or_else(|| DEFAULT.into());
@@ -80,25 +80,25 @@ impl Profiles {
     }
 
     /// Those of this machine's files as well.
-    pub fn of_this_machine(walls: &[WallReport]) -> Result<Profiles, SandboxError> {
+    pub fn of_this_machine(backends: &[BackendReport]) -> Result<Profiles, SandboxError> {
         let written = config::profiles()?;
         let default = written.iter().find(|profile| profile.default).map(|profile| profile.name.clone());
         let written = written.into_iter().map(Profile::written).collect();
-        Profiles::with_limits(walls, written, default, admit::not_held)
+        Profiles::with_limits(backends, written, default, admit::not_held)
     }
 
     /// What can be chosen here.
     pub fn advertised(&self) -> Vec<ProfileInfo> {
         let info = |(profile, works): &(Profile, Works)| {
-            let wall = works.as_ref().ok()?;
+            let isolation = works.as_ref().ok()?;
             Some(ProfileInfo {
                 name: profile.name.clone(),
                 label: profile.label.clone(),
                 description: profile.description.clone(),
                 remote: profile.remote,
-                backend: wall.as_str().into(),
-                assurance: wall.assurance().as_str().into(),
-                egress: egress(profile, *wall),
+                backend: isolation.as_str().into(),
+                assurance: isolation.assurance().as_str().into(),
+                egress: egress(profile, *isolation),
                 default: profile.name == self.default,
                 source: profile.source.clone(),
             })
@@ -161,7 +161,7 @@ impl Profile {
     }
 
     /// Whether its sandboxes have a wall of their own.
-    pub fn has_wall(&self) -> bool {
+    pub fn is_isolated(&self) -> bool {
         let named = match self.base.backend {
             Some(BackendChoice::Named(name)) => Some(name.assurance()),
             Some(BackendChoice::Auto) | None => None,
@@ -181,13 +181,13 @@ impl Profile {
 }
 
 /// The egress mode, if the request does not say another one. Without a network of its own a sandbox reaches what the host reaches.
-fn egress(profile: &Profile, wall: BackendName) -> String {
-    let usual = if wall.assurance() < Assurance::Namespace { Mode::Open } else { Mode::default() };
+fn egress(profile: &Profile, isolation: BackendName) -> String {
+    let usual = if isolation.assurance() < Assurance::Namespace { Mode::Open } else { Mode::default() };
     profile.base.egress.mode.unwrap_or(usual).to_string()
 }
 
 /// The wall that a profile has on a machine with these, where only Docker holds the limits `unheld`.
-fn works(profile: &Profile, walls: &[WallReport], unheld: &[&str]) -> Works {
+fn works(profile: &Profile, backends: &[BackendReport], unheld: &[&str]) -> Works {
     let choice = profile.base.backend.unwrap_or_default();
     let weakest = profile.base.at_least.unwrap_or(Assurance::Host);
     let tried: Vec<BackendName> = match choice {
@@ -196,7 +196,7 @@ fn works(profile: &Profile, walls: &[WallReport], unheld: &[&str]) -> Works {
     };
     let mut reasons = Vec::new();
     for name in tried {
-        let report = walls.iter().find(|report| report.backend == name);
+        let report = backends.iter().find(|report| report.backend == name);
         match report.map(|report| &report.outcome) {
             _ if name.assurance() < weakest => {
                 reasons.push(format!("{name} is {}, and {weakest} is wanted", name.assurance()));
@@ -223,7 +223,7 @@ fn works(profile: &Profile, walls: &[WallReport], unheld: &[&str]) -> Works {
 fn is_name(profile: &Profile) -> Result<(), SandboxError> {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
     let name = &profile.name;
-    if (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(fits) {
+    if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(fits) {
         return Ok(());
     }
     let message = format!("`{name}` is no name of a profile ({})", profile.source);
@@ -270,7 +270,7 @@ fn built_in() -> Vec<Profile> {
 
 const BUILT_IN: &str = "built-in";
 const DEFAULT: &str = "default";
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 #[cfg(test)]
 #[path = "profiles/tests.rs"]

@@ -28,7 +28,7 @@ pub(crate) fn sandbox_now(
     };
     debug_assert!(record.rules.is_none() || record.owner != OWNER, "the owner of this machine has no rules");
     let now =
-        profile.apply(asked).and_then(|now| maker.confine(now, profile.has_wall())).map_err(|error| {
+        profile.apply(asked).and_then(|now| maker.confine(now, profile.is_isolated())).map_err(|error| {
             let message =
                 format!("the profile `{}` changed, and does not allow this sandbox: {error}", record.profile);
             ErrorCode::ProfileUnavailable
@@ -79,11 +79,11 @@ mod tests {
     use crate::profiles::Profile;
     use crate::record::sample;
     use belljar_api::{GrantRules, LimitsRequest};
-    use belljar_engine::WallReport;
+    use belljar_engine::BackendReport;
     use belljar_spec::BackendName;
 
     fn profiles(edit: impl FnOnce(&mut Profile)) -> Profiles {
-        let walls = [WallReport {
+        let backends = [BackendReport {
             backend: BackendName::Native,
             assurance: BackendName::Native.assurance(),
             outcome: Ok(()),
@@ -97,7 +97,7 @@ mod tests {
             source: "a file".into(),
         };
         edit(&mut profile);
-        Profiles::new(&walls, vec![profile], None).unwrap()
+        Profiles::new(&backends, vec![profile], None).unwrap()
     }
 
     /// A sandbox of a profile that allowed two names and two gigabytes; a third name was asked for.

@@ -47,10 +47,10 @@ impl Idempotency {
     /// Of a request that came with this key.
     pub fn new(key: impl Into<String>, request: &CreateSandbox) -> Result<Idempotency, SandboxError> {
         let key = key.into();
-        if key.is_empty() || key.chars().count() > LONGEST_KEY || key.chars().any(char::is_control) {
+        if key.is_empty() || key.chars().count() > MAX_KEY_BYTES || key.chars().any(char::is_control) {
             return Err(ErrorCode::RequestValue
                 .error("the idempotency key is empty, too long or not text")
-                .hint(format!("one line of 1 to {LONGEST_KEY} characters")));
+                .hint(format!("one line of 1 to {MAX_KEY_BYTES} characters")));
         }
         let body = serde_json::to_vec(request).map_err(|error| {
             ErrorCode::StateFailed.error(format!("cannot write the request: {error}")).caused_by(error)
@@ -109,7 +109,7 @@ impl Wanted {
     }
 }
 
-const LONGEST_KEY: usize = 255;
+const MAX_KEY_BYTES: usize = 255;
 /// The form in which requests are written; another one gives other digests.
 const FORM: &str = "2:";
 

@@ -127,10 +127,10 @@ pub fn ports(policy: &EgressPolicy) -> Vec<u16> {
     let is_named = |port: &u16| ranges.iter().any(|range| range.contains(*port));
     let usual = USUAL.into_iter().filter(is_named);
     let open: &[u16] = if policy.mode == Mode::Open { &OPEN } else { &[] };
-    let wide = ranges.iter().flat_map(|range| (range.first()..=range.last()).take(MOST_PORTS));
+    let wide = ranges.iter().flat_map(|range| (range.first()..=range.last()).take(MAX_PORTS));
     let mut ports = BTreeSet::from([PortRange::DNS]);
     for port in open.iter().copied().chain(single).chain(usual).chain(wide) {
-        if ports.len() == MOST_PORTS {
+        if ports.len() == MAX_PORTS {
             break;
         }
         ports.insert(port);
@@ -171,7 +171,7 @@ pub const PORT: u16 = 1;
 /// Where names are asked, inside.
 pub const DNS_ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// Descriptors are passed in one packet, which holds 64.
-const MOST_PORTS: usize = 60;
+const MAX_PORTS: usize = 60;
 /// Of the open mode, which has all of them.
 const OPEN: [u16; 3] = [22, 80, 443];
 /// What somebody who names a wide range is likely to mean.
@@ -196,7 +196,7 @@ mod tests {
         let wide =
             policy(&["a.test:1-100/tcp", "b.test:9000"]).allow_group(group("github").expect("a group"));
         let open = ports(&wide);
-        assert_eq!(open.len(), MOST_PORTS);
+        assert_eq!(open.len(), MAX_PORTS);
         for port in [1, 22, 53, 80, 443, 9000] {
             assert!(open.contains(&port), "{port}: {open:?}");
         }
@@ -209,7 +209,7 @@ mod tests {
         for port in [22, 80, 443, 5432, 8080, 8443, 7000, 7040] {
             assert!(open.contains(&port), "{port}: {open:?}");
         }
-        assert_eq!((open.len(), open.first()), (MOST_PORTS, Some(&1)));
+        assert_eq!((open.len(), open.first()), (MAX_PORTS, Some(&1)));
     }
 
     #[test]

@@ -252,7 +252,7 @@ struct Wide;
 impl Wide {
     fn take() -> Option<Wide> {
         let taken = WIDE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
-            (taken < MOST_WIDE).then_some(taken + 1)
+            (taken < MAX_WIDE).then_some(taken + 1)
         });
         taken.ok().map(|_| Wide)
     }
@@ -307,7 +307,7 @@ const PIECES: u32 = 16;
 /// One pipe: what the kernel grants everybody (/proc/sys/fs/pipe-max-size).
 const PIPE: usize = 1024 * 1024;
 /// As many as an ordinary user gets (/proc/sys/fs/pipe-user-pages-soft), whoever runs us.
-const MOST_WIDE: u32 = 32;
+const MAX_WIDE: u32 = 32;
 /// So many waits for bytes without a large piece between them, and the pipe goes away.
 const MAX_SMALL_READS: u32 = 64;
 /// Longer than a stream of a model that thinks for ten minutes; looked at once in as long.

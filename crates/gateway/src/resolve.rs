@@ -141,11 +141,11 @@ impl Answers {
     }
 
     fn keep(&self, name: &HostName, addresses: &[IpAddr], until: Instant) {
-        if addresses.len() > MOST_ADDRESSES {
+        if addresses.len() > MAX_ADDRESSES {
             return;
         }
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if answers.len() >= MOST_ANSWERS {
+        if answers.len() >= MAX_ANSWERS {
             // A rule for every name below one lets a program inside have any number of them asked.
             answers.clear();
         }
@@ -170,8 +170,8 @@ fn asking(servers: &[SocketAddr]) -> ResolverBuilder<TokioRuntimeProvider> {
 const TIMEOUT: Duration = Duration::from_secs(3);
 const ATTEMPTS: usize = 2;
 /// Names whose answers are kept, and the addresses of each: whoever answers says how many there are.
-const MOST_ANSWERS: usize = 256;
-const MOST_ADDRESSES: usize = 64;
+const MAX_ANSWERS: usize = 256;
+const MAX_ADDRESSES: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -202,11 +202,11 @@ mod tests {
     #[test]
     fn any_number_of_names_takes_no_more_room_than_some() {
         let (answers, now) = (Answers::default(), Instant::now());
-        for number in 0..10 * MOST_ANSWERS {
+        for number in 0..10 * MAX_ANSWERS {
             let name: HostName = format!("n{number}.example.com").parse().expect("a name");
             answers.keep(&name, &[], now + Duration::from_secs(5));
             assert!(answers.known(&name, now).is_some(), "the last one always");
         }
-        assert!(answers.0.into_inner().expect("nobody holds it").len() <= MOST_ANSWERS);
+        assert!(answers.0.into_inner().expect("nobody holds it").len() <= MAX_ANSWERS);
     }
 }

@@ -160,7 +160,7 @@ impl AddCapability {
                     if let Some(end) = line.iter().position(|byte| *byte == 0) {
                         self.is_done = true;
                         let words = Capabilities::parse(&line[end + 1..]);
-                        if !words.has(self.word) && line.len() + self.word.len() < pkt::MOST_DATA {
+                        if !words.has(self.word) && line.len() + self.word.len() < pkt::MAX_DATA_BYTES {
                             let at = line.len() - usize::from(line.ends_with(b"\n"));
                             let word = format!(" {}", self.word);
                             line.splice(at..at, word.into_bytes());
@@ -190,10 +190,10 @@ impl AddCapability {
 
 const SERVICE: &[u8] = b"# service=";
 /// With room for what is added when it is written again.
-const FIRST: usize = pkt::MOST_DATA - 16;
+const FIRST: usize = pkt::MAX_DATA_BYTES - 16;
 const NO_REFS: &[u8] = b"capabilities^{}";
 /// The service, a version and the first ref.
-const BEGINNING: usize = 3 * (pkt::MOST_DATA + 4);
+const BEGINNING: usize = 3 * (pkt::MAX_DATA_BYTES + 4);
 
 #[cfg(test)]
 mod tests {

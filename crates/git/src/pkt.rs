@@ -60,7 +60,7 @@ pub fn data(data: &[u8]) -> Vec<u8> {
 
 /// The same, behind what is there.
 pub fn append(to: &mut Vec<u8>, data: &[u8]) {
-    assert!(data.len() <= MOST_DATA, "a packet holds {MOST_DATA} bytes");
+    assert!(data.len() <= MAX_DATA_BYTES, "a packet holds {MAX_DATA_BYTES} bytes");
     to.extend_from_slice(format!("{:04x}", data.len() + 4).as_bytes());
     to.extend_from_slice(data);
 }
@@ -134,7 +134,7 @@ pub const FLUSH: &[u8] = b"0000";
 /// As git has it (LARGE_PACKET_MAX).
 const MAX_PACKET_BYTES: usize = 65520;
 /// What one packet holds.
-pub const MOST_DATA: usize = MAX_PACKET_BYTES - 4;
+pub const MAX_DATA_BYTES: usize = MAX_PACKET_BYTES - 4;
 
 #[cfg(test)]
 mod tests {

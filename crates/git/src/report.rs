@@ -87,7 +87,7 @@ pub enum Band {
 
 /// Data in packets of a band; none for no data.
 pub fn side_band(to: &mut Vec<u8>, band: Band, data: &[u8]) {
-    for part in data.chunks(pkt::MOST_DATA - 1) {
+    for part in data.chunks(pkt::MAX_DATA_BYTES - 1) {
         let mut packet = vec![band as u8];
         packet.extend_from_slice(part);
         pkt::append(to, &packet);

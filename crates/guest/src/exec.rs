@@ -8,7 +8,7 @@ use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
 use belljar_sys::rustix::process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
-use belljar_sys::spawn::{Command, Keeper, Supervised, Terminal, spawn_supervised};
+use belljar_sys::spawn::{Command, Owner, Supervised, Terminal, spawn_supervised};
 use belljar_sys::terminal;
 use belljar_wire::message::{Bytes, Exec, ExecEvent, Fault, OPEN_TERMINAL, Stdio};
 use std::ffi::CString;
@@ -90,7 +90,7 @@ fn start(world: &World, request: &Exec) -> Result<(Running, Ends), Fault> {
         terminal: streams.terminal(),
         limits: &world.limits,
         mark,
-        keeper: us.as_ref().map(|us| Keeper { process: us.as_fd(), then: &orphaned }),
+        owner: us.as_ref().map(|us| Owner { process: us.as_fd(), then: &orphaned }),
     };
     let supervised = spawn_supervised(&command).map_err(doing)?;
     let ends = streams.into_ours().map_err(doing)?;

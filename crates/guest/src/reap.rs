@@ -16,7 +16,7 @@ use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{AtFlags, FlockOperation, flock, fstat, statat, unlinkat};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::chdir;
-use belljar_wire::message::StubKind;
+use belljar_wire::message::MountpointKind;
 use belljar_wire::planted::{self, MAX_NOTE_BYTES};
 use std::process::ExitCode;
 
@@ -56,12 +56,12 @@ fn reap(notes: &[String]) -> Result<(), Errno> {
     while !left.is_empty() {
         let mut held = Vec::new();
         for (name, note, folder) in left {
-            if let Some(stub) = reap_one(name, &note, &folder, &directory) {
-                held.push((stub, (name, note, folder)));
+            if let Some(mountpoint) = reap_one(name, &note, &folder, &directory) {
+                held.push((mountpoint, (name, note, folder)));
             }
         }
-        if let Some((stub, (_, _, folder))) = held.first() {
-            wait_until_free(folder, stub)?;
+        if let Some((mountpoint, (_, _, folder))) = held.first() {
+            wait_until_free(folder, mountpoint)?;
         }
         left = held.into_iter().map(|(_, note)| note).collect();
     }
@@ -94,13 +94,14 @@ fn is_still(note: &OwnedFd, directory: &OwnedFd, name: &str) -> bool {
 fn take_away(note: &OwnedFd, folder: &OwnedFd) -> Result<(Removal, Option<String>), Errno> {
     let found = fstat(folder)?;
     let (mut all, mut held) = (Removal::Done, None);
-    for stub in planted::stubs_of(&read_whole(note, MAX_NOTE_BYTES)?, found.st_dev, found.st_ino) {
-        let removal = match &stub.kind {
-            StubKind::Directory => remove_empty_directory(folder, &stub.path),
-            StubKind::File(content) => remove_file_with(folder, &stub.path, &content.0),
+    for mountpoint in planted::mountpoints_of(&read_whole(note, MAX_NOTE_BYTES)?, found.st_dev, found.st_ino)
+    {
+        let removal = match &mountpoint.kind {
+            MountpointKind::Directory => remove_empty_directory(folder, &mountpoint.path),
+            MountpointKind::File(content) => remove_file_with(folder, &mountpoint.path, &content.0),
         };
         all = all.max(removal);
-        held = held.or((removal == Removal::Held).then_some(stub.path));
+        held = held.or((removal == Removal::Held).then_some(mountpoint.path));
     }
     Ok((all, held))
 }

@@ -49,7 +49,7 @@ impl Output {
         self.left = match ioctl_fionread(&self.pipe) {
             // A terminal says how much is in the line, and not what is still on its way there.
             Ok(held) if !is_terminal => held,
-            _ => MOST_HELD,
+            _ => MAX_HELD_BYTES,
         };
     }
 }
@@ -448,6 +448,6 @@ fn ending(status: i32) -> Ending {
 }
 
 /// What a terminal may hold, or a pipe that does not say: more than any kernel keeps there.
-const MOST_HELD: u64 = 1024 * 1024;
+const MAX_HELD_BYTES: u64 = 1024 * 1024;
 /// Of room for files, where a lot of it could be there.
 const LITTLE: u64 = 1024 * 1024;

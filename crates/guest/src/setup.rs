@@ -21,7 +21,9 @@ use belljar_sys::rustix::fs::{
 use belljar_sys::rustix::io::{Errno, write};
 use belljar_sys::rustix::process::{fchdir, getpid, set_child_subreaper, umask};
 use belljar_sys::rustix::system::sethostname;
-use belljar_wire::message::{Access, Bytes, Fault, NodeKind, Restriction, Source, Step, Stub, StubKind};
+use belljar_wire::message::{
+    Access, Bytes, Fault, Mountpoint, MountpointKind, NodeKind, Restriction, Source, Step,
+};
 use describe::describe;
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString};
@@ -255,9 +257,11 @@ impl Building {
                 Err(errno) => Err(errno),
             },
             Step::Subreaper => set_child_subreaper(Some(getpid())),
-            Step::Overlay { target, upper, work, stubs, .. } => self.overlay(target, upper, work, stubs),
-            Step::RootOverlay { lowers, layer, stubs, links, owner, .. } => {
-                let over = Over { stubs, links, owner: *owner };
+            Step::Overlay { target, upper, work, mountpoints, .. } => {
+                self.overlay(target, upper, work, mountpoints)
+            }
+            Step::RootOverlay { lowers, layer, mountpoints, links, owner, .. } => {
+                let over = Over { mountpoints, links, owner: *owner };
                 self.root_overlay(lowers, layer.is_some(), &over)
             }
             Step::Stage { place } => {
@@ -373,7 +377,13 @@ impl Building {
 
     /// Mounts an overlay. Its directories need names while that is done: they get them in the private filesystem, out of
     /// sight, and lose them again.
-    fn overlay(&mut self, target: &str, upper: &str, work: &str, stubs: &[Stub]) -> Result<(), Errno> {
+    fn overlay(
+        &mut self,
+        target: &str,
+        upper: &str,
+        work: &str,
+        mountpoints: &[Mountpoint],
+    ) -> Result<(), Errno> {
         let (folder, layer) = (self.sources.pop_front(), self.sources.pop_front());
         let private = self.out_of_sight.as_ref().ok_or(Errno::BADF)?;
         let stage = make_directory(private, &format!("overlay of {}", target.replace('/', " ")))?;
@@ -381,9 +391,9 @@ impl Building {
             mount::attach(tree.ok_or(Errno::BADF)?, make_directory(&stage, name)?)?;
         }
         let mut lower = FOLDER.to_string();
-        if !stubs.is_empty() {
-            plant(&make_directory(&stage, STUBS)?, stubs)?;
-            lower = format!("{FOLDER}:{STUBS}");
+        if !mountpoints.is_empty() {
+            plant(&make_directory(&stage, MOUNTPOINTS)?, mountpoints)?;
+            lower = format!("{FOLDER}:{MOUNTPOINTS}");
         }
         self.is_at_root = false;
         fchdir(&stage)?;
@@ -406,7 +416,7 @@ impl Building {
         let private = self.out_of_sight.as_ref().ok_or(Errno::BADF)?;
         let stage = make_directory(private, "root of layers")?;
         mount::attach(holder, make_directory(&stage, HOLDER)?)?;
-        let planted = make_directory(&stage, STUBS)?;
+        let planted = make_directory(&stage, MOUNTPOINTS)?;
         over.plant(&planted)?;
         let layer_directory = make_directory(&stage, LAYER)?;
         let is_kept = layer.is_some();
@@ -417,7 +427,7 @@ impl Building {
                 make_directory(&layer_directory, WORK)?;
             }
         }
-        let mut names = vec![STUBS.to_string()];
+        let mut names = vec![MOUNTPOINTS.to_string()];
         for (index, lower) in lowers.iter().enumerate() {
             let name = short_name(index);
             let place = format!("{HOLDER}/{lower}");
@@ -604,15 +614,15 @@ fn make_directory(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
 }
 
 /// Makes stubs in a directory that nobody else knows, with what lies on the way to them.
-fn plant(directory: &OwnedFd, stubs: &[Stub]) -> Result<(), Errno> {
+fn plant(directory: &OwnedFd, mountpoints: &[Mountpoint]) -> Result<(), Errno> {
     let make = |path: &str| make_if_missing(directory, path);
-    for Stub { path, kind } in stubs {
+    for Mountpoint { path, kind } in mountpoints {
         for (end, _) in path.match_indices('/') {
             make(&path[..end])?;
         }
         match kind {
-            StubKind::Directory => make(path)?,
-            StubKind::File(content) => {
+            MountpointKind::Directory => make(path)?,
+            MountpointKind::File(content) => {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
                 write(openat(directory, path, flags, Mode::from_raw_mode(0o644))?, &content.0)?;
             }
@@ -623,15 +633,16 @@ fn plant(directory: &OwnedFd, stubs: &[Stub]) -> Result<(), Errno> {
 
 /// What lies over a root's own layers.
 struct Over<'s> {
-    stubs: &'s [Stub],
+    mountpoints: &'s [Mountpoint],
     links: &'s [(String, String)],
     owner: Option<(u32, u32)>,
 }
 
 impl Over<'_> {
     fn plant(&self, directory: &OwnedFd) -> Result<(), Errno> {
-        plant(directory, self.stubs)?;
-        let mut made: Vec<&str> = self.stubs.iter().map(|stub| stub.path.as_str()).collect();
+        plant(directory, self.mountpoints)?;
+        let mut made: Vec<&str> =
+            self.mountpoints.iter().map(|mountpoint| mountpoint.path.as_str()).collect();
         for (place, to) in self.links {
             for (end, _) in place.match_indices('/') {
                 make_if_missing(directory, &place[..end])?;
@@ -704,7 +715,7 @@ const MASK_FLAGS: MountFlags = MountFlags::NODEV.union(MountFlags::NOSUID).union
 /// Names of an overlay's directories, while it is mounted.
 const FOLDER: &str = "folder";
 const LAYER: &str = "layer";
-const STUBS: &str = "stubs";
+const MOUNTPOINTS: &str = "stubs";
 const HOLDER: &str = "holder";
 const UPPER: &str = "upper";
 const WORK: &str = "work";

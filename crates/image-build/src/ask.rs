@@ -101,8 +101,8 @@ async fn body(mut response: Response) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(|error| whole(&error))? {
         bytes.extend_from_slice(&piece);
-        if bytes.len() > LONGEST_ANSWER {
-            return Err(format!("the answer is longer than {} MB", LONGEST_ANSWER >> 20));
+        if bytes.len() > MAX_ANSWER_BYTES {
+            return Err(format!("the answer is longer than {} MB", MAX_ANSWER_BYTES >> 20));
         }
     }
     Ok(bytes)
@@ -123,5 +123,5 @@ fn whole(error: &reqwest::Error) -> String {
 }
 
 /// The longest answers of npm's registry have 3 MB.
-const LONGEST_ANSWER: usize = 64 << 20;
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);

@@ -43,7 +43,7 @@ pub(super) enum Kind {
 impl Context {
     /// The folder, without what its `.dockerignore` leaves out. What is in `always` is sent in any case.
     pub(super) fn of(folder: &Path, always: &[&str]) -> Result<Context, SandboxError> {
-        Context::within(folder, always, MOST_WORK)
+        Context::within(folder, always, MAX_WORK)
     }
 
     /// The same, with no more work for `.dockerignore` than this.
@@ -51,8 +51,8 @@ impl Context {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(folder, flags, Mode::empty()).map_err(|errno| unreadable(folder, errno.into()))?;
         let mut context = Context { root, folder: folder.to_path_buf(), entries: Vec::new() };
-        let ignored = context.text(IGNORE_FILE, LONGEST_IGNORE)?.unwrap_or_default();
-        if ignored.lines().any(|line| line.len() > LONGEST_PATTERN && !line.starts_with('#')) {
+        let ignored = context.text(IGNORE_FILE, MAX_IGNORE_BYTES)?.unwrap_or_default();
+        if ignored.lines().any(|line| line.len() > MAX_PATTERN_BYTES && !line.starts_with('#')) {
             let why = io::Error::other(TooMuch::Pattern);
             return Err(unreadable(&folder.join(IGNORE_FILE), why));
         }
@@ -151,7 +151,7 @@ impl Context {
 
     fn fits(&self) -> Result<(), SandboxError> {
         let bytes = self.bytes();
-        if bytes <= MOST_BYTES && self.entries.len() <= MOST_ENTRIES {
+        if bytes <= MAX_BYTES && self.entries.len() <= MAX_ENTRIES {
             return Ok(());
         }
         let mut tops: BTreeMap<&[u8], u64> = BTreeMap::new();
@@ -164,11 +164,11 @@ impl Context {
         let most = tops.iter().max_by_key(|(_, bytes)| **bytes);
         let most = Printable::new(most.map(|(top, _)| *top).unwrap_or_default());
         let message = format!(
-            "`{}` has {} in {} files and folders to make an image from, and at most {} in {MOST_ENTRIES} are sent",
+            "`{}` has {} in {} files and folders to make an image from, and at most {} in {MAX_ENTRIES} are sent",
             Printable::new(self.folder.as_os_str().as_bytes()),
             ByteSize::bytes(bytes),
             self.entries.len(),
-            ByteSize::bytes(MOST_BYTES),
+            ByteSize::bytes(MAX_BYTES),
         );
         Err(ErrorCode::RequestValue
             .error(message)
@@ -208,7 +208,7 @@ impl Read for Exactly {
 pub(super) enum TooMuch {
     #[error("it is longer than {0}")]
     Text(ByteSize),
-    #[error("it has a pattern of more than {} bytes", LONGEST_PATTERN)]
+    #[error("it has a pattern of more than {} bytes", MAX_PATTERN_BYTES)]
     Pattern,
     #[error("to compare its patterns with all that is in the folder takes too long")]
     Work,
@@ -248,13 +248,13 @@ const CONFINED: ResolveFlags =
 /// As often as a rename may come in between.
 const RETRIES: u32 = 32;
 /// People write a few hundred lines of a few words.
-const LONGEST_IGNORE: u64 = 64 << 10;
-const LONGEST_PATTERN: usize = 4 << 10;
+const MAX_IGNORE_BYTES: u64 = 64 << 10;
+const MAX_PATTERN_BYTES: usize = 4 << 10;
 /// Steps, of which a processor does some hundred million a second. A million files and a hundred patterns take less.
-const MOST_WORK: u64 = 20_000_000_000;
+const MAX_WORK: u64 = 20_000_000_000;
 /// A source tree is smaller by far; a data set has no place in an image.
-const MOST_BYTES: u64 = 2 << 30;
-pub(super) const MOST_ENTRIES: usize = 1_000_000;
+const MAX_BYTES: u64 = 2 << 30;
+pub(super) const MAX_ENTRIES: usize = 1_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -426,7 +426,7 @@ mod tests {
         let slow = "**/*a*a*a*a*a*a*a*a*a*a*a*a*a*b\n".repeat(1900);
         for (text, why) in [
             (slow.as_str(), "takes too long"),
-            ("a".repeat(LONGEST_PATTERN + 1).as_str(), "a pattern of more than"),
+            ("a".repeat(MAX_PATTERN_BYTES + 1).as_str(), "a pattern of more than"),
             ("a\n".repeat(40_000).as_str(), "longer than 64k"),
         ] {
             let error = within(text, 1_000_000).unwrap_err();
@@ -435,7 +435,7 @@ mod tests {
             assert!(error.hint.is_some());
         }
         // What is long and says nothing is not compared with anything.
-        assert_eq!(within(&format!("#{}", "a".repeat(2 * LONGEST_PATTERN)), 1_000_000).unwrap(), 101);
+        assert_eq!(within(&format!("#{}", "a".repeat(2 * MAX_PATTERN_BYTES)), 1_000_000).unwrap(), 101);
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Listener {
             let line: String = self.begun.drain(..=end).collect();
             self.line(line.trim_end_matches(['\n', '\r']), told);
         }
-        if self.begun.len() > LONGEST_LINE {
+        if self.begun.len() > MAX_LINE_BYTES {
             let line = std::mem::take(&mut self.begun);
             self.line(&line, told);
         }
@@ -103,7 +103,7 @@ impl Listener {
     fn keep(&mut self, line: &str) {
         self.wrote_bytes += line.len();
         self.wrote.push_back(line.to_string());
-        while self.wrote_bytes > MOST_KEPT && self.wrote.len() > 1 {
+        while self.wrote_bytes > MAX_KEPT && self.wrote.len() > 1 {
             self.wrote_bytes -= self.wrote.pop_front().map_or(0, |line| line.len());
         }
     }
@@ -137,9 +137,9 @@ fn step(line: &str) -> Option<(u32, u32, &str)> {
 }
 
 /// A bar that is drawn anew a thousand times is one line to us.
-const LONGEST_LINE: usize = 64 << 10;
+const MAX_LINE_BYTES: usize = 64 << 10;
 /// Enough to see why a step failed.
-const MOST_KEPT: usize = 64 << 10;
+const MAX_KEPT: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -202,8 +202,8 @@ mod tests {
             listener.hear(&format!("line {number}\n"), &mut |_| {});
         }
         let written = listener.written();
-        assert!(written.ends_with("line 99999") && written.len() < 2 * MOST_KEPT, "{}", written.len());
+        assert!(written.ends_with("line 99999") && written.len() < 2 * MAX_KEPT, "{}", written.len());
         listener.hear(&"x".repeat(10 << 20), &mut |_| {});
-        assert!(listener.begun.len() <= LONGEST_LINE);
+        assert!(listener.begun.len() <= MAX_LINE_BYTES);
     }
 }

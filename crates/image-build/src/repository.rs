@@ -140,7 +140,7 @@ pub fn is_here(daemon: &Daemon, image: &ImageName) -> Result<bool, SandboxError>
 pub fn image_of(folder: &Path, base_tag: &str) -> Result<ImageName, SandboxError> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let mut plain = String::new();
-    for letter in name.chars().map(|letter| letter.to_ascii_lowercase()).take(LONGEST_NAME) {
+    for letter in name.chars().map(|letter| letter.to_ascii_lowercase()).take(MAX_NAME_BYTES) {
         match letter {
             'a'..='z' | '0'..='9' => plain.push(letter),
             // Two in a row would not be a name of Docker's.
@@ -160,7 +160,7 @@ pub fn image_of(folder: &Path, base_tag: &str) -> Result<ImageName, SandboxError
 
 /// Nobody writes a longer one.
 const MAX_DOCKERFILE_BYTES: u64 = 1 << 20;
-const LONGEST_NAME: usize = 40;
+const MAX_NAME_BYTES: usize = 40;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! Finds what is in a folder that an image is made from. No link is followed, and what `.dockerignore` leaves out is not looked
 //! into unless something of it may come back.
 
-use super::context::{Entry, IGNORE_FILE, Kind, MOST_ENTRIES, TooMuch};
+use super::context::{Entry, IGNORE_FILE, Kind, MAX_ENTRIES, TooMuch};
 use super::ignore::{Ignored, PatternState};
 use belljar_sys::rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, readlinkat, statat};
 use belljar_sys::rustix::io::Errno;
@@ -51,7 +51,7 @@ impl Walk<'_> {
         for name in names {
             let below = if path.is_empty() { name.clone() } else { [path, b"/", &name].concat() };
             self.entry(folder.as_fd(), &name, below, place, found)?;
-            if found.entries.len() > MOST_ENTRIES {
+            if found.entries.len() > MAX_ENTRIES {
                 // Enough to know that it is too much.
                 return Ok(());
             }

@@ -23,7 +23,7 @@ pub struct Downloader {
     client: Client,
     server: String,
     /// How long is waited for a document, or for a file to begin.
-    patience: Duration,
+    time_limit: Duration,
     /// How often it is looked how fast a file comes.
     window: Duration,
 }
@@ -62,7 +62,7 @@ impl Downloader {
             builder = builder.resolve_to_addrs(host, addresses);
         }
         let client = builder.build().map_err(|error| unusable(why(&error)))?;
-        Ok(Downloader { client, server: server.to_string(), patience: DOCUMENT_TIME, window: WINDOW })
+        Ok(Downloader { client, server: server.to_string(), time_limit: DOCUMENT_TIME, window: WINDOW })
     }
 
     /// A small document, whole.
@@ -182,10 +182,10 @@ impl Downloader {
 
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, ImageError>>) -> Result<T, ImageError> {
         let late = |_| {
-            let why = format!("it took longer than {} s", self.patience.as_secs_f64());
+            let why = format!("it took longer than {} s", self.time_limit.as_secs_f64());
             ImageError::MirrorUnreachable { mirror: self.server.clone(), why }
         };
-        tokio::time::timeout(self.patience, work).await.map_err(late)?
+        tokio::time::timeout(self.time_limit, work).await.map_err(late)?
     }
 
     fn broken(&self, error: &reqwest::Error) -> ImageError {
@@ -297,11 +297,11 @@ mod tests {
         // In the end all of it is there, and right: only who waits for so long gets it.
         let address = dripping::serve(|_, _| ("200 OK", String::new(), "text"));
         let mut downloader = Downloader::new(&format!("http://{address}"), &[]).unwrap();
-        downloader.patience = Duration::from_millis(100);
+        downloader.time_limit = Duration::from_millis(100);
         let url = format!("http://{address}/file");
         let error = downloader.document(&url, 1000).await.unwrap_err();
         assert!(error.to_string().contains("took longer than 0.1 s"), "{error}");
-        downloader.patience = DOCUMENT_TIME;
+        downloader.time_limit = DOCUMENT_TIME;
         downloader.window = Duration::from_millis(200);
         let folder = tempfile::tempdir().unwrap();
         let wanted = Digest::of(dripping::dripped("text").as_bytes());

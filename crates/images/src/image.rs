@@ -33,8 +33,8 @@ pub struct Image {
 impl Image {
     /// Keeps its layers for as long as the directory `keeper` exists, whether or not a process has them: a stopped sandbox
     /// still needs what lies beneath its changes. [`Store::pinned`](crate::Store::pinned) finds it again.
-    pub fn pin(&self, keeper: &Path) -> Result<(), ImageError> {
-        pins::write(&self.store, keeper, self)
+    pub fn pin(&self, owner: &Path) -> Result<(), ImageError> {
+        pins::write(&self.store, owner, self)
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Budget {
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget { left: MOST_READ }
+        Budget { left: MAX_READ }
     }
 }
 
@@ -88,7 +88,7 @@ fn data_from(file: &File, at: u64) -> io::Result<Option<u64>> {
 const CHUNK: usize = 128 * 1024;
 const LEAST_COST: u64 = 16 * 1024;
 /// Read on both sides in a few seconds; more than a project's changed files have.
-const MOST_READ: u64 = 8 << 30;
+const MAX_READ: u64 = 8 << 30;
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@
 mod about;
 mod activity;
 mod agents;
+mod backends;
 mod connection;
 mod executable;
 mod extract;
@@ -29,7 +30,6 @@ mod sandboxes;
 mod serve;
 mod slots;
 mod sweeping;
-mod walls;
 
 pub use host::Doors;
 pub use openapi::description;
@@ -41,6 +41,7 @@ use activity::Activity;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::any;
+use backends::Backends;
 use belljar_audit::LogFile;
 use belljar_fleet::{Fleet, GrantStore, InUse, Permission, Profiles};
 use belljar_spec::{ErrorCode, SandboxError, SandboxId};
@@ -51,7 +52,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
-use walls::Walls;
 
 /// What every request can use.
 pub(crate) struct Front {
@@ -62,7 +62,7 @@ pub(crate) struct Front {
     used: Used,
     rates: Rates,
     activity: Activity,
-    walls: Walls,
+    backends: Backends,
     starts: usize,
     max_upload: Option<u64>,
     /// The API in JSON, as it is served.
@@ -122,8 +122,8 @@ impl Front {
     }
 
     async fn profiles(&self) -> Result<Profiles, SandboxError> {
-        let walls = self.walls.reports().await;
-        Profiles::of_this_machine(&walls)
+        let backends = self.backends.reports().await;
+        Profiles::of_this_machine(&backends)
     }
 
     fn concurrent_starts(&self) -> u32 {

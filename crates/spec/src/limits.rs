@@ -58,7 +58,7 @@ impl Limits {
             memory,
             cpus: limit(asked.cpus, Cpus::whole(machine.cpus)),
             // More than the kernel can count is as many as there can be.
-            pids: limit(asked.pids.map(|pids| pids.min(MOST_PIDS)), DEFAULT_PIDS),
+            pids: limit(asked.pids.map(|pids| pids.min(MAX_PIDS)), DEFAULT_PIDS),
             open_files: limit(asked.open_files, DEFAULT_OPEN_FILES),
             // Private files live in memory: never more of them than half of it.
             disk: limit(asked.disk, DEFAULT_DISK.min(ByteSize::bytes(memory.value.as_u64() / 2))),
@@ -144,7 +144,7 @@ impl fmt::Display for LimitHit {
 /// Enough for a parallel build, too few for a fork bomb to hurt.
 const DEFAULT_PIDS: u32 = 4096;
 /// PID_MAX_LIMIT, linux/threads.h: a cgroup takes no larger number.
-const MOST_PIDS: u32 = 4 << 20;
+const MAX_PIDS: u32 = 4 << 20;
 /// What build tools and servers expect; the machine's own hard limit may be lower.
 const DEFAULT_OPEN_FILES: u64 = 65_536;
 /// Caches and temporary files of a build.

@@ -52,7 +52,7 @@ impl fmt::Display for Damaged {
 /// directory is there and the label is not understood. Nothing is waited for and no link is followed.
 pub fn read_label<T: DeserializeOwned>(path: &Path, versions: &[u32]) -> Result<Option<T>, String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let text = match read_small(path, MOST_OF_A_LABEL) {
+    let text = match read_small(path, MAX_LABEL_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             // What cannot be looked at is there.
@@ -100,7 +100,7 @@ struct Format {
 /// How the name of what is being made begins.
 pub const UNFINISHED: &str = ".new-";
 /// A label is a few lines.
-const MOST_OF_A_LABEL: u64 = 1 << 20;
+const MAX_LABEL_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -35,7 +35,7 @@ pub struct Command<'a> {
     /// tree.
     pub mark: Option<u64>,
     /// Whom the tree must not outlive; `None` where the kernel sees to that.
-    pub keeper: Option<Keeper<'a>>,
+    pub owner: Option<Owner<'a>>,
 }
 
 impl Command<'_> {
@@ -48,7 +48,7 @@ impl Command<'_> {
 }
 
 /// A process that is not survived by the commands it starts.
-pub struct Keeper<'a> {
+pub struct Owner<'a> {
     /// Its pidfd.
     pub process: BorrowedFd<'a>,
     /// What the supervisor becomes when it has ended: a program that kills whatever descends from it. It stays the
@@ -85,7 +85,7 @@ pub fn spawn_supervised(command: &Command<'_>) -> Result<Supervised, Errno> {
         command,
         argv: &as_strs(command.argv),
         env: &as_strs(command.env),
-        then: &as_strs(command.keeper.as_ref().map_or(&[], |keeper| keeper.then)),
+        then: &as_strs(command.owner.as_ref().map_or(&[], |owner| owner.then)),
         status: &status_inside,
         report: &report_inside,
         stack: RefCell::new(vec![0; COMMAND_STACK]),
@@ -140,12 +140,12 @@ fn supervise(prepared: &Prepared<'_>) -> ! {
     }
     write_report(prepared.report, COMMAND_STARTED, pid);
     // Keep nothing else: an open end of the command's output would hide its end.
-    keep_only(prepared.status, prepared.command.keeper.as_ref());
+    keep_only(prepared.status, prepared.command.owner.as_ref());
     // A child that ends before anybody waits for the signal has left it pending.
-    let children = prepared.command.keeper.as_ref().map(|_| child_signals());
+    let children = prepared.command.owner.as_ref().map(|_| child_signals());
     loop {
         if let Some(children) = children
-            && wait_for_child_or_keeper(children) == Woken::KeeperEnded
+            && wait_for_child_or_owner(children) == Woken::OwnerEnded
         {
             become_program(prepared.then);
         }
@@ -187,20 +187,20 @@ fn child_signals() -> i32 {
 #[derive(PartialEq, Eq)]
 enum Woken {
     ChildEnded,
-    KeeperEnded,
+    OwnerEnded,
 }
 
-fn wait_for_child_or_keeper(children: i32) -> Woken {
+fn wait_for_child_or_owner(children: i32) -> Woken {
     let waiting = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut fds = [waiting(children), waiting(KEPT_KEEPER)];
+    let mut fds = [waiting(children), waiting(KEPT_OWNER)];
     let mut taken = [0; size_of::<libc::signalfd_siginfo>()];
     // SAFETY: both arrays are live and as long as said. Signals of several children may be one: all are looked for.
     unsafe {
         libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1);
         libc::read(children, taken.as_mut_ptr().cast::<libc::c_void>(), taken.len());
     }
-    let [_, keeper] = fds;
-    if keeper.revents == 0 { Woken::ChildEnded } else { Woken::KeeperEnded }
+    let [_, owner] = fds;
+    if owner.revents == 0 { Woken::ChildEnded } else { Woken::OwnerEnded }
 }
 
 /// The first word of `argv` is its path.
@@ -310,14 +310,13 @@ fn prefer_as_oom_victim() {
     }
 }
 
-fn keep_only(status: &OwnedFd, keeper: Option<&Keeper<'_>>) {
+fn keep_only(status: &OwnedFd, owner: Option<&Owner<'_>>) {
     // SAFETY: numbers only; everything but the copies at `KEPT` and `KEPT_KEEPER` is closed in this process. The keeper is
     // moved out of the way first: it may sit where the other one goes.
     unsafe {
-        let keeper =
-            keeper.map(|keeper| libc::fcntl(keeper.process.as_raw_fd(), libc::F_DUPFD, KEPT_KEEPER + 1));
+        let owner = owner.map(|owner| libc::fcntl(owner.process.as_raw_fd(), libc::F_DUPFD, KEPT_OWNER + 1));
         libc::dup2(status.as_raw_fd(), KEPT);
-        let last = keeper.map_or(KEPT, |keeper| libc::dup2(keeper, KEPT_KEEPER).max(KEPT));
+        let last = owner.map_or(KEPT, |owner| libc::dup2(owner, KEPT_OWNER).max(KEPT));
         libc::syscall(libc::SYS_close_range, 0, KEPT - 1, 0);
         libc::syscall(libc::SYS_close_range, last + 1, LAST_DESCRIPTOR, 0);
     }
@@ -361,4 +360,4 @@ const FAILED: i32 = 1;
 /// Where the supervisor keeps its line to the guest.
 const KEPT: i32 = 3;
 /// And the pidfd of its keeper.
-const KEPT_KEEPER: i32 = 4;
+const KEPT_OWNER: i32 = 4;

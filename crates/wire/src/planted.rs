@@ -2,7 +2,7 @@
 //! A note is a file of frames, one for each sandbox that made stubs in the same folder.
 
 use crate::frame::{self, Frame, FrameReader, Tag};
-use crate::message::{self, Bytes, Stub};
+use crate::message::{self, Bytes, Mountpoint};
 use serde::{Deserialize, Serialize};
 
 /// Stubs that one sandbox made in a folder.
@@ -14,7 +14,7 @@ pub struct Planted {
     pub device: u64,
     pub inode: u64,
     /// In the order in which they were made.
-    pub stubs: Vec<Stub>,
+    pub mountpoints: Vec<Mountpoint>,
 }
 
 /// What is added to a note, at once.
@@ -36,11 +36,11 @@ pub fn decode(note: &[u8]) -> Vec<Planted> {
 }
 
 /// The stubs that a note names in this folder, what was made last first.
-pub fn stubs_of(note: &[u8], device: u64, inode: u64) -> Vec<Stub> {
+pub fn mountpoints_of(note: &[u8], device: u64, inode: u64) -> Vec<Mountpoint> {
     let here = decode(note).into_iter().filter(|planted| (planted.device, planted.inode) == (device, inode));
-    let mut stubs: Vec<Stub> = here.flat_map(|planted| planted.stubs).collect();
-    stubs.reverse();
-    stubs
+    let mut mountpoints: Vec<Mountpoint> = here.flat_map(|planted| planted.mountpoints).collect();
+    mountpoints.reverse();
+    mountpoints
 }
 
 /// A note of very many sandboxes, in bytes.
@@ -49,7 +49,7 @@ pub const MAX_NOTE_BYTES: usize = 16 * 1024 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::StubKind;
+    use crate::message::MountpointKind;
 
     #[test]
     fn a_note_keeps_what_was_added_and_a_torn_end_spoils_nothing() {
@@ -57,7 +57,7 @@ mod tests {
             folder: Bytes(b"/w".to_vec()),
             device: 1,
             inode: 300,
-            stubs: vec![Stub { path: path.into(), kind: StubKind::Directory }],
+            mountpoints: vec![Mountpoint { path: path.into(), kind: MountpointKind::Directory }],
         };
         let first = encode(&planted("a"));
         assert_eq!(first, [11, 0, 0, 0, 0, 2, b'/', b'w', 1, 0xac, 2, 1, 1, b'a', 0]);
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(decode(&both[..both.len() - 1]), [planted("a")]);
         assert_eq!(decode(&[]), []);
         let paths = |inode: u64| -> Vec<String> {
-            stubs_of(&both, 1, inode).into_iter().map(|stub| stub.path).collect()
+            mountpoints_of(&both, 1, inode).into_iter().map(|mountpoint| mountpoint.path).collect()
         };
         assert_eq!(paths(300), ["b", "a"]);
         assert_eq!(paths(301), Vec::<String>::new());

@@ -3,7 +3,7 @@
 //! It is a file of the system's level, so that a repository's own config counts more. The host's files are read for it and
 //! nothing is run; of all that they hold, the name and the address of the user go in.
 
-use crate::settings::{HostFiles, MOST_BYTES_TOGETHER};
+use crate::settings::{HostFiles, MAX_BYTES_TOGETHER};
 use belljar_git::config::quoted;
 use belljar_spec::git::BranchName;
 use belljar_spec::secret::{Carrier, Credential};
@@ -31,7 +31,7 @@ impl Person {
             Some(git) => git.common.join(&git.own),
             None => view.folder.join(".git"),
         });
-        let settings = host.settings(&[], git_dir.as_deref(), MOST_BYTES_TOGETHER).unwrap_or_default();
+        let settings = host.settings(&[], git_dir.as_deref(), MAX_BYTES_TOGETHER).unwrap_or_default();
         let last = |name: &str| {
             let said = settings.iter().rfind(|one| one.counts && one.variable.name == name);
             said.and_then(|one| one.variable.text()).filter(|text| !text.is_empty()).map(str::to_string)

@@ -69,8 +69,8 @@ impl HostFiles {
             if !read.insert((file.clone(), counts)) {
                 continue;
             }
-            if read.len() > MOST_FILES {
-                return Err(too_many("files", MOST_FILES));
+            if read.len() > MAX_FILES {
+                return Err(too_many("files", MAX_FILES));
             }
             // An included file counts where it is included.
             let mut included = Vec::new();
@@ -162,8 +162,8 @@ pub(crate) fn open_file(file: &Path) -> Option<(File, u64)> {
 pub(crate) fn contents(file: &Path) -> Option<Vec<u8>> {
     let (file, size) = open_file(file)?;
     // With a byte more its end is seen without another look.
-    let mut bytes = Vec::with_capacity(usize::try_from(size.min(MOST_BYTES)).unwrap_or_default() + 1);
-    file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+    let mut bytes = Vec::with_capacity(usize::try_from(size.min(MAX_BYTES)).unwrap_or_default() + 1);
+    file.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
@@ -195,10 +195,10 @@ pub(crate) fn too_many(what: &str, most: usize) -> SandboxError {
         .hint(hint!("shorten `.git/config` or your own `~/.gitconfig`, or work with {}", Term::Overlay))
 }
 
-const MOST_FILES: usize = 256;
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_FILES: usize = 256;
+const MAX_BYTES: u64 = 1 << 20;
 /// Of all files together; a repository of thousands of branches has a megabyte.
-pub(crate) const MOST_BYTES_TOGETHER: u64 = 4 << 20;
+pub(crate) const MAX_BYTES_TOGETHER: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -219,14 +219,14 @@ mod tests {
         let files = HostFiles { files: vec![home.join(".gitconfig")], home: Some(home.clone()) };
 
         let emails = |git_dir: Option<&Path>| -> Vec<String> {
-            let settings = files.settings(&[], git_dir, MOST_BYTES_TOGETHER).unwrap();
+            let settings = files.settings(&[], git_dir, MAX_BYTES_TOGETHER).unwrap();
             let counting = settings.iter().filter(|one| one.counts && one.variable.name == "user.email");
             counting.filter_map(|one| one.variable.text().map(str::to_string)).collect()
         };
         assert_eq!(emails(Some(&home.join("work/repo/.git"))).last().map(String::as_str), Some("a@work"));
         assert_eq!(emails(Some(&home.join("play/.git"))), [""; 0]);
         assert_eq!(emails(None), [""; 0]);
-        let all = files.settings(&[], None, MOST_BYTES_TOGETHER).unwrap();
+        let all = files.settings(&[], None, MAX_BYTES_TOGETHER).unwrap();
         assert!(all.iter().any(|one| one.variable.name == "core.hookspath"));
         assert!(all.iter().any(|one| one.variable.text() == Some("b@branch") && !one.counts));
     }
@@ -254,12 +254,12 @@ mod tests {
     fn what_cannot_be_looked_at_is_refused() {
         let place = tempfile::tempdir().unwrap();
         let file = |number: usize| place.path().join(number.to_string());
-        for number in 0..=MOST_FILES {
+        for number in 0..=MAX_FILES {
             fs::write(file(number), format!("[include]\npath = {}\n", number + 1)).unwrap();
         }
         let files = HostFiles { files: vec![file(0)], home: None };
         let refused = |bytes: u64| files.settings(&[], None, bytes).unwrap_err().code;
-        assert_eq!(refused(MOST_BYTES_TOGETHER), ErrorCode::PathRefused);
+        assert_eq!(refused(MAX_BYTES_TOGETHER), ErrorCode::PathRefused);
         fs::write(file(0), "[a]\nb\nb\n").unwrap();
         assert_eq!(files.settings(&[], None, 8).unwrap().len(), 2);
         assert_eq!(refused(7), ErrorCode::PathRefused);

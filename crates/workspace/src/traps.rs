@@ -174,7 +174,7 @@ impl Ground {
             RULES.iter().find_map(|name| {
                 let path = RelPath::child(folder, name);
                 let stat = self.stat(&path)?;
-                trap(path, &stat, MOST_OF_RULES)
+                trap(path, &stat, MAX_RULES_BYTES)
             })
         };
         let found = above.or_else(here);
@@ -185,9 +185,9 @@ impl Ground {
     fn search(&self, folder: &[u8]) -> Option<Trap> {
         let walked = self.walk(folder, &mut |path, stat| {
             let most = match path.name() {
-                name if RULES.contains(&name) => MOST_OF_RULES,
+                name if RULES.contains(&name) => MAX_RULES_BYTES,
                 // Where a folder that looks like a repository says that its other half is.
-                b"commondir" => MOST_OF_A_LINE,
+                b"commondir" => MAX_LINE_BYTES,
                 _ => u64::MAX,
             };
             trap(path, &stat, most).map_or(ControlFlow::Continue(()), ControlFlow::Break)
@@ -204,7 +204,7 @@ impl Ground {
 
     /// Everything below a folder. What cannot be read, git cannot read either.
     fn walk<T>(&self, folder: &[u8], visit: &mut dyn FnMut(RelPath, Stat) -> ControlFlow<T>) -> Walked<T> {
-        let mut left = MOST_SEEN;
+        let mut left = MAX_SEEN;
         let mut waiting = vec![folder.to_vec()];
         while let Some(folder) = waiting.pop() {
             let Ok(directory) = self.root.directory(&folder) else { continue };
@@ -255,15 +255,15 @@ fn trap(path: RelPath, stat: &Stat, most: u64) -> Option<Trap> {
 /// What git reads in every folder on its way.
 const RULES: [&[u8]; 2] = [b".gitattributes", b".gitignore"];
 /// More rules than anybody wrote by hand.
-const MOST_OF_RULES: u64 = 16 << 20;
+const MAX_RULES_BYTES: u64 = 16 << 20;
 /// A path and little else.
-const MOST_OF_A_LINE: u64 = 64 << 10;
+const MAX_LINE_BYTES: u64 = 64 << 10;
 /// A file may be larger than what was committed of it: line ends have two bytes, other encodings four for one, and `$Id$` becomes
 /// twelve times itself. One that is larger still was changed.
 const GROWTH: u64 = 16;
 const SLACK: u64 = 64 << 10;
 /// The largest of repositories, with what was built in them.
-const MOST_SEEN: usize = 2_000_000;
+const MAX_SEEN: usize = 2_000_000;
 
 #[cfg(test)]
 mod tests {

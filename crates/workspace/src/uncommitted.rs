@@ -84,7 +84,7 @@ impl Beside<'_> {
 
     fn call(&self) -> Call {
         let call = self.git.on(self.ours).env("GIT_INDEX_FILE", self.index).env("GIT_WORK_TREE", self.work);
-        call.in_directory(self.work).time_limit(LOOKING).limit(MOST_NAMES).env("GIT_ALLOC_LIMIT", MOST_MEMORY)
+        call.in_directory(self.work).time_limit(LOOKING).limit(MAX_NAMES).env("GIT_ALLOC_LIMIT", MAX_MEMORY)
     }
 
     fn clear(&self) {
@@ -100,8 +100,8 @@ fn split(names: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Bytes of names.
-const MOST_NAMES: u64 = 64 << 20;
+const MAX_NAMES: u64 = 64 << 20;
 /// A file that is read whole is small, and the index of a million others is a tenth of it.
-const MOST_MEMORY: &str = "1g";
+const MAX_MEMORY: &str = "1g";
 /// A tree of any size is looked through in less.
 const LOOKING: Duration = Duration::from_secs(120);

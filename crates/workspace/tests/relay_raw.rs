@@ -326,8 +326,8 @@ fn a_thousand_connections_and_endless_commands() {
             sent += line.len();
         }
         // As many as the kernel's queue holds; the others are not even answered.
-        let patience = std::time::Duration::from_millis(100);
-        let connect = || TcpStream::connect_timeout(&stage.address, patience);
+        let time_limit = std::time::Duration::from_millis(100);
+        let connect = || TcpStream::connect_timeout(&stage.address, time_limit);
         let silent = (0..1000).map_while(|_| connect().ok()).collect::<Vec<_>>();
         assert!(silent.len() > 8, "{}", silent.len());
         let threads = std::fs::read_dir("/proc/self/task").unwrap().count();

@@ -23,7 +23,7 @@ pub struct Job {
     agent: String,
     prompt: String,
     url: String,
-    wall: String,
+    backend: String,
     args: Vec<String>,
     home: TempDir,
 }
@@ -51,7 +51,7 @@ impl Job {
         }
         let job = Job {
             url: model.url(),
-            wall: "native".into(),
+            backend: "native".into(),
             model,
             agent: agent.into(),
             prompt: "Do the task.".into(),
@@ -88,8 +88,8 @@ impl Job {
 
     /// Behind this wall instead of the native one.
     #[must_use]
-    pub fn behind(mut self, wall: &str) -> Job {
-        self.wall = wall.into();
+    pub fn behind(mut self, backend: &str) -> Job {
+        self.backend = backend.into();
         self
     }
 
@@ -147,7 +147,7 @@ impl Job {
         command
             .args(["agent", word, &self.agent, "--prompt", &self.prompt, "--workspace"])
             .arg(self.work())
-            .args(["--backend", &self.wall, "--egress", "strict"])
+            .args(["--backend", &self.backend, "--egress", "strict"])
             .args(["--llm", &self.url, "--llm-key", "env:THE_KEY"])
             .args(&self.args)
             .current_dir(self.home.path())
@@ -187,7 +187,7 @@ impl Started<'_> {
                 self.job.said("stdout"),
                 self.job.said("stderr")
             );
-            assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+            assert!(start.elapsed() < WAIT_TIMEOUT, "waited in vain until {what}");
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -212,7 +212,7 @@ impl Started<'_> {
                 return status;
             }
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < WAIT_TIMEOUT,
                 "it does not end: {}{}",
                 self.job.said("stdout"),
                 self.job.said("stderr")
@@ -230,4 +230,4 @@ impl Drop for Started<'_> {
 }
 
 /// The slowest agent on the busiest machine is done by then.
-const PATIENCE: Duration = Duration::from_secs(240);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(240);

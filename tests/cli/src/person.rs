@@ -82,7 +82,7 @@ impl Person {
                 "it ended and never said {words:?}: {}",
                 String::from_utf8_lossy(&seen.bytes)
             );
-            let (next, timeout) = news.wait_timeout(seen, PATIENCE).expect(WHOLE);
+            let (next, timeout) = news.wait_timeout(seen, WAIT_TIMEOUT).expect(WHOLE);
             seen = next;
             assert!(
                 !timeout.timed_out(),
@@ -110,5 +110,5 @@ impl Drop for Person {
 }
 
 /// Nothing that is waited for here takes that long.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 const WHOLE: &str = "nobody panics while looking";

@@ -200,7 +200,7 @@ fn variables_that_are_none() {
 }
 
 #[test]
-fn walls_that_cannot_be_had() {
+fn backends_that_cannot_be_had() {
     check(&[
         (
             &["run", "--at-least", "microvm", "--", "true"],
@@ -247,24 +247,24 @@ fn bubblewrap_that_is_missing_is_said() {
 #[test]
 fn a_folder_that_cannot_be_shown_under_another_user_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let with = |wall: &str, words: &str| {
+    let with = |backend: &str, words: &str| {
         let script = format!(
-            r#"mkdir "$1/x"; mount -t ramfs ramfs "$1/x"; mkdir "$1/x/y"; "$2" run --backend {wall} {words} -- touch y/made && exit
+            r#"mkdir "$1/x"; mount -t ramfs ramfs "$1/x"; mkdir "$1/x/y"; "$2" run --backend {backend} {words} -- touch y/made && exit
             code=$?; rmdir "$1/x/y" || code=99; exit $code"#
         );
         let result = run_after(&script, &[], folder.path());
         fs::remove_dir(folder.path().join("x")).ok();
         result
     };
-    for wall in ["native", "bwrap", "auto"] {
+    for backend in ["native", "bwrap", "auto"] {
         for words in [r#"--workspace "$1/x""#, r#"--rw "$1/x""#] {
-            let Some(result) = with(wall, words) else { return };
-            assert_eq!((result.code, &*result.stdout), (125, ""), "{wall} {words}: {}", result.stderr);
+            let Some(result) = with(backend, words) else { return };
+            assert_eq!((result.code, &*result.stdout), (125, ""), "{backend} {words}: {}", result.stderr);
             let said = "cannot show its files under another user";
-            assert!(result.stderr.contains(said), "{wall} {words}: {}", result.stderr);
+            assert!(result.stderr.contains(said), "{backend} {words}: {}", result.stderr);
             assert!(
                 result.stderr.contains("as the owner of the folder"),
-                "{wall} {words}: {}",
+                "{backend} {words}: {}",
                 result.stderr
             );
         }
@@ -290,7 +290,7 @@ fn variables_do_not_make_a_container() {
 
 /// In a user namespace of its own that may have none below it, so that neither native nor bubblewrap works.
 #[test]
-fn where_no_wall_works_nothing_runs() {
+fn where_no_backend_works_nothing_runs() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"echo 0 > /proc/sys/user/max_user_namespaces || exit 99
 exec "$0" run -- touch ran"#;
@@ -315,9 +315,9 @@ fn root_without_other_ids_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"grep -q "^ *0  *0  *1$" /proc/self/uid_map || exit 99
 exec "$0" run --backend "$1" -- sh -c 'echo 60 > /proc/sys/vm/swappiness; touch ran'"#;
-    for wall in ["native", "bwrap"] {
+    for backend in ["native", "bwrap"] {
         let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "sh", "-c", script]).arg(belljar()).arg(wall);
+        command.args(["--user", "--map-root-user", "sh", "-c", script]).arg(belljar()).arg(backend);
         let Output { status, stderr, .. } =
             command.current_dir(folder.path()).output().expect("unshare starts");
         let said = String::from_utf8_lossy(&stderr);
@@ -325,8 +325,11 @@ exec "$0" run --backend "$1" -- sh -c 'echo 60 > /proc/sys/vm/swappiness; touch 
             // Who starts this test is not root, or gets no user namespace.
             return;
         }
-        assert_eq!(status.code(), Some(125), "{wall}: {said}");
-        assert!(said.contains("bwrap` is not installed") || said.contains("would be root"), "{wall}: {said}");
+        assert_eq!(status.code(), Some(125), "{backend}: {said}");
+        assert!(
+            said.contains("bwrap` is not installed") || said.contains("would be root"),
+            "{backend}: {said}"
+        );
         nothing_is_in(folder.path());
     }
 }

@@ -7,7 +7,7 @@ const HOST: &str = "belljar: no isolation (--backend host): the command runs as 
 const CONTAINER: &str = "belljar: the only isolation is the container that belljar runs in (";
 
 #[test]
-fn nothing_is_said_of_a_whole_wall() {
+fn nothing_is_said_of_a_whole_backend() {
     let run = Home::new("").run(&["run", "--", "echo", "it ran"]);
     assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "it ran\n", ""));
 }
@@ -24,7 +24,7 @@ fn namespaces_inside_are_announced() {
 }
 
 #[test]
-fn no_wall_is_announced() {
+fn no_backend_is_announced() {
     let home = Home::new("");
     let run = home.run(&["run", "--backend", "host", "--", "echo", "it ran"]);
     assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "it ran\n", HOST));
@@ -35,7 +35,7 @@ fn no_wall_is_announced() {
 }
 
 #[test]
-fn a_container_as_the_only_wall_is_announced() {
+fn a_container_as_the_only_backend_is_announced() {
     let home = Home::new("");
     let run = home.run(&["run", "--backend", "container", "--", "echo", "it ran"]);
     if run.code == 125 {

@@ -67,18 +67,18 @@ fn root_of_a_rootless_container_gets_a_sandbox() {
         // Root there would be root outside too, which is refused (`root_without_other_ids_is_refused`).
         return;
     }
-    for wall in ["native", "bwrap"] {
+    for backend in ["native", "bwrap"] {
         let result = Command::new("unshare")
             .args(["--user", "--map-root-user", "--mount"])
             .arg(belljar())
-            .args(["run", "--backend", wall, "--", "sh", "-c", "id -un; echo made > \"$0\"", wall])
+            .args(["run", "--backend", backend, "--", "sh", "-c", "id -un; echo made > \"$0\"", backend])
             .current_dir(folder.path())
             .output()
             .expect("util-linux is everywhere");
         let said = String::from_utf8_lossy(&result.stderr);
-        assert_eq!(String::from_utf8_lossy(&result.stdout), "agent\n", "{wall}: {said}");
-        let made = fs::metadata(folder.path().join(wall)).expect("the command's file");
-        assert_eq!(made.uid(), fs::metadata(folder.path()).expect("ours").uid(), "{wall}");
+        assert_eq!(String::from_utf8_lossy(&result.stdout), "agent\n", "{backend}: {said}");
+        let made = fs::metadata(folder.path().join(backend)).expect("the command's file");
+        assert_eq!(made.uid(), fs::metadata(folder.path()).expect("ours").uid(), "{backend}");
     }
 }
 

@@ -39,16 +39,20 @@ fn the_manual_page_is_one() {
 }
 
 #[test]
-fn the_doctor_reports_every_wall() {
+fn the_doctor_reports_every_backend() {
     let result = run(Path::new("/"), ["doctor", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&result.stdout).expect("one JSON object");
-    let walls: Vec<&str> =
-        json["walls"].as_array().unwrap().iter().map(|wall| wall["backend"].as_str().unwrap()).collect();
-    assert_eq!(walls, BackendName::ALL.map(BackendName::as_str));
-    for wall in json["walls"].as_array().unwrap() {
+    let backends: Vec<&str> = json["backends"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|backend| backend["backend"].as_str().unwrap())
+        .collect();
+    assert_eq!(backends, BackendName::ALL.map(BackendName::as_str));
+    for backend in json["backends"].as_array().unwrap() {
         assert!(
-            wall["works"] == true || (wall["reason"].is_string() && wall["remedy"].is_string()),
-            "{wall}"
+            backend["works"] == true || (backend["reason"].is_string() && backend["remedy"].is_string()),
+            "{backend}"
         );
     }
     assert_eq!(json["inside"]["tools"]["ls"]["available"], true);
@@ -61,7 +65,7 @@ fn the_doctor_reports_every_wall() {
 
 /// A folder that cannot be shown under another user is no reason to say that no wall works.
 #[test]
-fn the_doctor_does_not_take_a_filesystem_for_a_wall() {
+fn the_doctor_does_not_take_a_filesystem_for_a_backend() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().to_str().unwrap();
     // Mounts of ramfs cannot be shown under another user. An ordinary user needs none of that.

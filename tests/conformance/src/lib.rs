@@ -34,7 +34,7 @@ pub use model::{KEY, Keys, RouteTo, model, routed};
 pub use outside::{
     Marker, cgroup_can_be_ours, is_root, parent, process_user, processes_below, settles, wait_until,
 };
-pub use place::{Place, as_owner, command, has_wall, refused_for, sh, spec, text};
+pub use place::{Place, as_owner, command, is_isolated, refused_for, sh, spec, text};
 pub use root::{everything, has_roots, import, import_archives, packed, sha256, system};
 pub use runner::{Check, DOCKER, RUNSC, again, run, run_in_one_sandbox};
 pub use secrets::{Drawer, credential, place};

@@ -133,7 +133,7 @@ pub fn spec(backend: BackendName) -> SandboxSpec {
 }
 
 /// Whether the sandbox has a root and private files of its own.
-pub fn has_wall(backend: BackendName) -> bool {
+pub fn is_isolated(backend: BackendName) -> bool {
     match backend {
         BackendName::Native | BackendName::Bwrap | BackendName::Docker(_) => true,
         BackendName::Container | BackendName::Host => false,

@@ -42,7 +42,7 @@ macro_rules! for_every_backend {
         $(living everywhere: $($living_all:ident),* $(,)?;)?
         $(living each_kernel: $($living_kernel:ident),* $(,)?;)?
     ) => {
-        $crate::for_every_wall! {
+        $crate::for_every_isolated_backend! {
             $(everywhere: $($all),*;)?
             $(each_kernel: $($kernel),*;)?
             $(once: $($once),*;)?
@@ -81,8 +81,8 @@ macro_rules! for_every_backend {
 
 /// The same for the backends that have a wall, and so a gateway.
 #[macro_export]
-macro_rules! for_every_wall {
-    ($($name:ident),* $(,)?) => { $crate::for_every_wall! { everywhere: $($name),*; } };
+macro_rules! for_every_isolated_backend {
+    ($($name:ident),* $(,)?) => { $crate::for_every_isolated_backend! { everywhere: $($name),*; } };
     (
         $(everywhere: $($all:ident),* $(,)?;)?
         $(each_kernel: $($kernel:ident),* $(,)?;)?
@@ -152,12 +152,12 @@ fn watched(backend: BackendName, body: impl FnOnce(&dyn Fn()) + Send + 'static) 
             let _ = tell.send(());
         });
     });
-    let patience = if is_dockers(backend) { 2 * PATIENCE } else { PATIENCE };
+    let time_limit = if is_dockers(backend) { 2 * WAIT_TIMEOUT } else { WAIT_TIMEOUT };
     loop {
-        match told.recv_timeout(patience) {
+        match told.recv_timeout(time_limit) {
             Ok(()) => {}
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                panic!("{backend}: nothing happened for {patience:?}: it hangs")
+                panic!("{backend}: nothing happened for {time_limit:?}: it hangs")
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
         }
@@ -243,4 +243,4 @@ fn is_dockers(backend: BackendName) -> bool {
 }
 
 /// Far longer than the slowest test takes on a busy machine. Containers take longer, and programs in gVisor far longer.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(120);

@@ -41,9 +41,9 @@ pub fn credential(host: &str, port: u16) -> Credential {
 }
 
 /// A cage with this policy and this credential.
-pub fn cage_with_key(wall: BackendName, policy: &EgressPolicy, credential: Credential) -> Cage {
+pub fn cage_with_key(backend: BackendName, policy: &EgressPolicy, credential: Credential) -> Cage {
     let engine = Engine::new().with_secrets(Arc::new(One));
-    cage_by(engine, wall, policy, |spec, _| spec.credentials = vec![credential])
+    cage_by(engine, backend, policy, |spec, _| spec.credentials = vec![credential])
 }
 
 impl Cage {

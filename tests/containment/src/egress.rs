@@ -33,36 +33,37 @@ pub fn at(text: &str) -> IpAddr {
 }
 
 /// A jail with this policy.
-pub fn cage(wall: BackendName, policy: &EgressPolicy) -> Cage {
-    cage_with(wall, policy, |_, _| {})
+pub fn cage(backend: BackendName, policy: &EgressPolicy) -> Cage {
+    cage_with(backend, policy, |_, _| {})
 }
 
 /// The same with more of a specification; the folder of its records is at hand.
 pub fn cage_with(
-    wall: BackendName,
+    backend: BackendName,
     policy: &EgressPolicy,
     change: impl FnOnce(&mut SandboxSpec, &Path),
 ) -> Cage {
-    cage_by(Engine::new(), wall, policy, change)
+    cage_by(Engine::new(), backend, policy, change)
 }
 
 /// The same by an engine of the test's own.
 pub fn cage_by(
     engine: Engine,
-    wall: BackendName,
+    backend: BackendName,
     policy: &EgressPolicy,
     change: impl FnOnce(&mut SandboxSpec, &Path),
 ) -> Cage {
     let (workspace, records) = (folder(), folder());
     let mut spec = SandboxSpec {
-        backend: BackendChoice::Named(wall),
+        backend: BackendChoice::Named(backend),
         workspace: Some(workspace.path().to_path_buf()),
         egress: Some(policy.clone()),
         ..SandboxSpec::default()
     };
     change(&mut spec, records.path());
     let engine = engine.with_records(records.path());
-    let sandbox = engine.create_blocking(&spec).unwrap_or_else(|error| panic!("{wall}: no sandbox: {error}"));
+    let sandbox =
+        engine.create_blocking(&spec).unwrap_or_else(|error| panic!("{backend}: no sandbox: {error}"));
     Cage { jail: Jail { sandbox, workspace }, records }
 }
 

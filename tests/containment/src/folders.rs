@@ -62,13 +62,13 @@ pub fn layer_in(place: &Path) -> (TempDir, Layer) {
 
 /// A jail whose workspace is seen like this.
 pub fn viewed(
-    wall: BackendName,
+    backend: BackendName,
     workspace: TempDir,
     view: View,
     change: impl FnOnce(&mut SandboxSpec),
 ) -> Result<Jail, SandboxError> {
     let mut spec = SandboxSpec {
-        backend: BackendChoice::Named(wall),
+        backend: BackendChoice::Named(backend),
         workspace: Some(workspace.path().to_path_buf()),
         ..SandboxSpec::default()
     };

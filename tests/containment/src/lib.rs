@@ -39,27 +39,27 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The walls to attack.
-pub fn walls() -> &'static [BackendName] {
-    static WALLS: OnceLock<Vec<BackendName>> = OnceLock::new();
-    WALLS.get_or_init(|| {
+pub fn backends() -> &'static [BackendName] {
+    static BACKENDS: OnceLock<Vec<BackendName>> = OnceLock::new();
+    BACKENDS.get_or_init(|| {
         let all = "native,bwrap,docker,docker+runsc";
         let wanted = std::env::var("BELLJAR_BACKENDS").unwrap_or_else(|_| all.into());
-        let mut walls = Vec::new();
+        let mut backends = Vec::new();
         for name in wanted.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            let wall = BackendName::ALL.into_iter().find(|wall| wall.as_str() == name);
-            let wall = wall.unwrap_or_else(|| panic!("BELLJAR_BACKENDS names no backend: {name}"));
-            let works = match wall {
+            let backend = BackendName::ALL.into_iter().find(|backend| backend.as_str() == name);
+            let backend = backend.unwrap_or_else(|| panic!("BELLJAR_BACKENDS names no backend: {name}"));
+            let works = match backend {
                 BackendName::Docker(runtime) => have_runtime(runtime.as_str()),
-                _ => known_to_work(name).unwrap_or_else(|| tried(wall)),
+                _ => known_to_work(name).unwrap_or_else(|| tried(backend)),
             };
             if works {
-                walls.push(wall);
+                backends.push(backend);
             }
         }
-        if walls.contains(&GVISOR) {
+        if backends.contains(&GVISOR) {
             look_into_sentries();
         }
-        walls
+        backends
     })
 }
 
@@ -67,22 +67,22 @@ pub fn walls() -> &'static [BackendName] {
 /// directory that an agent left. A wall hands it the sandbox's sockets and files, which are the same behind each: one is enough, the
 /// first that works, which is `native`. That connections, questions, refusals and commits take the same road behind every wall has its
 /// own tests, which use [`walls`]. With `BELLJAR_TESTS=all` (`./dev test full`) it is all of them.
-pub fn gateway_walls() -> &'static [BackendName] {
-    if is_full() { walls() } else { &walls()[..walls().len().min(1)] }
+pub fn gateway_backends() -> &'static [BackendName] {
+    if is_full() { backends() } else { &backends()[..backends().len().min(1)] }
 }
 
 /// Those of them to attack from where the kernel inside has its part: one with this machine's, and gVisor. As above.
-pub fn kernel_walls() -> &'static [BackendName] {
-    static WALLS: OnceLock<Vec<BackendName>> = OnceLock::new();
-    chosen(&WALLS, |wall| wall == GVISOR || Some(&wall) == walls().first())
+pub fn kernel_backends() -> &'static [BackendName] {
+    static BACKENDS: OnceLock<Vec<BackendName>> = OnceLock::new();
+    chosen(&BACKENDS, |backend| backend == GVISOR || Some(&backend) == backends().first())
 }
 
 /// Those of them with this machine's kernel inside, for what takes git and its like minutes in gVisor: mounts that Docker is asked for
 /// are the same with both of its runtimes, and that gVisor keeps to them has shorter tests. As above.
-pub fn linux_walls() -> &'static [BackendName] {
-    static WALLS: OnceLock<Vec<BackendName>> = OnceLock::new();
+pub fn linux_backends() -> &'static [BackendName] {
+    static BACKENDS: OnceLock<Vec<BackendName>> = OnceLock::new();
     // Where nothing else works, gVisor is better than nothing.
-    chosen(&WALLS, |wall| wall != GVISOR || walls().len() == 1)
+    chosen(&BACKENDS, |backend| backend != GVISOR || backends().len() == 1)
 }
 
 const GVISOR: BackendName = BackendName::Docker(Runtime::Runsc);
@@ -91,7 +91,9 @@ fn chosen(
     chosen: &'static OnceLock<Vec<BackendName>>,
     is_wanted: impl Fn(BackendName) -> bool,
 ) -> &'static [BackendName] {
-    chosen.get_or_init(|| walls().iter().copied().filter(|wall| is_full() || is_wanted(*wall)).collect())
+    chosen.get_or_init(|| {
+        backends().iter().copied().filter(|backend| is_full() || is_wanted(*backend)).collect()
+    })
 }
 
 /// Whether every test runs on every wall, even where the wall makes no difference.
@@ -100,24 +102,24 @@ fn is_full() -> bool {
 }
 
 /// Whether a Docker daemon makes this wall.
-pub fn is_docker(wall: BackendName) -> bool {
-    matches!(wall, BackendName::Docker(_))
+pub fn is_docker(backend: BackendName) -> bool {
+    matches!(backend, BackendName::Docker(_))
 }
 
 /// Those of them that let sandboxes be made inside: a container refuses that by name.
-pub fn nesting_walls() -> impl Iterator<Item = &'static BackendName> {
-    walls().iter().filter(|wall| !is_docker(**wall))
+pub fn nesting_backends() -> impl Iterator<Item = &'static BackendName> {
+    backends().iter().filter(|backend| !is_docker(**backend))
 }
 
 /// Whether a sandbox starts behind this wall. Says so if not; in CI that is a failure.
-fn tried(wall: BackendName) -> bool {
-    match try_jail(wall, |_, _| {}) {
+fn tried(backend: BackendName) -> bool {
+    match try_jail(backend, |_, _| {}) {
         Ok(_) => true,
         Err(reason) if std::env::var("CI").is_ok_and(|ci| ci == "true") => {
-            panic!("the backend {wall} is missing: {reason}")
+            panic!("the backend {backend} is missing: {reason}")
         }
         Err(reason) => {
-            eprintln!("skipped: backend {wall}: {reason}");
+            eprintln!("skipped: backend {backend}: {reason}");
             false
         }
     }
@@ -160,23 +162,23 @@ pub struct Jail {
 }
 
 /// A jail with nothing special.
-pub fn jail(wall: BackendName) -> Jail {
-    jail_with(wall, |_, _| {})
+pub fn jail(backend: BackendName) -> Jail {
+    jail_with(backend, |_, _| {})
 }
 
 /// A jail whose specification is changed first, with the workspace's path at hand.
-pub fn jail_with(wall: BackendName, change: impl FnOnce(&mut SandboxSpec, &Path)) -> Jail {
-    try_jail(wall, change).unwrap_or_else(|error| panic!("{wall}: no sandbox: {error}"))
+pub fn jail_with(backend: BackendName, change: impl FnOnce(&mut SandboxSpec, &Path)) -> Jail {
+    try_jail(backend, change).unwrap_or_else(|error| panic!("{backend}: no sandbox: {error}"))
 }
 
 /// The same where a refusal is an answer too.
 pub fn try_jail(
-    wall: BackendName,
+    backend: BackendName,
     change: impl FnOnce(&mut SandboxSpec, &Path),
 ) -> Result<Jail, SandboxError> {
     let workspace = folder();
     let mut spec = SandboxSpec {
-        backend: BackendChoice::Named(wall),
+        backend: BackendChoice::Named(backend),
         workspace: Some(workspace.path().to_path_buf()),
         ..SandboxSpec::default()
     };

@@ -138,8 +138,8 @@ const PRIVATE_FOLDERS: [&str; 7] = ["home", "tmp", "dev/shm", "etc", "run", "var
 
 /// Defines `is_tool` inside: whether a folder is one of the run times and tools under home, of some gigabytes, that nobody inside can
 /// write. Where the kernel does not tell which mounts are read-only it is tried; and there each file takes milliseconds.
-pub fn tools(wall: BackendName) -> &'static str {
-    if tells_of_read_only(wall) { READ_ONLY } else { UNWRITABLE_AT_HOME }
+pub fn tools(backend: BackendName) -> &'static str {
+    if tells_of_read_only(backend) { READ_ONLY } else { UNWRITABLE_AT_HOME }
 }
 
 const READ_ONLY: &str = r#"

@@ -78,10 +78,10 @@ fn is_held(path: &Path) -> bool {
     flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
 }
 
-fn run(wall: &str, workspace: &Path, marker: &str) -> Command {
+fn run(backend: &str, workspace: &Path, marker: &str) -> Command {
     let mut command = Command::new(belljar());
     command
-        .args(["run", "--backend", wall, "--workspace"])
+        .args(["run", "--backend", backend, "--workspace"])
         .arg(workspace)
         .args(["--", "sh", "-c", "setsid sleep 1000 & sleep 1000; :", marker])
         .stdin(Stdio::null())
@@ -116,16 +116,16 @@ fn killed_at_random_moments_200_times_nothing_is_left() {
     let before = look();
     let mut dice = Dice::new();
     // What Docker holds is killed in tests/docker, together with Docker.
-    let is_own = |wall: &&BackendName| !matches!(wall, BackendName::Docker(_));
-    let own_walls: Vec<BackendName> = walls().iter().filter(is_own).copied().collect();
-    if own_walls.is_empty() {
+    let is_own = |backend: &&BackendName| !matches!(backend, BackendName::Docker(_));
+    let own_backends: Vec<BackendName> = backends().iter().filter(is_own).copied().collect();
+    if own_backends.is_empty() {
         return;
     }
     for round in 0..200 {
-        let wall = own_walls[round % own_walls.len()];
-        let mut child = run(wall.as_str(), workspace.path(), &marker).spawn().unwrap();
+        let backend = own_backends[round % own_backends.len()];
+        let mut child = run(backend.as_str(), workspace.path(), &marker).spawn().unwrap();
         // By turns at any moment of the start, and at any moment of a start on a busy machine.
-        let longest = if (round / own_walls.len()).is_multiple_of(2) { 8_000 } else { 30_000 };
+        let longest = if (round / own_backends.len()).is_multiple_of(2) { 8_000 } else { 30_000 };
         thread::sleep(dice.microseconds(longest));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -200,7 +200,7 @@ fn hold_many_sandboxes() {
 fn nothing_is_left(marker: &str, workspace: &Path, before: &Left) {
     // What the kernel and the guests do by themselves takes a moment; the rest is done by one more start.
     let status = Command::new(belljar())
-        .args(["run", "--backend", walls()[0].as_str(), "--workspace"])
+        .args(["run", "--backend", backends()[0].as_str(), "--workspace"])
         .arg(workspace)
         .args(["--", "true"])
         .status()
@@ -219,13 +219,13 @@ fn nothing_is_left(marker: &str, workspace: &Path, before: &Left) {
     assert!(eventually(|| new_files().is_empty()), "files: {:?}", new_files());
     let after = look();
     assert!(after.mounts.is_subset(&before.mounts), "mounts: {:?}", after.mounts);
-    let stubs: Vec<_> = fs::read_dir(workspace).unwrap().flatten().map(|entry| entry.path()).collect();
-    assert!(stubs.is_empty(), "{stubs:?}");
+    let mountpoints: Vec<_> = fs::read_dir(workspace).unwrap().flatten().map(|entry| entry.path()).collect();
+    assert!(mountpoints.is_empty(), "{mountpoints:?}");
 }
 
 #[test]
 fn a_guest_does_not_outlive_its_host_whatever_its_commands_do() {
-    for wall in walls() {
+    for backend in backends() {
         let marker = canary("orphan");
         let workspace = folder();
         let script = "import os, signal, threading, time, ctypes
@@ -242,22 +242,22 @@ os.kill(os.getppid(), 19)
 open('/workspace/up', 'w')
 time.sleep(1000)";
         let mut child = Command::new(belljar())
-            .args(["run", "--backend", wall.as_str(), "--workspace"])
+            .args(["run", "--backend", backend.as_str(), "--workspace"])
             .arg(workspace.path())
             .args(["--", "/usr/bin/python3", "-c", script, &marker])
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        assert!(eventually(|| workspace.path().join("up").exists()), "{wall}");
+        assert!(eventually(|| workspace.path().join("up").exists()), "{backend}");
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}");
+        assert!(eventually(|| processes_with(&marker).is_empty()), "{backend}");
     }
 }
 
 /// Where there is no wall, no namespace ends with the guest.
 #[test]
-fn a_command_does_not_outlive_its_guest_without_a_wall_either() {
+fn a_command_does_not_outlive_its_guest_without_isolation_either() {
     let marker = canary("keeperless");
     let workspace = folder();
     // One in front, and one that left the session and lost its parent; both ignore what can be ignored.

@@ -51,14 +51,14 @@ impl Connection {
         let stream: Box<dyn ReadWrite> = match address {
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
+                stream.set_write_timeout(Some(WAIT_TIMEOUT))?;
                 Box::new(stream)
             }
             Address::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
+                stream.set_write_timeout(Some(WAIT_TIMEOUT))?;
                 stream.set_nodelay(true)?;
                 Box::new(stream)
             }
@@ -266,4 +266,4 @@ fn bad(text: String) -> io::Error {
 }
 
 /// What takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(90);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(90);

@@ -38,11 +38,11 @@ impl<'d> Work<'d> {
     }
 
     /// `belljar run` behind this wall, with these words.
-    pub fn run(&self, wall: &str, words: &[&str]) -> Command {
+    pub fn run(&self, backend: &str, words: &[&str]) -> Command {
         let folder = |name: &str| self.root.path().join(name);
         let mut command = Command::new(belljar());
         command
-            .args(["run", "--backend", wall, "--workspace"])
+            .args(["run", "--backend", backend, "--workspace"])
             .arg(self.folder())
             .args(words)
             .current_dir(self.root.path())
@@ -57,21 +57,21 @@ impl<'d> Work<'d> {
 
     /// Runs it to its end; it must succeed. What it wrote.
     #[track_caller]
-    pub fn succeeds(&self, wall: &str, words: &[&str]) -> String {
-        let output = self.run(wall, words).output().unwrap();
+    pub fn succeeds(&self, backend: &str, words: &[&str]) -> String {
+        let output = self.run(backend, words).output().unwrap();
         let wrong = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{wall} {words:?}: {wrong}");
+        assert!(output.status.success(), "{backend} {words:?}: {wrong}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Starts one that stays, and waits until its command has begun.
     #[track_caller]
-    pub fn holds(&self, wall: &str) -> Child {
+    pub fn holds(&self, backend: &str) -> Child {
         let begun = self.folder().join("begun");
         let script = "touch begun; sleep 1000";
-        let mut command = self.run(wall, &["--", "sh", "-c", script]);
+        let mut command = self.run(backend, &["--", "sh", "-c", script]);
         let child = command.stdout(Stdio::null()).spawn().unwrap();
-        assert!(crate::eventually(|| begun.exists()), "{wall}: the command does not begin");
+        assert!(crate::eventually(|| begun.exists()), "{backend}: the command does not begin");
         fs::remove_file(begun).unwrap();
         child
     }

@@ -34,7 +34,7 @@ impl Asker {
     fn new(server: SocketAddr, name: &str) -> Outcome<Asker> {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect(server)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(WAIT_TIMEOUT))?;
         Ok(Asker { socket, question: question(0, name, A) })
     }
 
@@ -83,4 +83,4 @@ impl Asker {
 /// Questions at a time; with more of them a server's time is only the time in its queue.
 const UNDER_WAY: usize = 16;
 const NUMBERS: usize = 1 << 16;
-const PATIENCE: Duration = Duration::from_millis(500);
+const WAIT_TIMEOUT: Duration = Duration::from_millis(500);

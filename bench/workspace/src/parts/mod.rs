@@ -1,7 +1,7 @@
 //! What is measured.
 
 mod apply;
-mod shelf;
+mod managed;
 mod small_files;
 mod start;
 
@@ -13,7 +13,7 @@ use std::path::Path;
 pub(crate) enum Part {
     Start,
     SmallFiles,
-    Shelf,
+    ManagedClone,
     Apply,
 }
 
@@ -21,7 +21,7 @@ impl Part {
     const ALL: [(&'static str, Part); 4] = [
         ("start", Part::Start),
         ("small-files", Part::SmallFiles),
-        ("shelf", Part::Shelf),
+        ("managed", Part::ManagedClone),
         ("apply", Part::Apply),
     ];
 
@@ -45,7 +45,7 @@ impl Part {
         match self {
             Part::Start => start::run(belljar, &folder.join("start"), rounds),
             Part::SmallFiles => small_files::run(belljar, &folder.join("small-files"), rounds),
-            Part::Shelf => shelf::run(belljar, &folder.join("shelf")),
+            Part::ManagedClone => managed::run(belljar, &folder.join("managed")),
             Part::Apply => apply::run(belljar, &folder.join("apply"), rounds),
         }
     }

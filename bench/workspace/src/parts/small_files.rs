@@ -45,15 +45,15 @@ pub(super) fn run(belljar: &Belljar, folder: &Path, rounds: usize) -> Outcome<()
                 return Err(format!("{command:?}: {}", output.status).into());
             }
             let steps = understand(&output.stdout)?;
-            whole[index].add(steps[NEW_FILES..].iter().map(|step| step.wall).sum());
-            for ([wall, cpu], step) in tables.iter_mut().zip(steps) {
-                wall[index].add(step.wall);
+            whole[index].add(steps[NEW_FILES..].iter().map(|step| step.backend).sum());
+            for ([backend, cpu], step) in tables.iter_mut().zip(steps) {
+                backend[index].add(step.backend);
                 cpu[index].add(step.cpu);
             }
         }
     }
-    for (step, [wall, cpu]) in STEPS.iter().zip(&tables) {
-        print(&format!("Small files: {step} (50,000), wall time"), wall, "host");
+    for (step, [backend, cpu]) in STEPS.iter().zip(&tables) {
+        print(&format!("Small files: {step} (50,000), wall time"), backend, "host");
         print(&format!("Small files: {step} (50,000), processor time"), cpu, "host");
     }
     print("Small files: create, read and delete together (50,000), wall time", &whole, "host");

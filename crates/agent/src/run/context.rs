@@ -51,7 +51,7 @@ fn changes(spec: &SandboxSpec) -> &'static str {
             "What you change there is kept beside the folder until a person has looked at it. `git push host` brings \
              commits to the repository it came from."
         }
-        WorkspaceMode::Shelf { .. } => {
+        WorkspaceMode::ManagedClone { .. } => {
             "You work on a branch of your own. Commit, and `git push` brings commits to the repository it came from."
         }
         WorkspaceMode::Clone(_) => {

@@ -141,7 +141,7 @@ impl Attachment {
 
     async fn go_on(&mut self) -> Result<(), ClientError> {
         let (sandbox, command, cursor) = (&self.sandbox, &self.command, self.cursor);
-        let socket = patiently(sandbox.client.patience, || open(sandbox, command, cursor)).await?;
+        let socket = patiently(sandbox.client.time_limit, || open(sandbox, command, cursor)).await?;
         let (sink, output) = socket.split();
         // Who holds the old one is told by it that it is broken, and lets go.
         *self.input.sink.lock().await = sink;

@@ -116,7 +116,7 @@ impl Call<'_> {
 
     async fn bytes(self) -> Result<Vec<u8>, ClientError> {
         let (_, download) = self.send().await?;
-        download.collect(LONGEST_ANSWER).await
+        download.collect(MAX_ANSWER_BYTES).await
     }
 
     /// The same question, which has no body.
@@ -134,7 +134,7 @@ impl Call<'_> {
     /// That it was done.
     pub(crate) async fn done(self) -> Result<(), ClientError> {
         let (_, download) = self.send().await?;
-        download.collect(LONGEST_ANSWER).await.map(drop)
+        download.collect(MAX_ANSWER_BYTES).await.map(drop)
     }
 
     /// The answer as it comes.
@@ -217,7 +217,7 @@ pub(crate) fn escaped(word: &str) -> String {
 }
 
 async fn refused(status: StatusCode, download: Download) -> ClientError {
-    let bytes = match download.collect(LONGEST_ANSWER).await {
+    let bytes = match download.collect(MAX_ANSWER_BYTES).await {
         Ok(bytes) => bytes,
         Err(error) => return error,
     };
@@ -233,7 +233,7 @@ async fn refused(status: StatusCode, download: Download) -> ClientError {
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A command's output is in an answer, twice where it is no text.
-const LONGEST_ANSWER: usize = 1 << 30;
+const MAX_ANSWER_BYTES: usize = 1 << 30;
 
 /// The kernel takes a large process down in some tens of milliseconds, on a busy machine in some hundreds.
 const PAUSES_BEFORE_ASKING_AGAIN: [Duration; 4] =

@@ -70,13 +70,13 @@ impl Sandbox {
     pub async fn signal(&self, command: &str, signal: &str) -> Result<(), ClientError> {
         let signal = SendSignal { signal: signal.into() };
         let attempt = || self.call(Method::POST, &below(command, "/signal")).json(&signal).done();
-        patiently(self.client.patience, attempt).await
+        patiently(self.client.time_limit, attempt).await
     }
 
     /// The size of its terminal; said again likewise.
     pub async fn resize(&self, command: &str, size: Terminal) -> Result<(), ClientError> {
         let attempt = || self.call(Method::POST, &below(command, "/resize")).json(&size).done();
-        patiently(self.client.patience, attempt).await
+        patiently(self.client.time_limit, attempt).await
     }
 }
 

@@ -83,24 +83,25 @@ impl CommandEvents {
         };
         let sandbox = &self.sandbox;
         let (cursor, follow) = (self.cursor, self.follow);
-        self.events = patiently(sandbox.client.patience, || open(sandbox, &command, cursor, follow)).await?;
+        self.events =
+            patiently(sandbox.client.time_limit, || open(sandbox, &command, cursor, follow)).await?;
         Ok(())
     }
 }
 
 /// Tries until it is no longer for want of a daemon that it does not work.
 pub(crate) async fn patiently<T, F: Future<Output = Result<T, ClientError>>>(
-    patience: Duration,
+    time_limit: Duration,
     attempt: impl Fn() -> F,
 ) -> Result<T, ClientError> {
-    let until = Instant::now() + patience;
+    let until = Instant::now() + time_limit;
     let mut pause = FIRST_PAUSE;
     loop {
         match attempt().await {
             Err(error) if error.is_passing() && Instant::now() < until => sleep(pause).await,
             outcome => return outcome,
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(MAX_PAUSE);
     }
 }
 
@@ -116,4 +117,4 @@ async fn open(
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);

@@ -72,7 +72,7 @@ pub struct Client {
     pub(crate) access: Access,
     pub(crate) starter: Option<Starter>,
     pub(crate) pool: Pool,
-    pub(crate) patience: Duration,
+    pub(crate) time_limit: Duration,
 }
 
 impl Client {
@@ -117,8 +117,8 @@ impl Client {
     }
 
     /// How long it waits for a daemon that went away while it followed something. Two minutes, unless it is said.
-    pub fn with_patience(mut self, patience: Duration) -> Client {
-        self.patience = patience;
+    pub fn with_reconnect_timeout(mut self, time_limit: Duration) -> Client {
+        self.time_limit = time_limit;
         self
     }
 
@@ -128,7 +128,7 @@ impl Client {
     }
 
     fn new(target: Target, access: Access) -> Client {
-        Client { target, access, starter: None, pool: Pool::default(), patience: RECONNECT_TIMEOUT }
+        Client { target, access, starter: None, pool: Pool::default(), time_limit: RECONNECT_TIMEOUT }
     }
 }
 

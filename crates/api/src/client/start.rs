@@ -46,7 +46,7 @@ impl Starter {
             if let Ok(Some(_)) = child.try_wait() {
                 until = until.min(Instant::now() + ANOTHER);
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 }
@@ -74,7 +74,7 @@ const READY: Duration = Duration::from_secs(20);
 /// Two that were started at once are this far apart, and more.
 const ANOTHER: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

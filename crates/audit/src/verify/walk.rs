@@ -31,9 +31,9 @@ pub(super) fn walk(
     let mut line = Vec::new();
     loop {
         line.clear();
-        (&mut file).take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+        (&mut file).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
         if line.pop_if(|byte| *byte == b'\n').is_none() {
-            if line.len() as u64 == LONGEST_LINE {
+            if line.len() as u64 == MAX_LINE_BYTES {
                 // No writer of ours makes such a line. Its rest would be taken for lines.
                 found.add(Some(walked.lines + 1), Problem::NotARecord);
             }
@@ -101,4 +101,4 @@ impl ChainPosition {
 }
 
 /// As much as a sandbox's first record may need for its rules, and more.
-const LONGEST_LINE: u64 = 64 * 1024 * 1024;
+const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;

@@ -72,7 +72,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let mut guest =
         Guest::starting(door, Process::behind(started, guest_process(info, plan.limits.ready.value)), cgroup)
             .ready_within(plan);
-    guest.make_stubs(plan, layout, &[])?;
+    guest.make_mountpoints(plan, layout, &[])?;
 
     let setup = setup(plan, layout, &sources, &enforcement);
     let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
@@ -91,7 +91,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     match outcome {
         Ok(()) => Ok(guest),
         Err(SetupFailure::Step(fault)) => Err(crate::native::setup_failed(SetupFailure::Step(fault), layout)),
-        Err(SetupFailure::Late(patience)) => Err(not_ready(patience)),
+        Err(SetupFailure::Late(time_limit)) => Err(not_ready(time_limit)),
         Err(SetupFailure::Silent) => {
             drop(guest);
             let mut text = String::new();
@@ -153,8 +153,8 @@ fn setup(plan: &Plan, layout: &Layout, sources: &Sources, enforcement: &Enforcem
 /// The guest's own process, which bubblewrap names in a line of JSON: `"child-pid": 123`. Killing it ends everything
 /// inside, and then bubblewrap.
 /// One that hangs before it says so is not waited for here.
-fn guest_process(info: OwnedFd, patience: Duration) -> Option<OwnedFd> {
-    let deadline = Instant::now() + patience;
+fn guest_process(info: OwnedFd, time_limit: Duration) -> Option<OwnedFd> {
+    let deadline = Instant::now() + time_limit;
     let mut info = File::from(info);
     let (mut text, mut buffer) = (Vec::new(), [0; 512]);
     loop {
@@ -169,7 +169,7 @@ fn guest_process(info: OwnedFd, patience: Duration) -> Option<OwnedFd> {
             0 => break,
             length => text.extend_from_slice(&buffer[..length]),
         }
-        if text.len() > MOST_INFO {
+        if text.len() > MAX_INFO_BYTES {
             return None;
         }
     }
@@ -212,7 +212,7 @@ fn steps(plan: &Plan, layout: &Layout, sources: &Sources) -> Vec<Step> {
 }
 
 /// Some lines of JSON.
-const MOST_INFO: usize = 4096;
+const MAX_INFO_BYTES: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complaint_about_a_share_is_none_about_the_wall() {
+    fn a_complaint_about_a_share_is_none_about_the_backend() {
         let plan = trial().unwrap();
         let system = plan.layout().unwrap();
         assert_eq!(

@@ -2,7 +2,7 @@
 //! counts only where the root filesystem is layered, as a container's is.
 
 use crate::open_place;
-use crate::plan::trial_without_wall;
+use crate::plan::trial_without_isolation;
 use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_sys::rustix::fs::statfs;
 use belljar_sys::rustix::io::Errno;
@@ -14,7 +14,7 @@ use std::path::Path;
 /// A container is around us and a guest starts in it, or an error.
 pub(super) fn check() -> Result<(), SandboxError> {
     is_around_us()?;
-    open_place::launch(&trial_without_wall()?, &|| Ok(())).map(|guest| guest.stop())
+    open_place::launch(&trial_without_isolation()?, &|| Ok(())).map(|guest| guest.stop())
 }
 
 /// A container is around us, or an error.

@@ -195,7 +195,7 @@ pub(super) fn accept_warnings(plan: &Plan, warnings: &[String]) -> Result<(), Sa
 fn tasks(runtime: Runtime, pids: u32) -> i64 {
     match runtime {
         Runtime::Runc | Runtime::Kata => i64::from(pids),
-        Runtime::Runsc => (256 + 20 * i64::from(pids)).min(MOST_TASKS),
+        Runtime::Runsc => (256 + 20 * i64::from(pids)).min(MAX_TASKS),
     }
 }
 
@@ -255,7 +255,7 @@ fn ulimits(runtime: Runtime, plan: &Plan) -> Vec<ResourcesUlimits> {
 
 const SECCOMP: &str = include_str!(concat!(env!("OUT_DIR"), "/seccomp.json"));
 /// Most machines have numbers for 32768: the host keeps some.
-const MOST_TASKS: i64 = 24_000;
+const MAX_TASKS: i64 = 24_000;
 /// What a guest can live with.
 const FEW_FILES: u64 = 4096;
 /// As Docker does it by itself; to name some more, all have to be named.

@@ -43,7 +43,7 @@ impl ContainerDir {
     }
 
     fn make_within(
-        patience: Duration,
+        time_limit: Duration,
         containers: &Path,
         id: SandboxId,
     ) -> Result<ContainerDir, SandboxError> {
@@ -71,7 +71,7 @@ impl ContainerDir {
                     }
                     return Ok(place);
                 }
-                Ok(None) if started.elapsed() < patience => thread::sleep(STEP),
+                Ok(None) if started.elapsed() < time_limit => thread::sleep(STEP),
                 Ok(None) => return Err(failed(io::ErrorKind::AlreadyExists.into())),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(failed(error)),

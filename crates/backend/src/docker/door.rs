@@ -61,13 +61,13 @@ impl Knocker {
     }
 
     /// Waits for the guest; `None` if somebody closed the door meanwhile, or who knocked is gone. Nobody can knock after it.
-    pub(super) fn wait(self, patience: Duration) -> Result<Option<Knocked>, SandboxError> {
-        let deadline = Instant::now() + patience;
+    pub(super) fn wait(self, time_limit: Duration) -> Result<Option<Knocked>, SandboxError> {
+        let deadline = Instant::now() + time_limit;
         let door = loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let left = Timespec::try_from(left).map_err(|_| failed(Errno::INVAL))?;
             match poll(&mut [PollFd::new(&*self.socket, PollFlags::IN)], Some(&left)) {
-                Ok(0) => return Err(not_ready(patience)),
+                Ok(0) => return Err(not_ready(time_limit)),
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(failed(errno)),

@@ -6,7 +6,7 @@ use super::launch::{Container, setup_with};
 use crate::cgroup::{Counters, Foreign};
 use crate::guest::{AtEnd, Behind, Door, Process, wait_for_end};
 use crate::layout::Layout;
-use crate::stubs::Stubs;
+use crate::mountpoints::Mountpoints;
 use crate::{Enforcement, Guest, Meanwhile, Plan};
 use belljar_docker::Daemon;
 use belljar_docker::bollard::models::ContainerState;
@@ -30,7 +30,7 @@ pub(super) fn finish(
     mut container: Container,
     knocker: Knocker,
     enforcement: &Enforcement,
-    mut stubs: Option<Stubs>,
+    mut mountpoints: Option<Mountpoints>,
     meanwhile: Meanwhile<'_>,
 ) -> Result<Guest, SandboxError> {
     meanwhile()?;
@@ -52,8 +52,8 @@ pub(super) fn finish(
     if !is_within(kernel, &container.id) {
         return Err(failed("find the container's kernel", "it is gone".into()));
     }
-    if let Some(stubs) = &mut stubs {
-        stubs.wait_for(process.as_fd())?;
+    if let Some(mountpoints) = &mut mountpoints {
+        mountpoints.wait_for(process.as_fd())?;
     }
     let intake = plan.intake();
     let Knocked { door, .. } = knocked;
@@ -74,7 +74,7 @@ pub(super) fn finish(
     let behind = Contained { _container: container, end: Arc::new(end) };
     let mut guest = Guest::starting(door, Process::contained(process), None)
         .ready_within(plan)
-        .in_front_of(Box::new(behind), stubs);
+        .in_front_of(Box::new(behind), mountpoints);
     let steps = intake.map(Step::RelayIntake).into_iter().collect();
     let pending = guest.send_setup(&setup_with(steps, plan, layout, enforcement), &[])?;
     guest.send_first(plan, layout)?;
@@ -151,11 +151,11 @@ impl End {
 /// What is said of a process that has ended, said once. Of one that lives nothing is said, and so nothing is remembered.
 fn once_over<T: Copy>(
     process: &OwnedFd,
-    patience: Duration,
+    time_limit: Duration,
     known: &OnceLock<T>,
     say: impl FnOnce() -> T,
 ) -> Option<T> {
-    wait_for_end(process, patience).then(|| *known.get_or_init(say))
+    wait_for_end(process, time_limit).then(|| *known.get_or_init(say))
 }
 
 impl Behind for Contained {
@@ -219,8 +219,8 @@ mod tests {
         assert_eq!(once_over(&kernel, Duration::ZERO, &known, || 1), None);
         child.kill().expect("our child");
         child.wait().expect("our child");
-        let patience = Duration::from_secs(600);
-        assert_eq!(once_over(&kernel, patience, &known, || 2), Some(2), "it has ended since");
-        assert_eq!(once_over(&kernel, patience, &known, || 3), Some(2), "it is asked once");
+        let time_limit = Duration::from_secs(600);
+        assert_eq!(once_over(&kernel, time_limit, &known, || 2), Some(2), "it has ended since");
+        assert_eq!(once_over(&kernel, time_limit, &known, || 3), Some(2), "it is asked once");
     }
 }

@@ -4,7 +4,7 @@
 use super::container_dir::ContainerDir;
 use crate::guest::{Door, PendingSetup, Process, SetupFailure};
 use crate::layout::Layout;
-use crate::stubs::Stubs;
+use crate::mountpoints::Mountpoints;
 use crate::{Guest, Plan, embedded};
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
@@ -39,13 +39,13 @@ impl Helper {
     }
 
     /// Makes what mounts need in folders of the host. They are taken away after the helper, if nobody else takes them over.
-    pub(super) fn make_stubs(
+    pub(super) fn make_mountpoints(
         &mut self,
         plan: &Plan,
         layout: &Layout,
         place: &ContainerDir,
     ) -> Result<(), SandboxError> {
-        self.0.make_stubs(plan, layout, &[place.root(), place.private()])
+        self.0.make_mountpoints(plan, layout, &[place.root(), place.private()])
     }
 
     /// Has it carry out these steps.
@@ -60,13 +60,13 @@ impl Helper {
     /// Waits until it has, and lets it go. Gives the stubs, and the sockets that it opened.
     pub(super) fn finish(mut self, pending: PendingSetup) -> Result<Done, SetupFailure> {
         self.0.finish(pending)?;
-        Ok(Done { stubs: self.0.take_stubs(), way_out: self.0.take_way_out() })
+        Ok(Done { mountpoints: self.0.take_mountpoints(), way_out: self.0.take_way_out() })
     }
 }
 
 /// What a helper leaves.
 pub(super) struct Done {
-    pub(super) stubs: Option<Stubs>,
+    pub(super) mountpoints: Option<Mountpoints>,
     pub(super) way_out: Option<(IntakeReport, Vec<OwnedFd>)>,
 }
 

@@ -49,12 +49,12 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
     let connecting = thread::spawn(super::daemon);
     let place = ContainerDir::make(containers(plan)?, plan.id)?;
     let layout = plan.layout()?;
-    let mut stubs = stage::build(plan, layout, &place)?;
+    let mut mountpoints = stage::build(plan, layout, &place)?;
     let daemon = connecting.join().unwrap_or_else(|_| super::daemon())?;
     let knocker = Knocker::listen(&place.door(), door_kind(runtime))?;
     let mut container = Container::create(daemon, runtime, plan, layout, place)?.start(knocker.closer());
     if runtime == Runtime::Runsc {
-        return gvisor::finish(plan, layout, container, knocker, &enforcement, stubs, meanwhile);
+        return gvisor::finish(plan, layout, container, knocker, &enforcement, mountpoints, meanwhile);
     }
     let opener = Opener::start(plan)?;
     meanwhile()?;
@@ -71,15 +71,15 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
     }
     container.has_knocked.store(true, Ordering::SeqCst);
     container.place.strike();
-    if let Some(stubs) = &mut stubs {
-        stubs.wait_for(std::os::fd::AsFd::as_fd(&knocked.process))?;
+    if let Some(mountpoints) = &mut mountpoints {
+        mountpoints.wait_for(std::os::fd::AsFd::as_fd(&knocked.process))?;
     }
     let counted = Foreign::of(knocked.pid.as_raw_nonzero().get() as u32);
     counted.limit_tcp(&plan.limits)?;
     let container = Contained { counted, container };
     let (door, process) = (Door::knocked_at(knocked.door), Process::contained(knocked.process));
     let mut guest =
-        Guest::starting(door, process, None).ready_within(plan).in_front_of(Box::new(container), stubs);
+        Guest::starting(door, process, None).ready_within(plan).in_front_of(Box::new(container), mountpoints);
     let way_out = opener.open(guest.process())?;
     let pending = guest.send_setup(&setup(plan, layout, &enforcement, &way_out), &[])?;
     guest.send_first(plan, layout)?;
@@ -176,7 +176,7 @@ pub(super) struct Container {
     name: String,
     starting: Mutex<Option<Receiver<Result<(), Error>>>>,
     /// How long its daemon may take to start it, and until when that is.
-    patience: Duration,
+    time_limit: Duration,
     started_by: Instant,
     /// Whether its guest is there.
     pub(super) has_knocked: Arc<AtomicBool>,
@@ -210,7 +210,7 @@ impl Container {
             id: String::new(),
             name,
             starting: Mutex::default(),
-            patience: plan.limits.ready.value,
+            time_limit: plan.limits.ready.value,
             started_by: Instant::now(),
             has_knocked: Arc::default(),
             is_left: false,
@@ -259,7 +259,7 @@ impl Container {
             (Arc::clone(&self.daemon), self.id.clone(), Arc::clone(&self.has_knocked));
         let (tell, told) = channel();
         self.starting = Mutex::new(Some(told));
-        self.started_by = Instant::now() + self.patience;
+        self.started_by = Instant::now() + self.time_limit;
         self.place.note(&self.id);
         thread::spawn(move || {
             let options = None::<StartContainerOptions>;
@@ -302,7 +302,7 @@ impl Container {
             Error::RequestTimeoutError => {
                 let message = format!(
                     "the Docker daemon has not started the container within {:?}, and it is not waited for",
-                    self.patience
+                    self.time_limit
                 );
                 Some(ErrorCode::NotReady.error(message).hint(hint!(
                     "`docker info` says whether the daemon is well, its log says more (`journalctl \

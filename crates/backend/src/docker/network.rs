@@ -37,7 +37,7 @@ impl Opener {
         let pending = helper.carry_out(steps, &[process])?;
         let done = helper.finish(pending).map_err(|failure| match failure {
             SetupFailure::Step(fault) => failed(&fault.doing, errno::told(fault.errno).unwrap_or(Errno::IO)),
-            SetupFailure::Late(patience) => not_ready(patience),
+            SetupFailure::Late(time_limit) => not_ready(time_limit),
             SetupFailure::Silent => failed("open the egress sockets", Errno::IO),
         })?;
         Ok(done.way_out)

@@ -4,8 +4,8 @@
 use super::container_dir::{ContainerDir, SOCKET};
 use super::helper::Helper;
 use crate::layout::{BindOrigin, Layout};
+use crate::mountpoints::Mountpoints;
 use crate::native::{Identity, Sources, bind_steps, private_step_beside, user_of_container};
-use crate::stubs::Stubs;
 use crate::{Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fd::AsFd;
@@ -18,15 +18,15 @@ pub(super) fn build(
     plan: &Plan,
     layout: &Layout,
     place: &ContainerDir,
-) -> Result<Option<Stubs>, SandboxError> {
+) -> Result<Option<Mountpoints>, SandboxError> {
     let mut helper = Helper::start(plan)?;
     let sources = Sources::open(layout, identity(plan))?;
-    helper.make_stubs(plan, layout, place)?;
+    helper.make_mountpoints(plan, layout, place)?;
     let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
     let steps = steps(plan, layout, &sources, place);
     let pending = helper.carry_out(steps, &mounts)?;
     let done = helper.finish(pending).map_err(|failure| crate::native::setup_failed(failure, layout))?;
-    Ok(done.stubs)
+    Ok(done.mountpoints)
 }
 
 /// The steps, from an empty directory to a finished stage.

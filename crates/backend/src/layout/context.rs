@@ -5,7 +5,7 @@
 
 use super::{Bind, BindKind, BindOrigin, Layout, Missing, relative};
 use belljar_spec::{AgentContext, ErrorCode, SandboxError, Term, hint};
-use belljar_wire::message::{Bytes, Stub, StubKind};
+use belljar_wire::message::{Bytes, Mountpoint, MountpointKind};
 use std::path::PathBuf;
 
 impl Layout {
@@ -33,14 +33,14 @@ impl Layout {
         path: &str,
         folder: Option<&PathBuf>,
     ) -> Result<(), SandboxError> {
-        let stub = Stub { path: path.into(), kind: StubKind::File(Bytes(Vec::new())) };
+        let mountpoint = Mountpoint { path: path.into(), kind: MountpointKind::File(Bytes(Vec::new())) };
         let Some(folder) = folder else {
             // Private files, gone with the sandbox.
             self.files.push((target.into(), Vec::new()));
             return Ok(());
         };
         if let Some(layer) = self.layers.iter_mut().find(|layer| layer.target == workspace) {
-            layer.stubs.push(stub);
+            layer.mountpoints.push(mountpoint);
             return Ok(());
         }
         if super::workspace::cannot_be_made(&self.opened.look_through(folder), path) {
@@ -52,12 +52,12 @@ impl Layout {
         }
         match self.missing.iter_mut().find(|missing| missing.root == *folder) {
             Some(missing) => {
-                missing.stubs.push(stub);
+                missing.mountpoints.push(mountpoint);
                 missing.shields.push(path.into());
             }
             None => {
                 let (root, shields) = (folder.clone(), vec![path.into()]);
-                self.missing.push(Missing { root, stubs: vec![stub], shields });
+                self.missing.push(Missing { root, mountpoints: vec![mountpoint], shields });
             }
         }
         Ok(())

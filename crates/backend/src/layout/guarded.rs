@@ -36,7 +36,7 @@ pub(super) fn refuse<'p>(
 ) -> Result<(), SandboxError> {
     let used = match mode {
         // Of a repository whose branch is worked on the sandbox sees the files that were committed.
-        WorkspaceMode::Overlay { .. } | WorkspaceMode::Shelf { .. } => Use::LayeredWorkspace,
+        WorkspaceMode::Overlay { .. } | WorkspaceMode::ManagedClone { .. } => Use::LayeredWorkspace,
         WorkspaceMode::Bind | WorkspaceMode::Own(_) | WorkspaceMode::Clone(_) => Use::WrittenWorkspace,
     };
     let workspaces = workspaces.into_iter().map(|path| (path, used));
@@ -462,7 +462,7 @@ mod tests {
         let home = place.path().canonicalize().unwrap().join("ann");
         std::fs::create_dir_all(home.join(".password-store")).unwrap();
         let homes = Homes::of_test(&home);
-        let branch = WorkspaceMode::Shelf { branch: "fix".parse().ok() };
+        let branch = WorkspaceMode::ManagedClone { branch: "fix".parse().ok() };
         let judged = judged(&home.join(".password-store"), &branch, &homes, &Mounts::default());
         assert!(judged.is_err());
     }

@@ -195,7 +195,7 @@ impl System {
 
 impl Layout {
     /// The layout of a sandbox behind a wall: of the host's own system, or of a root that brings its own.
-    pub(crate) fn behind_wall(wanted: Wanted<'_>) -> Result<Layout, SandboxError> {
+    pub(crate) fn isolated(wanted: Wanted<'_>) -> Result<Layout, SandboxError> {
         let Wanted { marker, spec, view, resolver, authority, own, git, root, context } = wanted;
         let mut opened = OpenedPaths::default();
         let homes = Homes::here();
@@ -208,7 +208,7 @@ impl Layout {
         let shown = shown.filter(|shown| workspace_on_host.as_deref() != Some(*shown));
         let shown = shown.map(|folder| shared::workspace(folder, &homes, &mut opened)).transpose()?;
         let mounts = Mounts::here();
-        let is_judged = is_shown || matches!(spec.mode, WorkspaceMode::Shelf { .. });
+        let is_judged = is_shown || matches!(spec.mode, WorkspaceMode::ManagedClone { .. });
         let of_workspace =
             workspace_on_host.as_deref().filter(|_| is_judged).into_iter().chain(shown.as_deref());
         let shared_git = view.and_then(|view| view.git.as_ref()).map(|git| &*git.common).filter(|_| is_shown);
@@ -377,7 +377,7 @@ impl Layout {
                 Term::Backend.to("native")
             )));
         }
-        volumes::refuse_without_wall(spec)?;
+        volumes::refuse_without_isolation(spec)?;
         if spec.admin == Admin::Root {
             let message = "without isolation, root inside would be root outside";
             return Err(ErrorCode::NotSupported

@@ -122,7 +122,7 @@ impl Walker {
             }
             let here = real.join(&part);
             match self.at(&here) {
-                At::Link(target) if links.len() < MOST_LINKS => {
+                At::Link(target) if links.len() < MAX_LINKS => {
                     links.push(here);
                     // An absolute one begins at the root by itself.
                     left.extend(target.components().rev().map(|part| PathBuf::from(part.as_os_str())));
@@ -154,7 +154,7 @@ impl Walker {
 }
 
 /// As many as the kernel follows (path_resolution(7)).
-pub(super) const MOST_LINKS: usize = 40;
+pub(super) const MAX_LINKS: usize = 40;
 
 #[cfg(test)]
 mod tests {
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(walked.links, [place.join("short"), place.join("w/a/b")]);
         assert_eq!(walk(&place.join("w/a/none/x")).real, place.join("w/a/none/x"));
         symlink("loop", place.join("loop")).unwrap();
-        assert_eq!(walk(&place.join("loop")).links.len(), MOST_LINKS);
+        assert_eq!(walk(&place.join("loop")).links.len(), MAX_LINKS);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) fn of_the_caller() -> Vec<(OsString, OsString)> {
 fn is_time_zone(name: &str, zones: &Path) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+/".contains(&byte);
     !name.starts_with('/')
-        && name.len() <= LONGEST_NAME
+        && name.len() <= MAX_NAME_BYTES
         && name.bytes().all(is_plain)
         && zones.join(name).is_file()
 }
@@ -36,7 +36,7 @@ fn is_there(locale: &str, locales: &Path) -> bool {
     }
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@".contains(&byte);
     if locale.is_empty()
-        || locale.len() > LONGEST_NAME
+        || locale.len() > MAX_NAME_BYTES
         || !locale.bytes().all(is_plain)
         || locale.contains("..")
     {
@@ -75,7 +75,7 @@ fn names_in_archive(path: &Path) -> Option<Vec<u8>> {
         Some(u32::from_ne_bytes(head.get(4 * index..4 * index + 4)?.try_into().ok()?))
     };
     let (magic, offset, used) = (number(0)?, number(5)?, number(6)?);
-    if magic != ARCHIVE || used > MOST_NAMES_BYTES {
+    if magic != ARCHIVE || used > MAX_NAMES_BYTES {
         return None;
     }
     let mut names = vec![0; used as usize];
@@ -87,9 +87,9 @@ const LOCALES: &str = "/usr/lib/locale";
 const TIME_ZONES: &str = "/usr/share/zoneinfo";
 /// AR_MAGIC.
 const ARCHIVE: u32 = 0xde02_0109;
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 /// All of glibc's have 20 KB together.
-const MOST_NAMES_BYTES: u32 = 1 << 20;
+const MAX_NAMES_BYTES: u32 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

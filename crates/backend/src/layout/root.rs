@@ -7,7 +7,7 @@ use super::opened::OpenedPaths;
 use super::tree::{RootTree, Tree};
 use super::{Bind, BindKind, BindOrigin, HOME, Marker, PrivateDir, System, USER, java, trust};
 use belljar_spec::{ErrorCode, SandboxError};
-use belljar_wire::message::{Bytes, Stub, StubKind};
+use belljar_wire::message::{Bytes, Mountpoint, MountpointKind};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub(crate) struct RootLayer {
     /// Where changes are kept, if they are.
     pub(crate) kept: Option<PathBuf>,
     /// What lies over the lower ones.
-    pub(crate) stubs: Vec<Stub>,
+    pub(crate) mountpoints: Vec<Mountpoint>,
     /// Links that do (place, destination).
     pub(crate) links: Vec<(String, String)>,
 }
@@ -127,13 +127,14 @@ pub(super) fn layer(
                     && is_below(target, &bind.target)
             })
     };
-    let mut stubs = Vec::new();
-    let mut add = |path: &str, kind: StubKind| stubs.push(Stub { path: tree.place(path), kind });
+    let mut mountpoints = Vec::new();
+    let mut add =
+        |path: &str, kind: MountpointKind| mountpoints.push(Mountpoint { path: tree.place(path), kind });
     for place in ["proc", "sys", "run"] {
-        add(place, StubKind::Directory);
+        add(place, MountpointKind::Directory);
     }
     for directory in private.iter().filter(|directory| !is_private(&directory.target)) {
-        add(&directory.target, StubKind::Directory);
+        add(&directory.target, MountpointKind::Directory);
     }
     for bind in binds {
         match bind.origin {
@@ -142,10 +143,10 @@ pub(super) fn layer(
             BindOrigin::System | BindOrigin::Home | BindOrigin::Named
                 if opened.is_directory(&bind.source) =>
             {
-                add(&bind.target, StubKind::Directory);
+                add(&bind.target, MountpointKind::Directory);
             }
             BindOrigin::System | BindOrigin::Home | BindOrigin::Named | BindOrigin::Guard => {
-                add(&bind.target, StubKind::File(Bytes(Vec::new())));
+                add(&bind.target, MountpointKind::File(Bytes(Vec::new())));
             }
         }
     }
@@ -153,22 +154,22 @@ pub(super) fn layer(
     *files = theirs;
     let ours: Vec<(String, Vec<u8>)> = ours;
     for (place, content) in ours {
-        add(&place, StubKind::File(Bytes(content)));
+        add(&place, MountpointKind::File(Bytes(content)));
     }
     let (holder, lowers) = hold(&root.lowers)?;
     let links = std::mem::take(links).into_iter().map(|(place, to)| (tree.place(&place), to)).collect();
     for directory in std::iter::once(&holder).chain(&root.kept) {
         opened.open_source(directory)?;
     }
-    Ok(Some(RootLayer { holder, lowers, kept: root.kept.clone(), stubs, links }))
+    Ok(Some(RootLayer { holder, lowers, kept: root.kept.clone(), mountpoints, links }))
 }
 
 /// The directory that all of them lie in, and how they are called from there.
 fn hold(lowers: &[PathBuf]) -> Result<(PathBuf, Vec<String>), SandboxError> {
     let unusable = |why: &str| ErrorCode::ImageFailed.error(format!("the root cannot be mounted: {why}"));
-    if lowers.len() > MOST_LOWERS {
+    if lowers.len() > MAX_LOWERS {
         return Err(unusable(&format!(
-            "it has {} layers, and {MOST_LOWERS} can lie over each other",
+            "it has {} layers, and {MAX_LOWERS} can lie over each other",
             lowers.len()
         ))
         .hint("make an image with fewer layers: `docker build --squash`, or fewer steps"));
@@ -265,7 +266,7 @@ const PATHS: usize = 64;
 /// What nobody inside may change.
 const HELD: [&str; 2] = ["etc/belljar", "etc/resolv.conf"];
 /// Their names, of one or two letters, have to fit into one word of 256 bytes for the kernel (fsconfig(2)).
-const MOST_LOWERS: usize = 100;
+const MAX_LOWERS: usize = 100;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! The workspace and the paths that a caller names: what may be shared at all.
 
 use super::home::Homes;
-use super::opened::{MOST_LINKS, OpenedPaths, Walked, Walker, identity, moved, walk};
+use super::opened::{MAX_LINKS, OpenedPaths, Walked, Walker, identity, moved, walk};
 use super::{Bind, BindKind, BindOrigin, text};
 use belljar_spec::{ErrorCode, Permission, SandboxError, SharedPath, Term, hint};
 use belljar_sys::opened::{FileIdentity, OpenedPath};
@@ -139,7 +139,7 @@ fn resolve(path: &Path, what: &str, opened: &mut OpenedPaths) -> Result<Walked, 
             .error(format!("the {what} `{}` does not exist", path.display()))
             .hint("check the spelling, or make it first"),
         Errno::ACCESS => unreadable(path, what),
-        Errno::LOOP | Errno::STALE if walked.links.len() < MOST_LINKS => moved(path),
+        Errno::LOOP | Errno::STALE if walked.links.len() < MAX_LINKS => moved(path),
         _ => ErrorCode::PathInvalid.error(format!("the {what} `{}` cannot be used: {errno}", path.display())),
     })?;
     text(&walked.real)?;

@@ -37,7 +37,7 @@ pub(super) fn mounted(
 }
 
 /// Without a wall nothing can be seen elsewhere than where it is. A home is the workspace there, and needs no keeping.
-pub(super) fn refuse_without_wall(spec: &SandboxSpec) -> Result<(), SandboxError> {
+pub(super) fn refuse_without_isolation(spec: &SandboxSpec) -> Result<(), SandboxError> {
     let Some(volume) = spec.volumes.first() else { return Ok(()) };
     let message = format!("a volume cannot be mounted at `{}` without isolation", volume.target);
     Err(ErrorCode::NotSupported.error(message).hint("omit it, or use the backend `native`"))

@@ -12,7 +12,7 @@ use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_sys::rustix::fs::{Access, AtFlags, CWD, accessat};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::geteuid;
-use belljar_wire::message::{Bytes, Stub, StubKind};
+use belljar_wire::message::{Bytes, Mountpoint, MountpointKind};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,14 +26,14 @@ pub(crate) struct Layered {
     pub(crate) directory: PathBuf,
     pub(crate) upper: String,
     pub(crate) work: String,
-    pub(crate) stubs: Vec<Stub>,
+    pub(crate) mountpoints: Vec<Mountpoint>,
 }
 
 /// What has to be made in a folder of the host before its mounts, and goes away with the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) root: PathBuf,
-    pub(crate) stubs: Vec<Stub>,
+    pub(crate) mountpoints: Vec<Mountpoint>,
     /// All that is shielded in it.
     pub(crate) shields: Vec<String>,
 }
@@ -64,7 +64,7 @@ struct Held {
     path: String,
     kind: BindKind,
     /// What is made for it where nothing is.
-    stub: Option<StubKind>,
+    mountpoint: Option<MountpointKind>,
 }
 
 /// A view, seen at `workspace`.
@@ -106,7 +106,7 @@ impl Shown {
         });
         let is_layered = layer.is_some();
         let shields = carried_out(&through, is_layered, shields);
-        self.layers.extend(layer.map(|layer| Layered { stubs: stubs(&shields), ..layer }));
+        self.layers.extend(layer.map(|layer| Layered { mountpoints: mountpoints(&shields), ..layer }));
         self.shielded.push(Root { folder: folder.to_path_buf(), target, is_layered, shields });
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Shown {
                 let (parent, name) = (common.parent(), common.file_name().and_then(|name| name.to_str()));
                 if let (Some(parent), Some(name)) = (parent, name) {
                     opened.open_source(parent)?;
-                    let held = Held { path: name.into(), kind: BindKind::ReadOnly, stub: None };
+                    let held = Held { path: name.into(), kind: BindKind::ReadOnly, mountpoint: None };
                     let root = Root {
                         folder: parent.to_path_buf(),
                         target: String::new(),
@@ -217,7 +217,7 @@ impl Shown {
         let roots = self.shielded.iter().filter(|root| !root.is_layered);
         let missing = roots.map(|root| Missing {
             root: root.folder.clone(),
-            stubs: stubs(&root.shields),
+            mountpoints: mountpoints(&root.shields),
             shields: root.shields.iter().map(|shield| shield.path.clone()).collect(),
         });
         missing.collect()
@@ -246,7 +246,8 @@ impl Root {
             let path = self.folder.join(&shield.path);
             let is_part = shield.kind == BindKind::ReadOnly && bind.source.starts_with(&path);
             // The stub is in the layers, not in the folder itself.
-            let has_no_place = self.is_layered && shield.stub.is_some() && path.starts_with(&bind.source);
+            let has_no_place =
+                self.is_layered && shield.mountpoint.is_some() && path.starts_with(&bind.source);
             if is_part || has_no_place {
                 let message = format!(
                     "`{}` is shared for writing, and `{}` is protected",
@@ -275,15 +276,15 @@ fn carried_out(folder: &Path, is_layered: bool, shields: &[Shield]) -> Vec<Held>
     let anchor = |path: &str| {
         let is_gone = fs::symlink_metadata(folder.join(path))
             .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
-        let stub = is_gone.then_some(StubKind::Directory);
-        Held { path: path.into(), kind: BindKind::ReadWrite, stub }
+        let mountpoint = is_gone.then_some(MountpointKind::Directory);
+        Held { path: path.into(), kind: BindKind::ReadWrite, mountpoint }
     };
     let mut all: Vec<Held> = Vec::new();
     for Shield { path, what } in shields.iter().filter(|shield| shield.what != Shielded::Watched) {
         let is_read_only = is_read_only(&all, path);
         let held = match what {
             Shielded::Anchored if is_read_only => {
-                Held { path: path.clone(), kind: BindKind::Reopened, stub: None }
+                Held { path: path.clone(), kind: BindKind::Reopened, mountpoint: None }
             }
             // What is read-only as a whole needs nothing more; neither does what nobody can make.
             _ if is_read_only => continue,
@@ -295,9 +296,9 @@ fn carried_out(folder: &Path, is_layered: bool, shields: &[Shield]) -> Vec<Held>
             }
             Shielded::Anchored => anchor(path),
             Shielded::Existing | Shielded::Replaced => read_only(path, None),
-            Shielded::MissingDirectory => read_only(path, Some(StubKind::Directory)),
+            Shielded::MissingDirectory => read_only(path, Some(MountpointKind::Directory)),
             Shielded::MissingFile(content) => {
-                read_only(path, Some(StubKind::File(Bytes(content.as_bytes().to_vec()))))
+                read_only(path, Some(MountpointKind::File(Bytes(content.as_bytes().to_vec()))))
             }
         };
         for (end, _) in path.match_indices('/') {
@@ -332,8 +333,8 @@ fn is_shared_for_reading(path: &Path, binds: &[Bind]) -> bool {
     binds.iter().filter(said).any(|bind| path.starts_with(&bind.source))
 }
 
-fn read_only(path: &str, stub: Option<StubKind>) -> Held {
-    Held { path: path.into(), kind: BindKind::ReadOnly, stub }
+fn read_only(path: &str, mountpoint: Option<MountpointKind>) -> Held {
+    Held { path: path.into(), kind: BindKind::ReadOnly, mountpoint }
 }
 
 /// Whether something around a path makes it read-only. The last one counts: it lies on top.
@@ -343,9 +344,10 @@ fn is_read_only(shields: &[Held], path: &str) -> bool {
     around.is_some_and(|known| known.kind == BindKind::ReadOnly)
 }
 
-fn stubs(shields: &[Held]) -> Vec<Stub> {
-    let stub = |shield: &Held| Some(Stub { path: shield.path.clone(), kind: shield.stub.clone()? });
-    shields.iter().filter_map(stub).collect()
+fn mountpoints(shields: &[Held]) -> Vec<Mountpoint> {
+    let mountpoint =
+        |shield: &Held| Some(Mountpoint { path: shield.path.clone(), kind: shield.mountpoint.clone()? });
+    shields.iter().filter_map(mountpoint).collect()
 }
 
 /// A layer that the guest can mount: the kernel wants both of its directories below one mount, and its own list of options
@@ -381,7 +383,7 @@ fn layered(
     // Belljar's own; a link on the way to it is the host's.
     let directory = walk(directory).real;
     opened.open_source(&directory)?;
-    Ok(Layered { target: target.into(), directory, upper, work, stubs: Vec::new() })
+    Ok(Layered { target: target.into(), directory, upper, work, mountpoints: Vec::new() })
 }
 
 /// Where a git directory that lies elsewhere is seen, without the leading slash.
@@ -430,8 +432,9 @@ mod tests {
             ]
         );
         let missing = shown.missing();
-        let stubs: Vec<_> = missing[0].stubs.iter().map(|stub| stub.path.as_str()).collect();
-        assert_eq!(stubs, ["a/b", "a/b/c", "h"]);
+        let mountpoints: Vec<_> =
+            missing[0].mountpoints.iter().map(|mountpoint| mountpoint.path.as_str()).collect();
+        assert_eq!(mountpoints, ["a/b", "a/b/c", "h"]);
     }
 
     #[test]

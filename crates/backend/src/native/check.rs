@@ -49,7 +49,7 @@ pub(crate) fn remedy_for_bubblewrap() -> Hint {
 pub(crate) fn setup_failed(failure: SetupFailure, layout: &Layout) -> SandboxError {
     match failure {
         SetupFailure::Step(fault) => step_failed(&fault.doing, fault.errno, layout),
-        SetupFailure::Late(patience) => not_ready(patience),
+        SetupFailure::Late(time_limit) => not_ready(time_limit),
         SetupFailure::Silent => {
             ErrorCode::GuestGone.error("the sandbox's first process died while it was set up").hint(hint!(
                 "there may be too little memory; {} tries each backend by itself",
@@ -83,9 +83,11 @@ fn step_failed(doing: &str, errno: i32, layout: &Layout) -> SandboxError {
             .hint("omit it, or copy what is needed of it to another folder");
     }
     match errno {
-        Errno::PERM | Errno::NOSYS if is_the_wall(doing, layout) => refused(doing, errno),
+        Errno::PERM | Errno::NOSYS if is_about_isolation(doing, layout) => refused(doing, errno),
         // How AppArmor says it.
-        Errno::ACCESS if doing.starts_with("make ") && is_the_wall(doing, layout) => refused(doing, errno),
+        Errno::ACCESS if doing.starts_with("make ") && is_about_isolation(doing, layout) => {
+            refused(doing, errno)
+        }
         _ => ErrorCode::StartFailed.error(format!("cannot {doing}{reason}")),
     }
 }
@@ -104,11 +106,11 @@ fn share_in<'l>(doing: &str, layout: &'l Layout) -> Option<&'l Bind> {
 }
 
 /// Whether a step is part of every sandbox, whatever was asked for.
-fn is_the_wall(doing: &str, layout: &Layout) -> bool {
+fn is_about_isolation(doing: &str, layout: &Layout) -> bool {
     let is_mount = |source: String, target: &str| doing == format!("mount {source} at /{target}");
     let mut system = layout.binds.iter().filter(|bind| bind.origin == BindOrigin::System);
     let mut private = layout.private.iter().map(|directory| &directory.target);
-    WALL.contains(&doing)
+    ISOLATION_STEPS.contains(&doing)
         || DEVICES.iter().any(|name| doing.ends_with(&format!("/{name} at /dev/{name}")))
         || private.any(|target| doing == format!("mount /{target}"))
         || system.any(|bind| is_mount(bind.source.display().to_string(), &bind.target))
@@ -278,7 +280,7 @@ const NEEDED_KERNEL: (u32, u32) = (5, 12);
 /// linux/magic.h
 const OVERLAYFS: u64 = 0x794c_7630;
 /// Steps that every sandbox has, in the guest's words for them; and what it says when it closes everything behind itself.
-const WALL: [&str; 17] = [
+const ISOLATION_STEPS: [&str; 17] = [
     "make mounts private",
     "make a new root",
     "make the private filesystem",
@@ -336,10 +338,10 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_what_every_sandbox_has_is_one_of_the_wall() {
+    fn a_refusal_of_what_every_sandbox_has_is_one_of_the_backend() {
         let mounts = ["mount /usr at /usr", "mount /tmp", "mount /dev/null at /dev/null"];
         let staged = ["mount /.stage/dev/tty at /dev/tty"];
-        for doing in WALL.into_iter().chain(mounts).chain(staged) {
+        for doing in ISOLATION_STEPS.into_iter().chain(mounts).chain(staged) {
             assert_eq!(code(doing, Errno::PERM), ErrorCode::BackendUnavailable, "{doing}");
             assert_eq!(code(doing, Errno::NOSYS), ErrorCode::BackendUnavailable, "{doing}");
             assert_eq!(code(doing, Errno::NOMEM), ErrorCode::StartFailed, "{doing}");
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_one_thing_is_about_that_and_no_wall() {
+    fn a_refusal_of_one_thing_is_about_that_and_no_backend() {
         for (doing, expected) in [
             ("mount /w at /workspace", ErrorCode::StartFailed),
             ("mount /workspace", ErrorCode::StartFailed),

@@ -23,7 +23,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     // From here on dropping the guest ends the process and takes the cgroup away.
     let mut guest = Guest::starting(door, process, cgroup).ready_within(plan);
     let (layout, mut sources) = view?;
-    guest.make_stubs(plan, layout, &[])?;
+    guest.make_mountpoints(plan, layout, &[])?;
     let mut setup = setup(plan, layout, identity, &sources, &enforcement);
     let (steps, root) = prepared::apply(plan, setup.steps, identity, &mut sources);
     setup.steps = steps;

@@ -265,7 +265,7 @@ impl PreparedRoot {
         if unfinished.exists() {
             let _ = fs::remove_dir_all(&unfinished);
         }
-        sweep(directory, AGE, MOST_UNHELD);
+        sweep(directory, AGE, MAX_UNHELD);
         made
     }
 
@@ -413,7 +413,7 @@ const KEY_BYTES: usize = 16;
 /// A root of yesterday's settings is made again faster than anybody notices.
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// One is made for each configuration and workspace path: more than a person uses in a day, and a few megabytes.
-const MOST_UNHELD: usize = 64;
+const MAX_UNHELD: usize = 64;
 const NO_EXEC: StatVfsMountFlags = StatVfsMountFlags::NOEXEC;
 
 #[cfg(test)]
@@ -497,10 +497,10 @@ mod tests {
         let directory = state.path().join("prepared");
         let entries = Split::of(&steps()).entries;
         let held = PreparedRoot::of(&directory, &entries).unwrap();
-        sweep(&directory, Duration::ZERO, MOST_UNHELD);
+        sweep(&directory, Duration::ZERO, MAX_UNHELD);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
         drop(held);
-        sweep(&directory, Duration::ZERO, MOST_UNHELD);
+        sweep(&directory, Duration::ZERO, MAX_UNHELD);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
         assert!(PreparedRoot::of(&directory, &entries).is_ok(), "it is made again");
     }

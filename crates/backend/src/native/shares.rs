@@ -17,7 +17,7 @@ pub(super) fn steps(nesting: Nesting) -> Vec<Step> {
         write(file, share(ours))
     });
     let namespaces = NAMESPACES.iter().map(|file| match nesting {
-        Nesting::Allowed => write(file, share(limit(&format!("/proc/sys/user/{file}"))).min(MOST_NAMESPACES)),
+        Nesting::Allowed => write(file, share(limit(&format!("/proc/sys/user/{file}"))).min(MAX_NAMESPACES)),
         Nesting::Denied => write(file, 0),
     });
     // Without user namespaces nothing inside may make any: one is enough as a second lock beside the seccomp filter.
@@ -54,7 +54,7 @@ const NAMESPACES: [&str; 8] = [
     "max_time_namespaces",
 ];
 /// A browser makes some dozens.
-const MOST_NAMESPACES: u64 = 1024;
+const MAX_NAMESPACES: u64 = 1024;
 /// Less is of no use to anybody.
 const FEWEST: u64 = 16;
 
@@ -83,6 +83,6 @@ mod tests {
         assert_eq!(names(Nesting::Denied), [(first, "0".to_string())]);
         let allowed = names(Nesting::Allowed);
         assert_eq!(allowed.len(), NAMESPACES.len());
-        assert!(allowed.iter().all(|(_, value)| value.parse::<u64>().unwrap() <= MOST_NAMESPACES));
+        assert!(allowed.iter().all(|(_, value)| value.parse::<u64>().unwrap() <= MAX_NAMESPACES));
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn root_step(layout: &Layout, sources: &Sources, owner: Option<(u32, 
         holder: from.holder.clone(),
         lowers: root.lowers.clone(),
         layer: from.layer.clone(),
-        stubs: root.stubs.clone(),
+        mountpoints: root.mountpoints.clone(),
         links: root.links.clone(),
         owner,
     })
@@ -168,8 +168,15 @@ fn step(layout: &Layout, sources: &Sources, bind: &Bind, source: &Source) -> Ste
     if bind.origin == BindOrigin::Named
         && let Some((layered, layer)) = layers.into_iter().find(|(layered, _)| layered.target == bind.target)
     {
-        let Layered { target, upper, work, stubs, .. } = layered.clone();
-        return Step::Overlay { target, folder: source.clone(), layer: layer.clone(), upper, work, stubs };
+        let Layered { target, upper, work, mountpoints, .. } = layered.clone();
+        return Step::Overlay {
+            target,
+            folder: source.clone(),
+            layer: layer.clone(),
+            upper,
+            work,
+            mountpoints,
+        };
     }
     let kind = match bind.origin {
         BindOrigin::Guard => NodeKind::File,

@@ -4,9 +4,9 @@ use belljar_engine::{Changes, Sandbox};
 use belljar_overlay::quote;
 use belljar_spec::SandboxError;
 use belljar_spec::git::BranchName;
+use belljar_workspace::managed::{LeftInManagedClone, MAX_UNCOMMITTED, OnHost};
 use belljar_workspace::private_git::{ImportReport, SetAside};
 use belljar_workspace::protect::{Executed, Findings, Left};
-use belljar_workspace::shelf::{LeftOnShelf, MOST_UNCOMMITTED, OnHost};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -62,7 +62,9 @@ pub(super) fn say_of(changes: &Changes) {
                 "  hint: `belljar diff {id}` shows them, `belljar apply {id}` applies them, `belljar changes discard {id}` discards them"
             );
         }
-        Changes::Shelf { shelf, branch, folder, left } => say_of_shelf(shelf, branch, folder, left),
+        Changes::ManagedClone { clone_name, branch, folder, left } => {
+            say_of_managed_clone(clone_name, branch, folder, left)
+        }
         Changes::Clone { id, url, collected } => {
             let commits = counted_as(collected.count, "commit");
             eprintln!("belljar: {commits} on branch {} of {url}", collected.branch);
@@ -92,11 +94,11 @@ pub(super) fn say_of(changes: &Changes) {
 pub(super) fn say_left(left: &[Left]) {
     for (number, one) in left.iter().enumerate() {
         let before = left[..number].iter().filter(|other| other.what == one.what).count();
-        if before < MOST_OF_A_KIND {
+        if before < MAX_SHOWN_OF_KIND {
             eprintln!("belljar: warning: `{}`: {}", shown(&one.path), one.what.sentence());
-        } else if before == MOST_OF_A_KIND {
+        } else if before == MAX_SHOWN_OF_KIND {
             let all = left.iter().filter(|other| other.what == one.what).count();
-            eprintln!("belljar: warning: and {} more of the same", all - MOST_OF_A_KIND);
+            eprintln!("belljar: warning: and {} more of the same", all - MAX_SHOWN_OF_KIND);
         }
     }
 }
@@ -107,11 +109,11 @@ pub(super) fn say_executed(what: &str, executed: &[Executed]) {
         return;
     }
     eprintln!("belljar: {what}, and programs on this machine commonly run it; read it first:");
-    for Executed { path, reason } in executed.iter().take(MOST_EXECUTED) {
+    for Executed { path, reason } in executed.iter().take(MAX_EXECUTED) {
         eprintln!("  {} ({reason})", shown(path));
     }
-    if executed.len() > MOST_EXECUTED {
-        eprintln!("  and {} more", executed.len() - MOST_EXECUTED);
+    if executed.len() > MAX_EXECUTED {
+        eprintln!("  and {} more", executed.len() - MAX_EXECUTED);
     }
 }
 
@@ -152,18 +154,18 @@ fn how_to_take(name: &str, kept_as: &str) -> String {
     }
 }
 
-fn say_of_shelf(shelf: &str, branch: &BranchName, folder: &Path, left: &LeftOnShelf) {
+fn say_of_managed_clone(clone_name: &str, branch: &BranchName, folder: &Path, left: &LeftInManagedClone) {
     match left.branch {
         OnHost::Yes if left.is_on_host() => {
             eprintln!("belljar: branch {branch} is up to date with what was committed inside");
         }
         OnHost::Yes => eprintln!("belljar: branch {branch} has all that was committed inside"),
         OnHost::No => {
-            eprintln!("belljar: commits on branch {branch} were not pushed; they are kept in {shelf}");
+            eprintln!("belljar: commits on branch {branch} were not pushed; they are kept in {clone_name}");
             eprintln!("  hint: `belljar run --branch {branch} -- git push` brings them here");
         }
         OnHost::Gone => {
-            eprintln!("belljar: branch {branch} is gone from {shelf}: it was deleted or damaged inside");
+            eprintln!("belljar: branch {branch} is gone from {clone_name}: it was deleted or damaged inside");
             eprintln!("  hint: `belljar run --branch {branch} -- git reflog` shows what was committed");
         }
         OnHost::Nothing => eprintln!("belljar: nothing new was committed on branch {branch}"),
@@ -177,7 +179,7 @@ fn say_of_shelf(shelf: &str, branch: &BranchName, folder: &Path, left: &LeftOnSh
     if !left.uncommitted.is_empty() {
         let (files, are) = match left.uncommitted.len() {
             1 => ("1 file".to_string(), "is"),
-            more if more >= MOST_UNCOMMITTED => (format!("{more} files or more"), "are"),
+            more if more >= MAX_UNCOMMITTED => (format!("{more} files or more"), "are"),
             more => (format!("{more} files"), "are"),
         };
         let they = if are == "is" { "it is" } else { "they are" };
@@ -212,8 +214,8 @@ fn counted(files: usize) -> String {
 }
 
 /// Warnings of one kind, and files under a heading, that are listed: the rest is in `--json`.
-const MOST_OF_A_KIND: usize = 5;
-const MOST_EXECUTED: usize = 20;
+const MAX_SHOWN_OF_KIND: usize = 5;
+const MAX_EXECUTED: usize = 20;
 
 #[cfg(test)]
 mod tests {

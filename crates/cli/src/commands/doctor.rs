@@ -3,7 +3,7 @@
 use super::{block_on, print};
 use crate::args::DoctorArgs;
 use crate::failure::hint_of;
-use belljar_engine::{Engine, Sandbox, WallReport, WayOut};
+use belljar_engine::{BackendReport, Engine, Sandbox, WayOut};
 use belljar_spec::{BackendName, Command, ErrorCode, SandboxError, SandboxSpec};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 pub(crate) fn doctor(options: DoctorArgs) -> Result<u8, SandboxError> {
     let engine = Engine::new();
-    let walls: Vec<Wall> = engine.walls().into_iter().map(Wall::from).collect();
+    let backends: Vec<BackendLine> = engine.backends().into_iter().map(BackendLine::from).collect();
     // Without a folder, since one may lie where it cannot be shown.
     let (inside, refusal) = match engine.create_blocking(&SandboxSpec::default()) {
         Ok(sandbox) => {
@@ -24,7 +24,7 @@ pub(crate) fn doctor(options: DoctorArgs) -> Result<u8, SandboxError> {
             (None, Some(error.message))
         }
     };
-    let report = Report { container: belljar_engine::container_around_us(), walls, inside, refusal };
+    let report = Report { container: belljar_engine::container_around_us(), backends, inside, refusal };
     if options.json {
         let text = serde_json::to_string_pretty(&report).map_err(|error| {
             ErrorCode::Internal.error(format!("cannot write the report: {error}")).caused_by(error)
@@ -69,7 +69,7 @@ impl Drop for Folder {
 struct Report {
     /// The container around us, if there is one.
     container: Option<&'static str>,
-    walls: Vec<Wall>,
+    backends: Vec<BackendLine>,
     /// What a sandbox of the default kind has; absent when there can be none.
     inside: Option<Inside>,
     /// Why there can be none. Said on standard error too.
@@ -78,7 +78,7 @@ struct Report {
 }
 
 #[derive(Serialize)]
-struct Wall {
+struct BackendLine {
     backend: BackendName,
     assurance: belljar_spec::Assurance,
     works: bool,
@@ -86,7 +86,7 @@ struct Wall {
     remedy: Option<String>,
 }
 
-impl Wall {
+impl BackendLine {
     /// Whether this is one that works and that `auto` takes.
     fn is_chosen(&self) -> bool {
         self.works && BackendName::AUTO.contains(&self.backend)
@@ -106,10 +106,10 @@ impl Wall {
     }
 }
 
-impl From<WallReport> for Wall {
-    fn from(report: WallReport) -> Wall {
+impl From<BackendReport> for BackendLine {
+    fn from(report: BackendReport) -> BackendLine {
         let error = report.outcome.err();
-        Wall {
+        BackendLine {
             backend: report.backend,
             assurance: report.assurance,
             works: error.is_none(),
@@ -253,22 +253,22 @@ impl Report {
             say(format!("Inside a container ({kind}).\n"));
         }
         say("Backends".into());
-        for wall in &self.walls {
-            let works = if wall.works { "works" } else { "no" };
-            say(format!("  {:<12} {:<10} {works}", wall.backend.as_str(), wall.assurance.as_str()));
-            if let Some(caveat) = wall.caveat() {
+        for backend in &self.backends {
+            let works = if backend.works { "works" } else { "no" };
+            say(format!("  {:<12} {:<10} {works}", backend.backend.as_str(), backend.assurance.as_str()));
+            if let Some(caveat) = backend.caveat() {
                 say(format!("               {caveat}"));
             }
-            if let Some(reason) = &wall.reason {
+            if let Some(reason) = &backend.reason {
                 say(format!("               {reason}"));
             }
-            if let Some(remedy) = &wall.remedy {
+            if let Some(remedy) = &backend.remedy {
                 say(format!("               -> {remedy}"));
             }
         }
         let Some(inside) = &self.inside else {
             match &self.refusal {
-                Some(reason) if self.walls.iter().any(Wall::is_chosen) => {
+                Some(reason) if self.backends.iter().any(BackendLine::is_chosen) => {
                     say(format!("\nA backend works here, and yet no sandbox can be made: {reason}"));
                 }
                 _ => say("\nNo backend works here: belljar runs nothing until one does.".into()),

@@ -31,7 +31,7 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
         Tty::Never => None,
     };
     in_foreground(&spec, command, size, notes, |sandbox| {
-        warn_of_weak_wall(sandbox);
+        warn_of_weak_isolation(sandbox);
         Some(sandbox.limits().wall_time.value)
     })
 }
@@ -43,7 +43,7 @@ fn understood(options: RunArgs) -> Result<(SandboxSpec, Command), SandboxError> 
     let spec = match options.profile {
         None => place.spec()?,
         Some(name) => place.spec_over(|request| {
-            let profiles = Profiles::of_this_machine(&Engine::new().walls())?;
+            let profiles = Profiles::of_this_machine(&Engine::new().backends())?;
             profiles.choose(Some(&name))?.apply(request)
         })?,
     };
@@ -79,12 +79,12 @@ pub(super) fn say_loosened(spec: &SandboxSpec) {
 }
 
 /// A wall that is none must not pass for one.
-pub(super) fn warn_of_weak_wall(sandbox: &Sandbox) {
+pub(super) fn warn_of_weak_isolation(sandbox: &Sandbox) {
     changes::warn(sandbox);
-    say_weak_wall(sandbox.backend());
+    say_weak_isolation(sandbox.backend());
 }
 
-fn say_weak_wall(backend: BackendName) {
+fn say_weak_isolation(backend: BackendName) {
     match backend {
         BackendName::Host => {
             eprintln!("belljar: no isolation (--backend host): the command runs as you, on this machine");
@@ -175,7 +175,7 @@ fn once(options: RunArgs) -> Result<u8, SandboxError> {
         Err(error) => Run::not_begun(error)?,
     };
     if let Some(backend) = run.backend {
-        say_weak_wall(backend);
+        say_weak_isolation(backend);
     }
     if let Some(warning) = &run.warning {
         eprintln!("belljar: {warning}");

@@ -1,7 +1,7 @@
 //! `belljar shell`: a shell in a sandbox.
 
 use super::print;
-use super::run::{Notes, in_foreground, say_loosened, warn_of_weak_wall};
+use super::run::{Notes, in_foreground, say_loosened, warn_of_weak_isolation};
 use super::{kept, roots};
 use crate::args::{SandboxOptions, ShellArgs};
 use crate::foreground::terminal_size;
@@ -48,7 +48,7 @@ fn alone(place: SandboxOptions) -> Result<u8, SandboxError> {
         Command::new(words).map_err(|error| ErrorCode::Internal.error(error.to_string()).caused_by(error))?;
     let reach = reach(spec.egress.as_ref());
     in_foreground(&spec, command, size, Notes::Shown, |sandbox| {
-        warn_of_weak_wall(sandbox);
+        warn_of_weak_isolation(sandbox);
         if size.is_some() {
             eprintln!(
                 "belljar: you are inside ({}, {}); this folder is {}, {reach}; exit with ctrl-D",

@@ -9,13 +9,13 @@ pub(super) fn terminal_variables() -> Vec<(&'static str, String)> {
 fn is_plain(value: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.+-".contains(&byte);
     !value.is_empty()
-        && value.len() <= LONGEST_VALUE
+        && value.len() <= MAX_VALUE_BYTES
         && value.bytes().all(is_plain)
         && !value.starts_with('.')
 }
 
 /// Far more than any name in terminfo(5) has.
-const LONGEST_VALUE: usize = 64;
+const MAX_VALUE_BYTES: usize = 64;
 
 #[cfg(test)]
 mod tests {

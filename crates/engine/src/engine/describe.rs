@@ -1,7 +1,7 @@
 //! What a sandbox would be, said without making it: planned and drawn by the code that makes it, so that it cannot say anything else.
 
 use super::plan::Planned;
-use super::{Engine, no_wall, strong_enough};
+use super::{Engine, no_backend, strong_enough};
 use crate::credentials::Prepared;
 use crate::kept;
 use crate::record::loosened;
@@ -39,7 +39,7 @@ impl Engine {
         let spec = Prepared::sketch(spec)?;
         let sketch = kept::Sketch::of(&spec);
         kept::make(&spec, || self.state())?;
-        let name = wall(&spec)?;
+        let name = isolation(&spec)?;
         let workspace = Workspace::sketch(&spec, || self.state(), || self.secrets())?;
         let mut described = self.describe_in(&spec, name, &workspace);
         let _ = workspace.finish(None);
@@ -82,7 +82,7 @@ fn omit_missing(words: &mut Vec<String>) {
 }
 
 /// The wall that was named, or the strongest that works.
-fn wall(spec: &SandboxSpec) -> Result<BackendName, SandboxError> {
+fn isolation(spec: &SandboxSpec) -> Result<BackendName, SandboxError> {
     match spec.backend {
         BackendChoice::Named(name) => strong_enough(name, spec).map(|()| name),
         BackendChoice::Auto => {
@@ -93,7 +93,7 @@ fn wall(spec: &SandboxSpec) -> Result<BackendName, SandboxError> {
                     Err(refusal) => refusals.push((name, refusal)),
                 }
             }
-            Err(no_wall(&refusals, spec))
+            Err(no_backend(&refusals, spec))
         }
     }
 }

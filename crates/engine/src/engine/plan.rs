@@ -4,7 +4,7 @@ use super::Engine;
 use crate::roots::{self, PreparedRoot};
 use crate::workspace::Workspace;
 use crate::{credentials, llm, relay, way_out};
-use belljar_backend::{GitInside, Plan, WORKSPACE, Wall, context_git_config};
+use belljar_backend::{GitInside, Isolation, Plan, WORKSPACE, context_git_config};
 use belljar_config as config;
 use belljar_gateway::Authority;
 use belljar_spec::egress::EgressPolicy;
@@ -42,23 +42,24 @@ impl Engine {
         root: &PreparedRoot,
         limits: &Limits,
     ) -> Result<Planned, SandboxError> {
-        let wall = if backend.assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
-        let policy = egress(backend, wall, spec)?;
+        let isolation =
+            if backend.assurance() < Assurance::Namespace { Isolation::Absent } else { Isolation::Own };
+        let policy = egress(backend, isolation, spec)?;
         let secrets = spec.llm.as_ref().map(|_| self.secrets());
         let with_route = match (&spec.llm, &secrets) {
-            (Some(route), Some(secrets)) => Some(llm::prepare(spec, route, backend, wall, &**secrets)?),
+            (Some(route), Some(secrets)) => Some(llm::prepare(spec, route, backend, isolation, &**secrets)?),
             _ => None,
         };
         let spec = with_route.unwrap_or_else(|| spec.clone());
         let own = self.own(records, &spec);
-        let root = roots::understand(&spec, root, wall, &own)?;
-        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall).behind(backend).keeping(own);
+        let root = roots::understand(&spec, root, isolation, &own)?;
+        let mut plan = Plan::new(id, spec.clone(), limits.clone(), isolation).behind(backend).keeping(own);
         if let Some(root) = root {
             plan = plan.with_root(root);
         }
         let state = belljar_state::state_directory().ok();
         if let Some(state) = &state {
-            plan = plan.with_stubs(state.join("stubs")).with_containers(state.join("docker"));
+            plan = plan.with_mountpoints(state.join("stubs")).with_containers(state.join("docker"));
             plan = plan.with_prepared(crate::sweep::prepared_roots(state));
         }
         if let Some(view) = self.view.as_ref().or(workspace.view.as_ref()) {
@@ -68,9 +69,9 @@ impl Engine {
         if let Some(context) = &context {
             plan = plan.with_context(context.clone());
         }
-        let repository = workspace.repository.as_ref().filter(|_| wall == Wall::Own);
+        let repository = workspace.repository.as_ref().filter(|_| isolation == Isolation::Own);
         let relay = repository.map(|_| relay::PORT);
-        if wall == Wall::Own {
+        if isolation == Isolation::Own {
             let person = Person::of_host(workspace.view.as_ref());
             // A shelf and a clone have it in a config of their own; said twice, git would push twice.
             let is_layered = workspace.view.as_ref().is_some_and(|view| view.layer.is_some());
@@ -124,11 +125,15 @@ fn seen_at(spec: &SandboxSpec) -> String {
 }
 
 /// What a sandbox may reach; `None` where there is no wall that could hold it.
-fn egress(name: BackendName, wall: Wall, spec: &SandboxSpec) -> Result<Option<EgressPolicy>, SandboxError> {
-    match (wall, &spec.egress) {
-        (Wall::Own, policy) => Ok(Some(policy.clone().unwrap_or_default())),
-        (Wall::Absent, None) => Ok(None),
-        (Wall::Absent, Some(_)) => {
+fn egress(
+    name: BackendName,
+    isolation: Isolation,
+    spec: &SandboxSpec,
+) -> Result<Option<EgressPolicy>, SandboxError> {
+    match (isolation, &spec.egress) {
+        (Isolation::Own, policy) => Ok(Some(policy.clone().unwrap_or_default())),
+        (Isolation::Absent, None) => Ok(None),
+        (Isolation::Absent, Some(_)) => {
             let message = format!("the backend {name} does not isolate, and cannot control the network");
             Err(ErrorCode::NotSupported.error(message).hint(hint!(
                 "use {}, or omit all egress settings, also in belljar.toml",

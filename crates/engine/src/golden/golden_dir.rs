@@ -143,8 +143,8 @@ impl GoldenDir {
     }
 
     /// Keeps a build for as long as a sandbox's changes are there. A pin that says so already is left as it is.
-    pub(super) fn pin(&self, build: &Build, keeper: &Path) -> Result<(), SandboxError> {
-        let file = keeper.join(PIN);
+    pub(super) fn pin(&self, build: &Build, owner: &Path) -> Result<(), SandboxError> {
+        let file = owner.join(PIN);
         if fs::read_to_string(&file).is_ok_and(|name| name.trim() == build.name()) {
             return Ok(());
         }
@@ -152,8 +152,8 @@ impl GoldenDir {
     }
 
     /// What lies below a sandbox's changes.
-    pub(super) fn pinned(&self, keeper: &Path) -> Result<Option<Build>, SandboxError> {
-        let file = keeper.join(PIN);
+    pub(super) fn pinned(&self, owner: &Path) -> Result<Option<Build>, SandboxError> {
+        let file = owner.join(PIN);
         let name = match fs::read_to_string(&file) {
             Ok(name) => name,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -275,36 +275,36 @@ mod tests {
             let name = SandboxId::from_random([number; 8]);
             place.unfinished(name).unwrap().finish("3.24.1", GoldenTier::Base).unwrap()
         });
-        let keeper = folder.path().join("fleet/sandboxes/one/root");
-        fs::create_dir_all(&keeper).unwrap();
-        (folder, place, builds, keeper)
+        let owner = folder.path().join("fleet/sandboxes/one/root");
+        fs::create_dir_all(&owner).unwrap();
+        (folder, place, builds, owner)
     }
 
     #[test]
     fn a_pin_is_written_once_and_never_in_place() {
-        let (_folder, place, [one, two], keeper) = place();
-        place.pin(&one, &keeper).unwrap();
-        let file = File::options().read(true).write(true).open(keeper.join(PIN)).unwrap();
+        let (_folder, place, [one, two], owner) = place();
+        place.pin(&one, &owner).unwrap();
+        let file = File::options().read(true).write(true).open(owner.join(PIN)).unwrap();
         let long_ago = SystemTime::UNIX_EPOCH;
         file.set_times(FileTimes::new().set_modified(long_ago)).unwrap();
-        place.pin(&one, &keeper).unwrap();
+        place.pin(&one, &owner).unwrap();
         assert_eq!(
-            fs::metadata(keeper.join(PIN)).unwrap().modified().unwrap(),
+            fs::metadata(owner.join(PIN)).unwrap().modified().unwrap(),
             long_ago,
             "it is right already"
         );
-        assert_eq!(place.pinned(&keeper).unwrap(), Some(one.clone()));
-        place.pin(&two, &keeper).unwrap();
-        assert_eq!(place.pinned(&keeper).unwrap(), Some(two));
+        assert_eq!(place.pinned(&owner).unwrap(), Some(one.clone()));
+        place.pin(&two, &owner).unwrap();
+        assert_eq!(place.pinned(&owner).unwrap(), Some(two));
         let mut before = String::new();
         (&file).read_to_string(&mut before).unwrap();
         assert_eq!(before, one.name(), "whoever reads meanwhile sees the one or the other");
-        assert_eq!(fs::read_dir(&keeper).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(&owner).unwrap().count(), 1);
     }
 
     #[test]
     fn a_current_build_that_is_not_understood_is_not_swept() {
-        let (_folder, place, [one, two], _keeper) = place();
+        let (_folder, place, [one, two], _owner) = place();
         place.switch(&two).unwrap();
         fs::write(two.base().with_file_name("build.json"), "{").unwrap();
         place.sweep();
@@ -318,13 +318,13 @@ mod tests {
     #[test]
     fn a_pin_that_is_no_name_may_name_any_build() {
         for damaged in [&b""[..], b"010101010101", b"\xff\xfe"] {
-            let (_folder, place, [one, two], keeper) = place();
+            let (_folder, place, [one, two], owner) = place();
             place.switch(&two).unwrap();
-            fs::write(keeper.join(PIN), damaged).unwrap();
+            fs::write(owner.join(PIN), damaged).unwrap();
             assert_eq!(place.sweep(), 1, "{damaged:?}");
             assert!(one.about().is_some(), "{damaged:?}");
-            assert!(place.pinned(&keeper).is_err(), "it is on another root than the current one");
-            fs::remove_file(keeper.join(PIN)).unwrap();
+            assert!(place.pinned(&owner).is_err(), "it is on another root than the current one");
+            fs::remove_file(owner.join(PIN)).unwrap();
             assert_eq!(place.sweep(), 0);
             assert!(one.about().is_none() && two.about().is_some());
         }

@@ -144,11 +144,11 @@ impl Golden {
     /// lives.
     pub(crate) fn hold(
         &self,
-        keeper: Option<&Path>,
+        owner: Option<&Path>,
         options: &BuildOptions,
         told: &(dyn Fn(Told<'_>) + Sync),
     ) -> Result<Held, SandboxError> {
-        let pinned = keeper.map(|keeper| self.place.pinned(keeper)).transpose()?.flatten();
+        let pinned = owner.map(|owner| self.place.pinned(owner)).transpose()?.flatten();
         for _ in 0..TRIES {
             let build = match pinned.clone().or_else(|| self.place.current()) {
                 Some(build) => build,
@@ -160,8 +160,8 @@ impl Golden {
             let lease = build.lease();
             // It may have been removed before we had it.
             if let (Ok(lease), Some(_)) = (lease, build.about()) {
-                if let Some(keeper) = keeper {
-                    self.place.pin(&build, keeper)?;
+                if let Some(owner) = owner {
+                    self.place.pin(&build, owner)?;
                 }
                 return Ok(Held { lowers: build.lowers(), _lease: lease });
             }

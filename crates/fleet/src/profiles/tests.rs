@@ -1,8 +1,8 @@
 use super::*;
 use belljar_spec::ErrorCode;
 
-fn walls(working: &[BackendName]) -> Vec<WallReport> {
-    let report = |name: BackendName| WallReport {
+fn backends(working: &[BackendName]) -> Vec<BackendReport> {
+    let report = |name: BackendName| BackendReport {
         backend: name,
         assurance: name.assurance(),
         outcome: match working.contains(&name) {
@@ -28,7 +28,8 @@ fn configured(name: &str, change: impl FnOnce(&mut SandboxRequest)) -> Profile {
 
 #[test]
 fn only_what_works_here_is_advertised() {
-    let profiles = Profiles::new(&walls(&[BackendName::Bwrap, BackendName::Host]), Vec::new(), None).unwrap();
+    let profiles =
+        Profiles::new(&backends(&[BackendName::Bwrap, BackendName::Host]), Vec::new(), None).unwrap();
     let names: Vec<String> = profiles.advertised().into_iter().map(|profile| profile.name).collect();
     assert_eq!(names, ["default", "bwrap", "host"]);
     let default = &profiles.advertised()[0];
@@ -43,15 +44,15 @@ fn only_what_works_here_is_advertised() {
 }
 
 #[test]
-fn no_wall_is_never_chosen_by_itself() {
-    let profiles = Profiles::new(&walls(&[BackendName::Host]), Vec::new(), None).unwrap();
+fn no_backend_is_never_chosen_by_itself() {
+    let profiles = Profiles::new(&backends(&[BackendName::Host]), Vec::new(), None).unwrap();
     assert_eq!(profiles.choose(None).unwrap_err().code, ErrorCode::ProfileUnavailable);
-    assert!(!profiles.choose(Some("host")).unwrap().has_wall());
+    assert!(!profiles.choose(Some("host")).unwrap().is_isolated());
 }
 
 #[test]
 fn an_unknown_one_is_told_with_what_there_is() {
-    let profiles = Profiles::new(&walls(&[BackendName::Native]), Vec::new(), None).unwrap();
+    let profiles = Profiles::new(&backends(&[BackendName::Native]), Vec::new(), None).unwrap();
     let error = profiles.choose(Some("nativ")).unwrap_err();
     assert_eq!(error.code, ErrorCode::ProfileUnknown);
     assert_eq!(
@@ -62,7 +63,8 @@ fn an_unknown_one_is_told_with_what_there_is() {
 
 #[test]
 fn names_are_unique_and_plain() {
-    let new = |profile| Profiles::new(&walls(&[BackendName::Native]), vec![profile], None).unwrap_err().code;
+    let new =
+        |profile| Profiles::new(&backends(&[BackendName::Native]), vec![profile], None).unwrap_err().code;
     assert_eq!(new(configured("native", |_| {})), ErrorCode::RequestConflict);
     assert_eq!(new(configured("Big One", |_| {})), ErrorCode::RequestValue);
 }
@@ -71,17 +73,17 @@ fn names_are_unique_and_plain() {
 fn a_configured_one_can_be_the_default() {
     let small = configured("small", |base| base.limits.memory = Some("256m".parse().unwrap()));
     let profiles =
-        Profiles::new(&walls(&[BackendName::Native]), vec![small], Some(String::from("small"))).unwrap();
+        Profiles::new(&backends(&[BackendName::Native]), vec![small], Some(String::from("small"))).unwrap();
     assert_eq!(profiles.choose(None).unwrap().name, "small");
     let unknown =
-        Profiles::new(&walls(&[BackendName::Native]), Vec::new(), Some(String::from("smal"))).unwrap_err();
+        Profiles::new(&backends(&[BackendName::Native]), Vec::new(), Some(String::from("smal"))).unwrap_err();
     assert_eq!(unknown.code, ErrorCode::ProfileUnknown);
 }
 
 #[test]
-fn a_level_that_no_wall_here_has_is_not_advertised() {
+fn a_level_that_no_backend_here_has_is_not_advertised() {
     let strong = configured("strong", |base| base.at_least = Some("microvm".parse().unwrap()));
-    let profiles = Profiles::new(&walls(&BackendName::ALL), vec![strong], None).unwrap();
+    let profiles = Profiles::new(&backends(&BackendName::ALL), vec![strong], None).unwrap();
     let error = profiles.choose(Some("strong")).unwrap_err();
     assert!(error.message.contains("microvm is wanted"), "{error}");
 }
@@ -139,7 +141,7 @@ fn what_can_never_start_is_not_offered() {
         })
     };
     let of = |profile| {
-        Profiles::new(&walls(&[BackendName::Native, BackendName::Host]), vec![profile], None).unwrap()
+        Profiles::new(&backends(&[BackendName::Native, BackendName::Host]), vec![profile], None).unwrap()
     };
     assert!(of(host(|_| {})).choose(Some("mine")).is_ok());
     for change in
@@ -157,7 +159,7 @@ fn what_can_never_start_is_not_offered() {
 
 #[test]
 fn a_profile_whose_limits_nothing_holds_does_not_work() {
-    let walls = walls(&[BackendName::Native, BackendName::Docker(belljar_spec::Runtime::Runc)]);
+    let backends = backends(&[BackendName::Native, BackendName::Docker(belljar_spec::Runtime::Runc)]);
     let of = |name: &str, backend: Option<&str>| {
         configured(name, |base| {
             base.backend = backend.map(|name| name.parse().unwrap());
@@ -165,10 +167,10 @@ fn a_profile_whose_limits_nothing_holds_does_not_work() {
         })
     };
     let configured = || vec![of("here", None), of("there", Some("docker"))];
-    let held = Profiles::new(&walls, configured(), None).unwrap();
+    let held = Profiles::new(&backends, configured(), None).unwrap();
     assert!(held.choose(Some("here")).is_ok() && held.choose(Some("there")).is_ok());
     let by_docker = |limits: &LimitsRequest| limits.memory.iter().map(|_| "memory").collect();
-    let profiles = Profiles::with_limits(&walls, configured(), None, by_docker).unwrap();
+    let profiles = Profiles::with_limits(&backends, configured(), None, by_docker).unwrap();
     let error = profiles.choose(Some("here")).unwrap_err();
     assert_eq!(error.code, ErrorCode::ProfileUnavailable);
     assert!(error.message.contains("native cannot hold its limit on memory here"), "{error}");

@@ -113,7 +113,7 @@ impl Task {
             at_ms: now,
         });
         let of_grant = self.record.once.iter().filter(|once| once.grant == hold.grant).count();
-        let mut too_many = of_grant.saturating_sub(MOST_ONCE);
+        let mut too_many = of_grant.saturating_sub(MAX_ONCE);
         let registry = self.world.registry.upgrade();
         // The oldest come first.
         self.record.once.retain(|once| {
@@ -218,6 +218,6 @@ struct Given {
 }
 
 /// How many requests of one grant a sandbox remembers by their idempotency key.
-const MOST_ONCE: usize = 64;
+const MAX_ONCE: usize = 64;
 /// How long a request is remembered: who asks again does so within a day.
 const ONCE_MS: i64 = 24 * 60 * 60 * 1000;

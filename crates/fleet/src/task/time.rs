@@ -16,7 +16,7 @@ impl Task {
         let retry = if self.work.is_none() { self.retry_at } else { None };
         let next = [self.record.leases.next_end(), idle, self.write_at, retry, self.cancel_at];
         let next = next.into_iter().flatten().min();
-        let pause = next.map_or(LONGEST_MS, |at| at.saturating_sub(now).clamp(0, LONGEST_MS));
+        let pause = next.map_or(MAX_INTERVAL_MS, |at| at.saturating_sub(now).clamp(0, MAX_INTERVAL_MS));
         Duration::from_millis(u64::try_from(pause).unwrap_or_default())
     }
 
@@ -121,4 +121,4 @@ pub(super) const START_GRACE_MS: i64 = 10_000;
 /// A sandbox that is in use is not looked at more often.
 const LEAST_MS: i64 = 1_000;
 /// The wall clock may be set: nothing sleeps longer without looking at it.
-const LONGEST_MS: i64 = 60_000;
+const MAX_INTERVAL_MS: i64 = 60_000;

@@ -15,7 +15,7 @@ enum Deed {
         key: usize,
         guest: bool,
         lease_s: u64,
-        patience_ms: u64,
+        time_limit_ms: u64,
     },
     Drop(usize),
     Renew(usize),
@@ -40,7 +40,7 @@ fn stories() -> impl Strategy<Value = Vec<(Vec<Vec<Deed>>, bool)>> {
     let key = 0..KEYS.len();
     let deed = prop_oneof![
         6 => (key.clone(), prop::bool::weighted(0.2), 1..400_u64, prop_oneof![4 => Just(60_000), 1 => 0..60_u64])
-            .prop_map(|(key, guest, lease_s, patience_ms)| Deed::Create { key, guest, lease_s, patience_ms }),
+            .prop_map(|(key, guest, lease_s, time_limit_ms)| Deed::Create { key, guest, lease_s, time_limit_ms }),
         2 => (0..50_usize).prop_map(Deed::Drop),
         1 => (0..50_usize).prop_map(Deed::Renew),
         2 => key.clone().prop_map(Deed::Use),
@@ -145,7 +145,7 @@ async fn done<T>(work: impl std::future::Future<Output = T>) -> T {
 async fn act(world: &World, fleet: &Fleet, deed: &Deed) -> Option<(String, usize, i64)> {
     let name = |key: &usize| name_of(KEYS[*key].0);
     match deed {
-        Deed::Create { key, guest, lease_s, patience_ms } => {
+        Deed::Create { key, guest, lease_s, time_limit_ms } => {
             let request = CreateSandbox {
                 persistent: Some(KEYS[*key].1),
                 owner: Some(!guest),
@@ -153,7 +153,7 @@ async fn act(world: &World, fleet: &Fleet, deed: &Deed) -> Option<(String, usize
                 ..keyed(KEYS[*key].0)
             };
             let made =
-                tokio::time::timeout(Duration::from_millis(*patience_ms), create(fleet, request)).await;
+                tokio::time::timeout(Duration::from_millis(*time_limit_ms), create(fleet, request)).await;
             let made = made.ok()?.ok()?;
             assert_eq!(made.sandbox.persistent, KEYS[*key].1);
             assert!(made.sandbox.leases.contains(&made.lease));

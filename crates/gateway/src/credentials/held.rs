@@ -50,7 +50,7 @@ pub(crate) fn is_base64(byte: u8) -> bool {
 /// How far a form may reach, if the longest has so many letters, and the longest in base64 so many, with line breaks between them.
 pub(crate) fn reach(longest: usize, in_base64: usize) -> usize {
     let breaks = in_base64 / SHORTEST_LINE + 1;
-    match longest.max(in_base64 + breaks * LONGEST_BREAK) {
+    match longest.max(in_base64 + breaks * MAX_BREAK_BYTES) {
         _ if longest == 0 => 0,
         length => length.next_power_of_two(),
     }
@@ -149,7 +149,7 @@ impl Scan {
             (Step::Return, b'\n') | (Step::Escape | Step::EscapeAgain, b'n') => Step::Broken(0),
             (Step::Escape, b'r') => Step::EscapedReturn,
             (Step::EscapedReturn, b'\\') => Step::EscapeAgain,
-            (Step::Broken(blanks), b' ' | b'\t') if blanks < MOST_BLANKS => Step::Broken(blanks + 1),
+            (Step::Broken(blanks), b' ' | b'\t') if blanks < MAX_BLANKS => Step::Broken(blanks + 1),
             (Step::Broken(_), _) if is_base64(byte) => {
                 self.breaks.push((self.ended, self.at));
                 self.lines.get_or_insert(self.line);
@@ -176,9 +176,9 @@ impl Scan {
 /// with so many letters are rare: only they wait for the next.
 const SHORTEST_LINE: usize = 40;
 /// Indentation, as in YAML.
-const MOST_BLANKS: usize = 16;
+const MAX_BLANKS: usize = 16;
 /// `\r\n`, in four letters, and blanks.
-const LONGEST_BREAK: usize = 4 + MOST_BLANKS;
+const MAX_BREAK_BYTES: usize = 4 + MAX_BLANKS;
 
 #[cfg(test)]
 mod tests {

@@ -77,8 +77,8 @@ pub fn addresses(
     if addresses.is_empty() {
         return Err(refuse(Reason::NotResolved));
     }
-    if addresses.len() > MOST_ADDRESSES {
-        let detail = format!("{}; at most {MOST_ADDRESSES}", addresses.len());
+    if addresses.len() > MAX_ADDRESSES {
+        let detail = format!("{}; at most {MAX_ADDRESSES}", addresses.len());
         return Err(refuse(Reason::TooManyAddresses).detail(&detail));
     }
     for address in addresses {
@@ -98,7 +98,7 @@ pub fn addresses(
 
 /// Many times what any service has. Each is judged for every connection, and whoever answers for a name says how many there
 /// are: an answer of 64 KiB has thousands.
-const MOST_ADDRESSES: usize = 256;
+const MAX_ADDRESSES: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -162,12 +162,12 @@ mod tests {
     #[test]
     fn a_name_with_too_many_addresses_is_refused_and_all_of_many_are_judged() {
         let policy = EgressPolicy::open();
-        let mut found = vec!["93.184.216.34"; MOST_ADDRESSES];
+        let mut found = vec!["93.184.216.34"; MAX_ADDRESSES];
         assert!(judge(&policy, 443, Protocol::Tls, &found).is_ok());
-        found[MOST_ADDRESSES - 1] = "10.0.0.5";
+        found[MAX_ADDRESSES - 1] = "10.0.0.5";
         let refused = judge(&policy, 443, Protocol::Tls, &found).expect_err("the last one is private");
         assert!(refused.contains("10.0.0.5: Private-Use"), "{refused}");
-        found = vec!["93.184.216.34"; MOST_ADDRESSES + 1];
+        found = vec!["93.184.216.34"; MAX_ADDRESSES + 1];
         assert_eq!(
             judge(&policy, 443, Protocol::Tls, &found),
             Err("x.com:443: the name has too many addresses (257; at most 256)".into())

@@ -201,7 +201,7 @@ impl Head for WebSocket {
         let kind = match (opcode, is_last) {
             (0..=2, false) => Kind::Begun,
             (0..=2, true) => Kind::Last,
-            (8..=10, true) if length <= LONGEST_CONTROL => Kind::Aside,
+            (8..=10, true) if length <= MAX_CONTROL_BYTES => Kind::Aside,
             _ => return Err(Unreadable),
         };
         Ok(Some(Frame { length, kind }))
@@ -209,7 +209,7 @@ impl Head for WebSocket {
 }
 
 /// Of a ping, a pong and a close (RFC 6455, 5.5).
-const LONGEST_CONTROL: u64 = 125;
+const MAX_CONTROL_BYTES: u64 = 125;
 
 #[cfg(test)]
 mod tests {

@@ -232,7 +232,7 @@ impl Route {
             };
         }
         let moved = push.updates.iter().zip(questions).filter(|(_, questions)| questions.follows);
-        for (update, _) in moved.take(MOST_HISTORIES) {
+        for (update, _) in moved.take(MAX_HISTORIES) {
             opened = match self.trace(pushes, asked, opened, update.clone()).await {
                 Ok(opened) => opened,
                 Err(refusal) => return Err(refused_whole(push, &refusal)),
@@ -261,7 +261,7 @@ impl Route {
         mut opened: Box<dyn TakenPack>,
         wanted: &[ObjectId],
     ) -> Result<Box<dyn TakenPack>, PushRefusal> {
-        if wanted.len() > MOST_WANTED {
+        if wanted.len() > MAX_WANTED {
             return Ok(opened);
         }
         for content in [Content::Trees, Content::Everything] {
@@ -284,7 +284,7 @@ impl Route {
     ) -> Result<Box<dyn TakenPack>, PushRefusal> {
         let since = update.old.clone();
         let (origins, mut opened) = blocking(move || Ok((opened.origins(&update), opened))).await?;
-        if origins.is_empty() || origins.len() > MOST_WANTED {
+        if origins.is_empty() || origins.len() > MAX_WANTED {
             return Ok(opened);
         }
         let content = Content::History { since: &since };
@@ -333,7 +333,7 @@ impl Route {
         }
         let judge = Arc::clone(&pushes.judge);
         let spool = Spool::new(move || judge.spool());
-        let mut answer = fetch::Answer::new(MOST_SHOWN);
+        let mut answer = fetch::Answer::new(MAX_SHOWN_BYTES);
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {
             if let Ok(data) = frame.ok()?.into_data() {
@@ -467,8 +467,8 @@ const DISCARDED: u64 = 64 << 20;
 /// For all that the server is asked.
 const ASKING: Duration = Duration::from_secs(60);
 /// Commits that a push builds on; honest ones have one or two.
-const MOST_WANTED: usize = 32;
+const MAX_WANTED: usize = 32;
 /// Branches of one push that the server is asked about.
-const MOST_HISTORIES: usize = 8;
+const MAX_HISTORIES: usize = 8;
 /// Trees of some commits of the largest repositories, compressed.
-const MOST_SHOWN: usize = 256 << 20;
+const MAX_SHOWN_BYTES: usize = 256 << 20;

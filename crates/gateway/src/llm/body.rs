@@ -84,7 +84,7 @@ fn model(fields: &[Field<'_>]) -> Result<Option<String>, String> {
 /// How long an answer may be, in the words of any API; the largest if there are several. What is no length says nothing: to llama.cpp
 /// and LM Studio `-1` means without end.
 fn longest(fields: &[Field<'_>]) -> Option<u64> {
-    let said = numbers(fields, &LONGEST_ANSWER).into_iter();
+    let said = numbers(fields, &MAX_ANSWER_BYTES).into_iter();
     let lengths: Option<Vec<u64>> =
         said.map(|said| said.filter(|tokens| *tokens >= 0.0).map(|tokens| tokens as u64)).collect();
     lengths?.into_iter().max()
@@ -95,7 +95,7 @@ fn answers(fields: &[Field<'_>]) -> Result<u64, String> {
     let mut most = 1;
     for said in numbers(fields, &ANSWERS) {
         match said {
-            Some(count) if count.fract() == 0.0 && (1.0..=MOST_ANSWERS).contains(&count) => {
+            Some(count) if count.fract() == 0.0 && (1.0..=MAX_ANSWERS).contains(&count) => {
                 most = most.max(count as u64);
             }
             _ => return Err("`n` is not a number of answers".into()),
@@ -152,14 +152,14 @@ fn together(fields: &[Field<'_>], more: Option<(&str, &str)>) -> String {
 }
 
 const MAX_MODEL_BYTES: usize = 200;
-const LONGEST_ANSWER: [&str; 4] =
+const MAX_ANSWER_BYTES: [&str; 4] =
     ["max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"];
 
 /// The objects in which Gemini has these.
 const BELOW: [&str; 2] = ["generationConfig", "generation_config"];
 const ANSWERS: [&str; 4] = ["n", "best_of", "candidateCount", "candidate_count"];
 /// More than any API has.
-const MOST_ANSWERS: f64 = 1024.0;
+const MAX_ANSWERS: f64 = 1024.0;
 
 /// The fields of an object, in order; none twice.
 struct Fields<'a>(Vec<Field<'a>>);
@@ -177,7 +177,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
                 let mut fields: Vec<Field<'de>> = Vec::new();
                 while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
-                    if fields.len() >= MOST_FIELDS {
+                    if fields.len() >= MAX_FIELDS {
                         return Err(A::Error::custom("it has too many fields"));
                     }
                     if fields.iter().any(|(known, _)| *known == name) {
@@ -193,7 +193,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
 }
 
 /// Far more than any API has.
-const MOST_FIELDS: usize = 200;
+const MAX_FIELDS: usize = 200;
 
 #[cfg(test)]
 mod tests {

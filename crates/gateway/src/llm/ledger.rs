@@ -109,8 +109,8 @@ impl Ledger {
                 return Err(format!("{cost_usd} of {limit} USD are used"));
             }
         }
-        if used.requests >= MOST_REQUESTS {
-            return Err(format!("a run has no more than {MOST_REQUESTS} requests"));
+        if used.requests >= MAX_REQUESTS {
+            return Err(format!("a run has no more than {MAX_REQUESTS} requests"));
         }
         used.requests += 1;
         used.totals.calls += u64::from(takes != Takes::Nothing);
@@ -137,7 +137,7 @@ impl Ledger {
     /// An answer came whole, and later calls may refer to it.
     pub(super) fn answered(&self, answer: &str, spent: Spent) {
         let answers = &mut self.lock().answers;
-        if answers.len() >= MOST_ANSWERS {
+        if answers.len() >= MAX_ANSWERS {
             answers.clear();
         }
         let Spent { input, output, cache_read, cache_write, .. } = spent;
@@ -202,9 +202,9 @@ impl Ledger {
 }
 
 /// Whose tokens are remembered; of one that was forgotten the most is assumed.
-const MOST_ANSWERS: usize = 1000;
+const MAX_ANSWERS: usize = 1000;
 /// Each has two lines in the record, and a program that asks for nothing but lists must not fill the host's disk.
-const MOST_REQUESTS: u64 = 200_000;
+const MAX_REQUESTS: u64 = 200_000;
 
 fn add(totals: &mut LlmTotals, spent: Spent) {
     totals.input_tokens = totals.input_tokens.saturating_add(spent.input);

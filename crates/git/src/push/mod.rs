@@ -77,7 +77,7 @@ pub enum PushError {
     MixedFormats,
     #[error("`{0}` is updated twice")]
     Twice(RefName),
-    #[error("more than {MOST_UPDATES} refs in one push")]
+    #[error("more than {MAX_UPDATES} refs in one push")]
     TooMany,
     #[error("more options than anybody reads")]
     TooManyOptions,
@@ -104,7 +104,7 @@ enum Part {
 impl Default for Collect {
     fn default() -> Collect {
         Collect {
-            packets: Reader::new(MOST_BYTES),
+            packets: Reader::new(MAX_BYTES),
             push: Push::default(),
             names: HashSet::new(),
             part: Part::Commands,
@@ -142,7 +142,7 @@ impl Collect {
                 self.part = if has_options { Part::Options } else { Part::Over };
                 Ok(())
             }
-            (Part::Options, Packet::Data(line)) if self.push.options.len() < MOST_OPTIONS => {
+            (Part::Options, Packet::Data(line)) if self.push.options.len() < MAX_OPTIONS => {
                 self.push.options.push(without_newline(&line).to_vec());
                 Ok(())
             }
@@ -158,7 +158,7 @@ impl Collect {
     fn line(&mut self, line: &[u8]) -> Result<(), PushError> {
         let not_a_command = || PushError::NotACommand(shown(line));
         if let Some(id) = without_newline(line).strip_prefix(b"shallow ") {
-            if self.push.shallow.len() == MOST_UPDATES {
+            if self.push.shallow.len() == MAX_UPDATES {
                 return Err(PushError::TooMany);
             }
             self.push.shallow.push(ObjectId::parse(id).map_err(|NotAnObjectId| not_a_command())?);
@@ -176,13 +176,13 @@ impl Collect {
             if !self.push.updates.is_empty() || capabilities.contains(&0) {
                 return Err(PushError::CapabilitiesTwice);
             }
-            if capabilities.len() > MOST_CAPABILITIES || std::str::from_utf8(capabilities).is_err() {
+            if capabilities.len() > MAX_CAPABILITIES || std::str::from_utf8(capabilities).is_err() {
                 return Err(not_a_command());
             }
             self.push.capabilities = Capabilities::parse(capabilities);
         }
         let update = update(command).ok_or_else(not_a_command)??;
-        if self.push.updates.len() == MOST_UPDATES {
+        if self.push.updates.len() == MAX_UPDATES {
             return Err(PushError::TooMany);
         }
         if !self.names.insert(update.name.clone()) {
@@ -250,11 +250,11 @@ impl Push {
 }
 
 /// A mirror of a large repository has thousands of refs; a sandbox's work has few.
-pub const MOST_UPDATES: usize = 1000;
-const MOST_OPTIONS: usize = 100;
-const MOST_CAPABILITIES: usize = 4096;
+pub const MAX_UPDATES: usize = 1000;
+const MAX_OPTIONS: usize = 100;
+const MAX_CAPABILITIES: usize = 4096;
 /// All commands and options of a push.
-const MOST_BYTES: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 const SHOWN: usize = 120;
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ fn pushes_that_are_refused() {
 #[test]
 fn too_many_refs_are_refused() {
     let lines: Vec<Vec<u8>> =
-        (0..=MOST_UPDATES).map(|index| command(&format!("refs/heads/{index}"), "")).collect();
+        (0..=MAX_UPDATES).map(|index| command(&format!("refs/heads/{index}"), "")).collect();
     let lines: Vec<&[u8]> = lines.iter().map(Vec::as_slice).collect();
     assert_eq!(read(&lines, b"0000"), Err(PushError::TooMany));
     assert!(read(&lines[1..], b"0000").is_ok());

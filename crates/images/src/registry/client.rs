@@ -30,7 +30,7 @@ pub(crate) struct Client<'a> {
     authorization: Mutex<Option<HeaderValue>>,
     progress: &'a dyn Progress,
     /// How long is waited for a document, or for a blob to begin.
-    patience: Duration,
+    time_limit: Duration,
 }
 
 impl<'a> Client<'a> {
@@ -72,8 +72,8 @@ impl<'a> Client<'a> {
         }
         let http = builder.build().map_err(|error| unreachable(&endpoint, &error))?;
         let authorization = Mutex::new(None);
-        let patience = DOCUMENT_TIME;
-        Ok(Client { http, endpoint, reference, options, login, authorization, progress, patience })
+        let time_limit = DOCUMENT_TIME;
+        Ok(Client { http, endpoint, reference, options, login, authorization, progress, time_limit })
     }
 
     /// A manifest or an index, by tag or digest. Whether it is the right one is for the caller to see.
@@ -134,10 +134,10 @@ impl<'a> Client<'a> {
         what: &str,
         work: impl Future<Output = Result<T, ImageError>>,
     ) -> Result<T, ImageError> {
-        match tokio::time::timeout(self.patience, work).await {
+        match tokio::time::timeout(self.time_limit, work).await {
             Ok(done) => done,
             Err(_) => {
-                let why = format!("{what} took longer than {} s", self.patience.as_secs_f64());
+                let why = format!("{what} took longer than {} s", self.time_limit.as_secs_f64());
                 Err(ImageError::Unreachable { registry: self.endpoint.host.clone(), why })
             }
         }
@@ -194,7 +194,7 @@ impl<'a> Client<'a> {
                     }
                     status if is_passing(status) && attempt < ATTEMPTS => {
                         if let Some(seconds) = retry_after(response.headers()) {
-                            tokio::time::sleep(seconds.min(LONGEST_PAUSE)).await;
+                            tokio::time::sleep(seconds.min(MAX_PAUSE)).await;
                         }
                         format!("it answered {status}")
                     }
@@ -279,7 +279,7 @@ impl<'a> Client<'a> {
                         });
                     }
                     if let Some(seconds) = retry_after(response.headers()) {
-                        tokio::time::sleep(seconds.min(LONGEST_PAUSE)).await;
+                        tokio::time::sleep(seconds.min(MAX_PAUSE)).await;
                     }
                     format!("`{}` answered {}", host_of(url), response.status())
                 }
@@ -405,7 +405,7 @@ const REDIRECTS: usize = 10;
 /// After the first.
 pub(super) const ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(125);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(10);
 /// Between two pieces of an answer.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -435,7 +435,7 @@ mod tests {
             let options = PullOptions::default();
             let endpoint = endpoints(&reference, &options).remove(0);
             let mut client = Client::new(endpoint, &reference, &options, &Silent).unwrap();
-            client.patience = Duration::from_millis(100);
+            client.time_limit = Duration::from_millis(100);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let error = runtime.block_on(client.blob(&Digest::of(b"x").to_string(), 0)).unwrap_err();
             assert!(error.to_string().contains("took longer than 0.1 s"), "{what}: {error}");

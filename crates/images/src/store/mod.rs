@@ -92,9 +92,9 @@ impl Store {
     }
 
     /// What [`Image::pin`] kept for this directory, if it is all there.
-    pub fn pinned(&self, keeper: &Path) -> Result<Option<Image>, ImageError> {
+    pub fn pinned(&self, owner: &Path) -> Result<Option<Image>, ImageError> {
         let _hold = self.shared()?;
-        let Some((name, record)) = pins::read(&self.root, keeper)? else { return Ok(None) };
+        let Some((name, record)) = pins::read(&self.root, owner)? else { return Ok(None) };
         match self.image(name.clone(), record)? {
             Some(image) => Ok(Some(image)),
             None => Err(ImageError::Damaged(name.to_string())),

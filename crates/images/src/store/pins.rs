@@ -20,7 +20,7 @@ use std::time::SystemTime;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Pin {
-    keeper: PathBuf,
+    owner: PathBuf,
     /// What the keeper's own file says.
     word: String,
     name: String,
@@ -28,10 +28,10 @@ struct Pin {
 }
 
 /// The store is held meanwhile: to gc a pin that is half written is one that nobody keeps.
-pub(crate) fn write(store: &Path, keeper: &Path, image: &Image) -> Result<(), ImageError> {
+pub(crate) fn write(store: &Path, owner: &Path, image: &Image) -> Result<(), ImageError> {
     let lock = store.join("lock");
     let _hold = Lock::share(&lock).map_err(ImageError::store("lock", lock))?;
-    let path = place(store, keeper);
+    let path = place(store, owner);
     let env = image.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let run = RunConfig {
         user: image.user.clone(),
@@ -49,16 +49,16 @@ pub(crate) fn write(store: &Path, keeper: &Path, image: &Image) -> Result<(), Im
     };
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let word = format!("{}-{}", files::unique(), since.as_nanos());
-    let pin = Pin { keeper: keeper.to_path_buf(), word: word.clone(), name: image.name.to_string(), record };
+    let pin = Pin { owner: owner.to_path_buf(), word: word.clone(), name: image.name.to_string(), record };
     files::write_whole(&path, &pin).map_err(ImageError::store("write", path))?;
-    let own = keeper.join(WORD);
+    let own = owner.join(WORD);
     files::write_whole(&own, &word).map_err(ImageError::store("write", own))
 }
 
-pub(super) fn read(store: &Path, keeper: &Path) -> Result<Option<(ImageName, Record)>, ImageError> {
-    let path = place(store, keeper);
+pub(super) fn read(store: &Path, owner: &Path) -> Result<Option<(ImageName, Record)>, ImageError> {
+    let path = place(store, owner);
     let pin: Option<Pin> = files::read(&path).map_err(ImageError::store("read", &path))?;
-    let Some(pin) = pin.filter(|pin| pin.keeper == keeper) else { return Ok(None) };
+    let Some(pin) = pin.filter(|pin| pin.owner == owner) else { return Ok(None) };
     if pin.is_stale()? {
         return Ok(None);
     }
@@ -101,20 +101,20 @@ fn is_damaged_and_stale(path: &Path, error: &io::Error) -> Result<bool, ImageErr
     }
     let bytes = files::read_bytes(path).map_err(ImageError::store("read", path))?.unwrap_or_default();
     match Whose::at_the_beginning(&bytes) {
-        Some(Whose { keeper, word }) => is_stale(&keeper, &word),
+        Some(Whose { owner, word }) => is_stale(&owner, &word),
         None => Ok(false),
     }
 }
 
 impl Pin {
     fn is_stale(&self) -> Result<bool, ImageError> {
-        is_stale(&self.keeper, &self.word)
+        is_stale(&self.owner, &self.word)
     }
 }
 
 /// Whether the keeper is gone, or another one. What cannot be looked at may be there.
-fn is_stale(keeper: &Path, word: &str) -> Result<bool, ImageError> {
-    let own = keeper.join(WORD);
+fn is_stale(owner: &Path, word: &str) -> Result<bool, ImageError> {
+    let own = owner.join(WORD);
     match files::read::<String>(&own) {
         Ok(found) => Ok(found.as_deref() != Some(word)),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(true),
@@ -124,7 +124,7 @@ fn is_stale(keeper: &Path, word: &str) -> Result<bool, ImageError> {
 
 /// Who keeps a pin: its first two fields.
 struct Whose {
-    keeper: PathBuf,
+    owner: PathBuf,
     word: String,
 }
 
@@ -132,9 +132,9 @@ impl Whose {
     /// Of a pin whose end is missing or damaged.
     fn at_the_beginning(pin: &[u8]) -> Option<Whose> {
         let rest = pin.trim_ascii_start().strip_prefix(b"{")?;
-        let (keeper, rest) = field("keeper", rest)?;
+        let (owner, rest) = field("keeper", rest)?;
         let (word, _) = field("word", rest.trim_ascii_start().strip_prefix(b",")?)?;
-        Some(Whose { keeper: keeper.into(), word })
+        Some(Whose { owner: owner.into(), word })
     }
 }
 
@@ -151,8 +151,8 @@ fn text(json: &[u8]) -> Option<(String, &[u8])> {
     Some((text, &json[texts.byte_offset()..]))
 }
 
-fn place(store: &Path, keeper: &Path) -> PathBuf {
-    store.join("pins").join(format!("{}.json", Digest::of(keeper.as_os_str().as_bytes()).hex()))
+fn place(store: &Path, owner: &Path) -> PathBuf {
+    store.join("pins").join(format!("{}.json", Digest::of(owner.as_os_str().as_bytes()).hex()))
 }
 
 /// The keeper's file.

@@ -128,12 +128,12 @@ fn where_there_is_no_room_nothing_is_fetched_and_nothing_left() {
 #[test]
 fn a_token_server_that_is_busy_is_asked_again_and_is_no_refusal() {
     let layer = Tar::default().file("a", "x").end();
-    for (patience, is_enough) in [(2, true), (usize::MAX, false)] {
+    for (time_limit, is_enough) in [(2, true), (usize::MAX, false)] {
         let asked = std::sync::atomic::AtomicUsize::new(0);
         let tokens = Server::start(move |_, stream| {
             let number = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let (status, body): (_, &[u8]) =
-                if number < patience { ("503 Busy", b"") } else { ("200 OK", br#"{"token":"abc"}"#) };
+                if number < time_limit { ("503 Busy", b"") } else { ("200 OK", br#"{"token":"abc"}"#) };
             answer(stream, status, &[], body);
         });
         let realm = format!("Bearer realm=\"http://{}/token\"", tokens.address);

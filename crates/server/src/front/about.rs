@@ -1,7 +1,7 @@
 //! What can be asked of the daemon itself: that it is there, what it can do, which profiles work, and how it is spoken to.
 
 use super::Front;
-use super::extract::{Asked, MOST_BODY, Part};
+use super::extract::{Asked, MAX_BODY_BYTES, Part};
 use super::gate::Asking;
 use crate::answer::Answer;
 use crate::metrics::{CONTENT_TYPE as OPEN_METRICS, Machine};
@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::HeaderName;
 use axum::http::header::CONTENT_TYPE;
 use axum::{Extension, Json};
-use belljar_api::{Capabilities, Page, ProfileInfo, Wall};
+use belljar_api::{BackendInfo, Capabilities, Page, ProfileInfo};
 use belljar_spec::Hint;
 use belljar_spec::egress::Mode;
 use serde::Serialize;
@@ -47,8 +47,8 @@ async fn health() -> Json<Health> {
     responses((status = 200, description = "Backends, modes and sizes", body = Capabilities)))]
 async fn capabilities(State(front): State<Arc<Front>>) -> Json<Capabilities> {
     let machine = belljar_config::machine();
-    let walls = front.walls.reports().await;
-    let wall = |report: &belljar_engine::WallReport| Wall {
+    let backends = front.backends.reports().await;
+    let info = |report: &belljar_engine::BackendReport| BackendInfo {
         backend: report.backend.as_str().into(),
         assurance: report.assurance.as_str().into(),
         works: report.outcome.is_ok(),
@@ -58,12 +58,12 @@ async fn capabilities(State(front): State<Arc<Front>>) -> Json<Capabilities> {
     Json(Capabilities {
         version: env!("CARGO_PKG_VERSION").into(),
         api: "v1".into(),
-        walls: walls.iter().map(wall).collect(),
+        backends: backends.iter().map(info).collect(),
         egress_modes: Mode::ALL.iter().map(|mode| mode.as_str().into()).collect(),
         cpus: machine.cpus,
         memory_bytes: machine.memory.as_u64(),
         concurrent_starts: front.concurrent_starts(),
-        max_body_bytes: MOST_BODY as u64,
+        max_body_bytes: MAX_BODY_BYTES as u64,
     })
 }
 
@@ -79,7 +79,7 @@ async fn profiles(
     let may = |profile: &ProfileInfo| {
         let chosen = profiles.choose(Some(&profile.name));
         chosen.is_ok_and(|chosen| {
-            asking.caller.may_use_profile(&profile.name, profile.default, chosen.has_wall()).is_ok()
+            asking.caller.may_use_profile(&profile.name, profile.default, chosen.is_isolated()).is_ok()
         })
     };
     let mut offered: Vec<ProfileInfo> = profiles.advertised().into_iter().filter(may).collect();

@@ -90,8 +90,8 @@ async fn confined(
     let asked = caller.admit(asked)?;
     let profiles = front.profiles().await?;
     let profile = profiles.choose(profile)?;
-    caller.may_use_profile(&profile.name, profiles.is_default(profile), profile.has_wall())?;
-    caller.confine(profile.apply(asked)?, profile.has_wall())
+    caller.may_use_profile(&profile.name, profiles.is_default(profile), profile.is_isolated())?;
+    caller.confine(profile.apply(asked)?, profile.is_isolated())
 }
 
 fn event_of(event: &RunEvent) -> Event {

@@ -71,7 +71,7 @@ impl Used {
             return true;
         }
         known.retain(|one| one.strong_count() > 0);
-        if known.len() >= MOST_OF_ONE {
+        if known.len() >= MAX_CONNECTIONS_OF_PEER {
             return false;
         }
         known.push(Arc::downgrade(connection));
@@ -91,7 +91,7 @@ impl Used {
 }
 
 /// Connections of one grant at the same time: others want places too.
-const MOST_OF_ONE: usize = 512;
+const MAX_CONNECTIONS_OF_PEER: usize = 512;
 
 fn close_at(connection: Weak<Connection>, expires_ms: i64) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -113,7 +113,7 @@ mod tests {
     fn one_grant_does_not_take_every_place() {
         let used = Used::default();
         let mut open: Vec<Arc<Connection>> =
-            (0..MOST_OF_ONE).map(|_| Connection::tcp(Ipv4Addr::LOCALHOST.into())).collect();
+            (0..MAX_CONNECTIONS_OF_PEER).map(|_| Connection::tcp(Ipv4Addr::LOCALHOST.into())).collect();
         assert!(open.iter().all(|one| used.note("a", None, one)));
         let more = Connection::tcp(Ipv4Addr::LOCALHOST.into());
         assert!(!used.note("a", None, &more), "it has enough");

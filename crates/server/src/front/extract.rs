@@ -50,8 +50,8 @@ impl Part {
     pub(super) fn limit(&self) -> Result<usize, SandboxError> {
         match self.limit {
             None => Ok(USUAL_PART),
-            Some(limit @ 1..=MOST_PART) => Ok(limit),
-            Some(_) => Err(invalid(format!("`limit` must be from 1 to {MOST_PART}"))),
+            Some(limit @ 1..=MAX_PART) => Ok(limit),
+            Some(_) => Err(invalid(format!("`limit` must be from 1 to {MAX_PART}"))),
         }
     }
 }
@@ -60,11 +60,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, _state: &S) -> Result<Body<T>, Refusal> {
-        let whole = Limited::new(request.into_body(), MOST_BODY).collect();
+        let whole = Limited::new(request.into_body(), MAX_BODY_BYTES).collect();
         let body = match tokio::time::timeout(TO_COME, whole).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                let message = format!("the body is longer than {} MiB", MOST_BODY >> 20);
+                let message = format!("the body is longer than {} MiB", MAX_BODY_BYTES >> 20);
                 return Err(ErrorCode::BodyTooLarge.error(message).into());
             }
             Ok(Err(_)) => return Err(invalid("the body did not come whole").into()),
@@ -101,9 +101,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 }
 
 /// The longest body, but for what goes through to a sandbox.
-pub(super) const MOST_BODY: usize = 1 << 20;
+pub(super) const MAX_BODY_BYTES: usize = 1 << 20;
 const USUAL_PART: usize = 100;
-const MOST_PART: usize = 1000;
+const MAX_PART: usize = 1000;
 /// A body that takes longer than this is sent by nobody who wants an answer.
 const TO_COME: Duration = Duration::from_secs(30);
 

@@ -67,13 +67,13 @@ async fn confined(front: &Front, asking: &Asking, run: &RunOnce) -> Result<Sandb
     let asked = asking.caller.admit(run.sandbox.clone())?;
     let profiles = front.profiles().await?;
     let profile = profiles.choose(run.profile.as_deref())?;
-    let (is_default, has_wall) = (profiles.is_default(profile), profile.has_wall());
-    asking.caller.may_use_profile(&profile.name, is_default, has_wall)?;
+    let (is_default, is_isolated) = (profiles.is_default(profile), profile.is_isolated());
+    asking.caller.may_use_profile(&profile.name, is_default, is_isolated)?;
     let mut made = profile.apply(asked)?;
-    if has_wall && made.egress == EgressRequest::default() {
+    if is_isolated && made.egress == EgressRequest::default() {
         made.egress.mode = Some(Mode::None);
     }
-    Ok(asking.caller.withhold_model(asking.caller.confine(made, has_wall)?))
+    Ok(asking.caller.withhold_model(asking.caller.confine(made, is_isolated)?))
 }
 
 /// Each is a process with a sandbox, counted until it has ended.

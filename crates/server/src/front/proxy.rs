@@ -204,7 +204,7 @@ async fn signed(response: Response<Body>) -> Response<Body> {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let Ok(body) = Limited::new(body, MOST_ERROR).collect().await else {
+    let Ok(body) = Limited::new(body, MAX_ERROR_BYTES).collect().await else {
         return Response::from_parts(parts, Body::empty());
     };
     let bytes = body.to_bytes();
@@ -259,7 +259,7 @@ const ON_HANGUP: &str = "x-belljar-on-hangup";
 /// Who asks, for the shim.
 const CALLER: &str = "x-belljar-caller";
 /// Longer than any error of ours.
-const MOST_ERROR: usize = 64 * 1024;
+const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

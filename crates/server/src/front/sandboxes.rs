@@ -80,8 +80,8 @@ async fn wanted(
         Role::Owner => {
             let profile = profiles.choose(named.as_deref())?;
             let is_default = profiles.is_default(profile);
-            asking.caller.may_use_profile(&profile.name, is_default, profile.has_wall())?;
-            let sandbox = asking.caller.confine(profile.apply(asked.clone())?, profile.has_wall())?;
+            asking.caller.may_use_profile(&profile.name, is_default, profile.is_isolated())?;
+            let sandbox = asking.caller.confine(profile.apply(asked.clone())?, profile.is_isolated())?;
             let sandbox = asking.caller.withhold_model(sandbox);
             request::check(&sandbox)?;
             (profile.name.clone(), sandbox)
@@ -120,12 +120,11 @@ fn of_the_owner(asking: &Asking, environment: &BTreeMap<String, String>) -> Resu
 }
 
 fn within_bounds(request: &CreateSandbox) -> Result<(), SandboxError> {
-    let long =
-        |field: &str, seconds: Option<u64>, least: u64| match seconds {
-            Some(seconds) if !(least..=LONGEST_S).contains(&seconds) => Err(ErrorCode::RequestValue
-                .error(format!("`{field}`: must be from {least} to {LONGEST_S} seconds"))),
-            _ => Ok(()),
-        };
+    let long = |field: &str, seconds: Option<u64>, least: u64| match seconds {
+        Some(seconds) if !(least..=MAX_DURATION_S).contains(&seconds) => Err(ErrorCode::RequestValue
+            .error(format!("`{field}`: must be from {least} to {MAX_DURATION_S} seconds"))),
+        _ => Ok(()),
+    };
     long("idle_s", request.idle_s, 0)?;
     long("lease_s", request.lease_s, 1)
 }
@@ -291,4 +290,4 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Leased {
 }
 
 /// A year.
-const LONGEST_S: u64 = 31_536_000;
+const MAX_DURATION_S: u64 = 31_536_000;

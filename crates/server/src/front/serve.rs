@@ -8,11 +8,11 @@
 //! ```
 
 use super::activity::Activity;
+use super::backends::Backends;
 use super::connection::{Connection, Used};
 use super::executable::Executable;
 use super::listen::Socket;
 use super::rate::Rates;
-use super::walls::Walls;
 use super::{Doors, Front, notify, openapi};
 use crate::link::Link;
 use axum::Router;
@@ -61,7 +61,7 @@ pub struct Settings {
     /// Variables of shims, beside those of this process.
     pub shim_environment: Vec<(&'static str, String)>,
     /// How long the head of a request may take to come.
-    pub patience: Option<Duration>,
+    pub time_limit: Option<Duration>,
 }
 
 /// A daemon that listens.
@@ -105,7 +105,7 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
         used: Used::default(),
         rates: Rates::default(),
         activity: Activity::new(),
-        walls: Walls::default(),
+        backends: Backends::default(),
         starts,
         max_upload: settings.max_upload,
         description: openapi::description().to_json().unwrap_or_default().into(),
@@ -131,15 +131,15 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
 
     let (stop, stopped) = watch::channel(false);
     // Apart: strangers must not take the places of the person whose machine it is.
-    let open = Arc::new(Semaphore::new(MOST_CONNECTIONS as usize));
-    let open_to_network = Arc::new(Semaphore::new(MOST_CONNECTIONS as usize));
+    let open = Arc::new(Semaphore::new(MAX_CONNECTIONS as usize));
+    let open_to_network = Arc::new(Semaphore::new(MAX_CONNECTIONS as usize));
     let routes = Arc::clone(&front).routes();
-    let patience = settings.patience.unwrap_or(TO_ASK);
-    let doorkeeper = Doorkeeper { routes, stopped, open: Arc::clone(&open), patience };
+    let time_limit = settings.time_limit.unwrap_or(TO_ASK);
+    let listeners = Listeners { routes, stopped, open: Arc::clone(&open), time_limit };
     if let Some(listener) = listener {
-        tokio::spawn(Doorkeeper { open: Arc::clone(&open_to_network), ..doorkeeper.clone() }.tcp(listener));
+        tokio::spawn(Listeners { open: Arc::clone(&open_to_network), ..listeners.clone() }.tcp(listener));
     }
-    let unix = tokio::spawn(doorkeeper.unix(socket));
+    let unix = tokio::spawn(listeners.unix(socket));
     tokio::select! {
         () = ends.asked() => {}
         () = quiet(&front, &fleet, settings.idle_exit) => {}
@@ -149,7 +149,7 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
     stop.send_replace(true);
     // Short requests are finished; what streams on is cut.
     let _ = tokio::time::timeout(LAST_WORDS, async {
-        tokio::join!(open.acquire_many(MOST_CONNECTIONS), open_to_network.acquire_many(MOST_CONNECTIONS))
+        tokio::join!(open.acquire_many(MAX_CONNECTIONS), open_to_network.acquire_many(MAX_CONNECTIONS))
     })
     .await;
     let outcome = fleet.shutdown().await;
@@ -222,14 +222,14 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, SandboxError> {
 
 /// Takes connections, and looks after each of them.
 #[derive(Clone)]
-struct Doorkeeper {
+struct Listeners {
     routes: Router,
     stopped: watch::Receiver<bool>,
     open: Arc<Semaphore>,
-    patience: Duration,
+    time_limit: Duration,
 }
 
-impl Doorkeeper {
+impl Listeners {
     async fn tcp(mut self, listener: TcpListener) {
         loop {
             let accepted = tokio::select! {
@@ -278,7 +278,7 @@ impl Doorkeeper {
         // More than this wait in the kernel's queue.
         let Ok(place) = Arc::clone(&self.open).acquire_owned().await else { return };
         let (routes, mut stopped) = (self.routes.clone(), self.stopped.clone());
-        let patience = self.patience;
+        let time_limit = self.time_limit;
         tokio::spawn(async move {
             let _place = place;
             let known = Arc::clone(&connection);
@@ -289,9 +289,9 @@ impl Doorkeeper {
             let mut served = std::pin::pin!(
                 http1::Builder::new()
                     .timer(TokioTimer::new())
-                    .header_read_timeout(patience)
-                    .max_headers(MOST_HEADERS)
-                    .max_buf_size(LONGEST_HEAD)
+                    .header_read_timeout(time_limit)
+                    .max_headers(MAX_HEADERS)
+                    .max_buf_size(MAX_HEAD_BYTES)
                     .serve_connection(io, service)
                     .with_upgrades()
             );
@@ -322,10 +322,10 @@ fn again(socket: &Socket) -> Option<Socket> {
 }
 
 /// More than anybody needs, fewer than files can be open.
-const MOST_CONNECTIONS: u32 = 4096;
-const MOST_HEADERS: usize = 100;
+const MAX_CONNECTIONS: u32 = 4096;
+const MAX_HEADERS: usize = 100;
 /// The longest head of a request.
-const LONGEST_HEAD: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// A head that takes longer than this comes from nobody who wants an answer.
 const TO_ASK: Duration = Duration::from_secs(30);
 /// How long requests may take to end when the daemon does.

@@ -107,7 +107,7 @@ impl Pool {
 
     fn give_back(&self, sender: SendRequest<Body>) {
         let mut idle = self.idle();
-        if idle.len() < MOST_IDLE {
+        if idle.len() < MAX_IDLE {
             idle.push(sender);
         }
     }
@@ -164,7 +164,7 @@ impl Drop for Passing {
 }
 
 /// More than people and programs ask of one sandbox in the same moment; others are closed after use.
-const MOST_IDLE: usize = 16;
+const MAX_IDLE: usize = 16;
 /// A queue that is full for longer than this belongs to a shim that does not take anybody.
 const TRIES: u32 = 200;
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);

@@ -28,8 +28,8 @@ impl Part {
     pub(crate) fn limit(&self) -> Result<usize, SandboxError> {
         match self.limit {
             None => Ok(USUAL_PART),
-            Some(limit @ 1..=MOST_PART) => Ok(limit),
-            Some(_) => Err(invalid(format!("`limit` must be from 1 to {MOST_PART}"))),
+            Some(limit @ 1..=MAX_PART) => Ok(limit),
+            Some(_) => Err(invalid(format!("`limit` must be from 1 to {MAX_PART}"))),
         }
     }
 }
@@ -65,7 +65,7 @@ pub(crate) fn invalid(message: impl Into<String>) -> SandboxError {
 
 fn too_long(rejection: &BytesRejection) -> Failure {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        let message = format!("the body is longer than {} MiB", MOST_BODY >> 20);
+        let message = format!("the body is longer than {} MiB", MAX_BODY_BYTES >> 20);
         return ErrorCode::BodyTooLarge
             .error(message)
             .hint("send standard input with `stdin_open`, and files with PUT")
@@ -75,6 +75,6 @@ fn too_long(rejection: &BytesRejection) -> Failure {
 }
 
 /// The longest body, but for files and standard input that comes later.
-pub(crate) const MOST_BODY: usize = 16 << 20;
+pub(crate) const MAX_BODY_BYTES: usize = 16 << 20;
 const USUAL_PART: usize = 100;
-const MOST_PART: usize = 1000;
+const MAX_PART: usize = 1000;

@@ -48,7 +48,7 @@ pub fn routes(kept: Arc<Kept>) -> Router {
         .merge(life::routes())
         .fallback(door::nowhere)
         .method_not_allowed_fallback(door::not_that)
-        .layer(DefaultBodyLimit::max(extract::MOST_BODY))
+        .layer(DefaultBodyLimit::max(extract::MAX_BODY_BYTES))
         .layer(from_fn_with_state(Arc::clone(&kept), door::check))
         .with_state(kept)
 }

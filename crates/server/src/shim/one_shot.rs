@@ -43,8 +43,8 @@ fn command(run: &RunOnce) -> Result<Command, SandboxError> {
     let (mut command, stdin) = command_request::command(run.command())?;
     command.stdin = stdin.map_or(Stdin::Empty, Stdin::Bytes);
     match run.max_output {
-        Some(more) if more > MOST_OUTPUT => Err(command_request::invalid(format!(
-            "`max_output` is {MOST_OUTPUT} at most: an answer is one piece"
+        Some(more) if more > MAX_OUTPUT_BYTES => Err(command_request::invalid(format!(
+            "`max_output` is {MAX_OUTPUT_BYTES} at most: an answer is one piece"
         ))),
         asked => {
             command.max_output = Some(ByteSize::bytes(asked.unwrap_or(USUAL_OUTPUT)));
@@ -56,7 +56,7 @@ fn command(run: &RunOnce) -> Result<Command, SandboxError> {
 /// Of each stream, unless somebody says otherwise.
 const USUAL_OUTPUT: u64 = 2 << 20;
 /// A result is one piece, which its process holds as bytes, as text and as base64. Whoever wants more follows a command.
-const MOST_OUTPUT: u64 = 4 << 20;
+const MAX_OUTPUT_BYTES: u64 = 4 << 20;
 /// How long a sandbox that nobody wants may take to be gone, before its process ends all the same.
 pub(super) const TO_CLEAR_UP: Duration = Duration::from_secs(10);
 

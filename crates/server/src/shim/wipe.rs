@@ -11,7 +11,7 @@ pub(super) fn wipe(sandbox: &Sandbox) {
     let outcome = match sandbox.changes() {
         Some(Ok(Changes::Layer { id, .. })) => discard(&state, &id.to_string()),
         Some(Ok(Changes::Clone { id, .. })) => clone::remove(&state, id).map_err(|error| error.to_string()),
-        Some(Ok(Changes::None | Changes::Folder { .. } | Changes::Shelf { .. })) | None => Ok(()),
+        Some(Ok(Changes::None | Changes::Folder { .. } | Changes::ManagedClone { .. })) | None => Ok(()),
         Some(Err(error)) => Err(error.to_string()),
     };
     if let Err(error) = outcome {

@@ -32,7 +32,7 @@ async fn heads_have_an_end() {
 
 #[tokio::test]
 async fn who_never_finishes_asking_is_not_waited_for() {
-    let daemon = Daemon::with(|settings| settings.patience = Some(Duration::from_millis(200))).await;
+    let daemon = Daemon::with(|settings| settings.time_limit = Some(Duration::from_millis(200))).await;
     let mut stream = TcpStream::connect(daemon.tcp).await.unwrap();
     stream.write_all(b"GET /v1/health HTTP/1.1\r\nhost: local").await.unwrap();
     let mut answer = Vec::new();

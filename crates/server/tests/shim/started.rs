@@ -145,8 +145,8 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
-        let patience = Instant::now() + Duration::from_secs(20);
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < patience {
+        let time_limit = Instant::now() + Duration::from_secs(20);
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < time_limit {
             std::thread::sleep(Duration::from_millis(10));
         }
         let _ = self.child.kill();

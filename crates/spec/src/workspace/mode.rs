@@ -15,7 +15,7 @@ pub enum WorkspaceMode {
     /// or the beginning of it.
     Overlay { layer: Option<String> },
     /// A clone that belljar keeps, with a worktree for this branch; without a name, the one checked out on the host.
-    Shelf { branch: Option<BranchName> },
+    ManagedClone { branch: Option<BranchName> },
     /// A fresh clone that the host makes.
     Clone(CloneSpec),
 }

@@ -15,8 +15,8 @@ pub use request::{
     OPEN_TERMINAL, Reply, Request, STDIN_WINDOW, Stdio, WindowSize,
 };
 pub use setup::{
-    Access, FileRoot, Landlock, NodeKind, Privileges, Restriction, Seal, Sealed, Setup, SetupReply, Source,
-    Step, Stub, StubKind, Syscalls,
+    Access, FileRoot, Landlock, Mountpoint, MountpointKind, NodeKind, Privileges, Restriction, Seal, Sealed,
+    Setup, SetupReply, Source, Step, Syscalls,
 };
 
 use serde::{Deserialize, Serialize};

@@ -65,7 +65,14 @@ pub enum Step {
     Subreaper,
     /// A folder of the host with a layer over it that takes all changes. `layer` is a directory that holds `upper` and
     /// `work`; nothing else of it is seen. `stubs` are seen where the folder has nothing.
-    Overlay { target: String, folder: Source, layer: Source, upper: String, work: String, stubs: Vec<Stub> },
+    Overlay {
+        target: String,
+        folder: Source,
+        layer: Source,
+        upper: String,
+        work: String,
+        mountpoints: Vec<Mountpoint>,
+    },
     /// Make layers the new root; every later target lies in it. `lowers` are named from `holder`, topmost first; over them lie
     /// `stubs` and `links` (place, destination), owned by `owner` if that is somebody else. `layer` is a directory that holds
     /// `upper` and `work`, and takes all changes; without it the private filesystem does.
@@ -73,7 +80,7 @@ pub enum Step {
         holder: Source,
         lowers: Vec<String>,
         layer: Option<Source>,
-        stubs: Vec<Stub>,
+        mountpoints: Vec<Mountpoint>,
         links: Vec<(String, String)>,
         owner: Option<(u32, u32)>,
     },
@@ -102,15 +109,15 @@ pub enum Step {
 
 /// Something that is not there and is seen all the same: whoever mounts needs a place for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stub {
+pub struct Mountpoint {
     /// Relative, in its plainest spelling; parents first.
     pub path: String,
-    pub kind: StubKind,
+    pub kind: MountpointKind,
 }
 
 /// What a stub is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StubKind {
+pub enum MountpointKind {
     /// An empty directory.
     Directory,
     /// A file with this content.

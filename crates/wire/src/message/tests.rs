@@ -58,7 +58,7 @@ fn golden_bytes_of_a_root_of_layers() {
         holder: Source::Passed(1),
         lowers: vec!["b".into(), "a".into()],
         layer: None,
-        stubs: vec![Stub { path: "d".into(), kind: StubKind::Directory }],
+        mountpoints: vec![Mountpoint { path: "d".into(), kind: MountpointKind::Directory }],
         links: vec![("l".into(), "/d".into())],
         owner: Some((0, 0)),
     };
@@ -90,14 +90,17 @@ fn golden_bytes_of_what_a_container_needs() {
 
 #[test]
 fn golden_bytes_of_an_overlay() {
-    let stub = |path: &str, kind: StubKind| Stub { path: path.into(), kind };
+    let mountpoint = |path: &str, kind: MountpointKind| Mountpoint { path: path.into(), kind };
     let overlay = Step::Overlay {
         target: "w".into(),
         folder: Source::Path("/f".into()),
         layer: Source::Passed(1),
         upper: "u".into(),
         work: "k".into(),
-        stubs: vec![stub("d", StubKind::Directory), stub("f", StubKind::File(Bytes(b".".to_vec())))],
+        mountpoints: vec![
+            mountpoint("d", MountpointKind::Directory),
+            mountpoint("f", MountpointKind::File(Bytes(b".".to_vec()))),
+        ],
     };
     let expected =
         [20, 1, b'w', 0, 2, b'/', b'f', 1, 1, 1, b'u', 1, b'k', 2, 1, b'd', 0, 1, b'f', 1, 1, b'.'];

@@ -67,7 +67,7 @@ impl Kind {
 
     fn lengths(self) -> std::ops::RangeInclusive<usize> {
         match self {
-            Kind::Open => 0..=LONGEST_HEADER,
+            Kind::Open => 0..=MAX_HEADER_BYTES,
             Kind::Data => 1..=DATA_AT_ONCE,
             Kind::Credit => 4..=4,
             Kind::End | Kind::Cut | Kind::Stop => 0..=0,
@@ -87,6 +87,6 @@ pub(super) fn encode(kind: Kind, stream: StreamId, payload: &[u8], out: &mut Vec
 /// Kind, stream and length, little endian.
 const HEADER: usize = 7;
 /// What is said of a stream when it is opened: a destination, a word.
-pub const LONGEST_HEADER: usize = 256;
+pub const MAX_HEADER_BYTES: usize = 256;
 /// One frame of bytes: other streams wait no longer than it takes.
 pub const DATA_AT_ONCE: usize = 32 * 1024;

@@ -18,5 +18,5 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use frame::{DATA_AT_ONCE, LONGEST_HEADER};
-pub use state::{Event, MOST_STREAMS, Mux, Side, StreamId, Violation, WINDOW};
+pub use frame::{DATA_AT_ONCE, MAX_HEADER_BYTES};
+pub use state::{Event, MAX_STREAMS, Mux, Side, StreamId, Violation, WINDOW};

@@ -1,6 +1,6 @@
 //! What both sides know of the streams.
 
-use super::frame::{DATA_AT_ONCE, Frame, Kind, LONGEST_HEADER, Reader, encode};
+use super::frame::{DATA_AT_ONCE, Frame, Kind, MAX_HEADER_BYTES, Reader, encode};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -94,7 +94,7 @@ impl Mux {
 
     /// Opens a stream for what the header says; `None` where there are too many, or the header is too long.
     pub fn open(&mut self, header: &[u8]) -> Option<StreamId> {
-        if header.len() > LONGEST_HEADER || self.opened() >= MOST_STREAMS {
+        if header.len() > MAX_HEADER_BYTES || self.opened() >= MAX_STREAMS {
             return None;
         }
         let stream = StreamId(self.next);
@@ -160,7 +160,7 @@ impl Mux {
             return Err(Violation::Stream(stream));
         }
         self.their_next = stream.0.checked_add(2).ok_or(Violation::Stream(stream))?;
-        if self.theirs >= MOST_STREAMS {
+        if self.theirs >= MAX_STREAMS {
             // Nothing of it is kept: what else comes for this number is for nobody.
             encode(Kind::Cut, stream, &[], &mut self.outgoing);
             encode(Kind::Stop, stream, &[], &mut self.outgoing);
@@ -284,4 +284,4 @@ impl std::error::Error for Violation {}
 pub const WINDOW: u32 = 128 * 1024;
 /// How many streams one side can have open. With the window it bounds what the other side can make us hold. Some more than a sandbox
 /// may have connections if nobody says otherwise: then who refuses the next one also records it.
-pub const MOST_STREAMS: usize = 1024 + 64;
+pub const MAX_STREAMS: usize = 1024 + 64;

@@ -81,9 +81,9 @@ fn who_is_told_to_stop_breaks_off() {
 #[test]
 fn one_stream_too_many_is_refused_and_the_others_go_on() {
     let (mut host, mut guest) = pair();
-    let streams: Vec<StreamId> = (0..MOST_STREAMS).map(|_| guest.open(b"").expect("room")).collect();
+    let streams: Vec<StreamId> = (0..MAX_STREAMS).map(|_| guest.open(b"").expect("room")).collect();
     assert_eq!(guest.open(b""), None);
-    assert_eq!(carry(&mut guest, &mut host).len(), MOST_STREAMS);
+    assert_eq!(carry(&mut guest, &mut host).len(), MAX_STREAMS);
     // A guest that does not keep to it.
     let number = (streams.len() as u32 * 2 + 1).to_le_bytes();
     let open = [&[0][..], &number, &[0, 0]].concat();

@@ -2,7 +2,7 @@
 
 use super::line::Line;
 pub use super::line::{Hangup, Local};
-use crate::mux::{DATA_AT_ONCE, Event, LONGEST_HEADER, MOST_STREAMS, Mux, Side, StreamId};
+use crate::mux::{DATA_AT_ONCE, Event, MAX_HEADER_BYTES, MAX_STREAMS, Mux, Side, StreamId};
 use belljar_sys::passing;
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
@@ -53,9 +53,9 @@ impl Pump {
     /// Opens a stream whose bytes come from this socket and go to it. `MFILE` means that as many are open as there can be, any
     /// other error that the connection is over.
     pub fn open(&self, header: &[u8], socket: BorrowedFd<'_>, hangup: Hangup) -> Result<(), Errno> {
-        debug_assert!(header.len() <= LONGEST_HEADER);
+        debug_assert!(header.len() <= MAX_HEADER_BYTES);
         // Counted before it is ordered: one that was ordered and is not opened would look like a guest that is gone.
-        let one_more = |open| (open < MOST_STREAMS).then_some(open + 1);
+        let one_more = |open| (open < MAX_STREAMS).then_some(open + 1);
         if self.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_err() {
             return Err(if self.is_over() { Errno::PIPE } else { Errno::MFILE });
         }
@@ -89,7 +89,7 @@ impl Work {
     fn turn(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         let queued = self.mux.outgoing().len();
         let mut interest = PollFlags::empty();
-        if queued < MOST_QUEUED {
+        if queued < MAX_QUEUED {
             interest |= PollFlags::IN;
         }
         if queued > 0 {
@@ -167,7 +167,7 @@ impl Work {
 
     /// Opens a stream that others want.
     fn obey(&mut self) -> io::Result<()> {
-        let mut order = [0; LONGEST_HEADER + 1];
+        let mut order = [0; MAX_HEADER_BYTES + 1];
         let (length, sockets) = passing::receive_with(&self.orders, &mut order)?;
         let Some((hangup, header)) = order[..length].split_first() else {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -207,6 +207,6 @@ impl Work {
 /// With so much queued, no socket is read.
 const ENOUGH_QUEUED: usize = 256 * 1024;
 /// With so much queued, which is mostly answers to what the other side asks, nothing of it is heard either.
-const MOST_QUEUED: usize = 1024 * 1024;
+const MAX_QUEUED: usize = 1024 * 1024;
 const STACK: usize = 256 * 1024;
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -80,7 +80,7 @@ pub fn collect(state: &Path, id: SandboxId, limits: PushLimits) -> Result<Collec
         None => (0, Vec::new()),
     };
     let beside = Beside { git: &git, ours: &ours, work: &place.work(), index: &place.root.join("index.new") };
-    let uncommitted = beside.uncommitted(tip.as_ref(), MOST_FILES).map_err(|error| match error {
+    let uncommitted = beside.uncommitted(tip.as_ref(), MAX_FILES).map_err(|error| match error {
         BesideError::Git(error) => CloneError::Git(error),
         BesideError::Io(error) => CloneError::io(&place.work())(error),
     })?;
@@ -96,7 +96,7 @@ fn commits(git: &Git, ours: &Path, label: &Label, tip: &ObjectId) -> Result<(u64
         call.args(label.base.as_deref())
     };
     let count = new(git.on(ours).args(["rev-list", "--count"])).line()?.parse().unwrap_or_default();
-    let newest = format!("--max-count={MOST_COMMITS}");
+    let newest = format!("--max-count={MAX_COMMITS}");
     // NUL can be in none of them: such a commit does not pass the import.
     let format = "--format=%H%x00%an <%ae>%x00%s";
     let log = new(git.on(ours).args(["log", "-z", "--no-show-signature", "--no-color", &newest, format]))
@@ -119,7 +119,7 @@ fn add_files(commits: &mut [Commit], names: &[u8]) {
             continue;
         }
         let commit = next.checked_sub(1).and_then(|at| commits.get_mut(at));
-        if let Some(commit) = commit.filter(|commit| commit.files.len() < MOST_FILES) {
+        if let Some(commit) = commit.filter(|commit| commit.files.len() < MAX_FILES) {
             commit.files.push(Printable::new(name));
         }
     }
@@ -139,6 +139,6 @@ impl Commit {
 }
 
 /// More than anybody reads.
-pub const MOST_COMMITS: usize = 500;
+pub const MAX_COMMITS: usize = 500;
 /// Of one commit, or uncommitted.
-pub const MOST_FILES: usize = 1000;
+pub const MAX_FILES: usize = 1000;

@@ -17,7 +17,7 @@ mod request;
 mod token;
 
 pub use address::local_path;
-pub use collect::{Collected, Commit, MOST_COMMITS, MOST_FILES, collect};
+pub use collect::{Collected, Commit, MAX_COMMITS, MAX_FILES, collect};
 pub use error::CloneError;
 pub use make::make;
 pub use push::{Pushed, push};

@@ -1,7 +1,7 @@
 //! All branches and tags of a repository that an agent writes to, and the logs beside them.
 
 use super::directory::{Directory, Entry};
-use super::refs::{MOST_LOOSE_REFS, MOST_OF_A_REF, MOST_OF_PACKED_REFS};
+use super::refs::{MAX_LOOSE_REFS, MAX_PACKED_REFS_BYTES, MAX_REF_BYTES};
 use super::{Foreign, ForeignError, object};
 use belljar_git::{ObjectId, RefName};
 use sha2::{Digest, Sha256};
@@ -59,7 +59,7 @@ impl Foreign {
                 None => drop(all.unreadable.insert(name)),
             }
         })?;
-        let packed = self.read("packed-refs", MOST_OF_PACKED_REFS)?.unwrap_or_default();
+        let packed = self.read("packed-refs", MAX_PACKED_REFS_BYTES)?.unwrap_or_default();
         for line in packed.split(|byte| *byte == b'\n') {
             let Some(space) = line.iter().position(|byte| *byte == b' ') else { continue };
             let (Ok(hash), Some(name)) =
@@ -78,7 +78,7 @@ impl Foreign {
     /// Where a ref stood over time, oldest first, as its log has it. None if there is no log; lines that are none of git's are
     /// left out.
     pub fn log(&self, reference: &str) -> Result<Vec<ObjectId>, ForeignError> {
-        let bytes = self.read(&format!("logs/{reference}"), MOST_OF_A_LOG)?.unwrap_or_default();
+        let bytes = self.read(&format!("logs/{reference}"), MAX_LOG_BYTES)?.unwrap_or_default();
         let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| {
             let new = line.split(|byte| *byte == b' ').nth(1)?;
             ObjectId::parse(new).ok().filter(|id| !id.is_zero())
@@ -113,8 +113,8 @@ impl Foreign {
         while let Some((path, directory)) = waiting.pop() {
             let names = directory.all_names()?;
             seen += names.len();
-            if seen > MOST_LOOSE_REFS {
-                return Err(ForeignError::TooMuch { what: "more refs", most: MOST_LOOSE_REFS as u64 });
+            if seen > MAX_LOOSE_REFS {
+                return Err(ForeignError::TooMuch { what: "more refs", most: MAX_LOOSE_REFS as u64 });
             }
             for name in names {
                 let whole = [&path, name.as_bytes()].join(&b'/');
@@ -127,7 +127,7 @@ impl Foreign {
                     Entry::Directory(_) | Entry::Other => found(&whole, None),
                     Entry::File(file) => {
                         let mut text = Vec::new();
-                        let read = file.take(MOST_OF_A_REF).read_to_end(&mut text);
+                        let read = file.take(MAX_REF_BYTES).read_to_end(&mut text);
                         found(&whole, read.ok().and_then(|_| String::from_utf8(text).ok()));
                     }
                 }
@@ -142,7 +142,7 @@ const MAX_SPOKEN_CHARS: usize = 40;
 /// Each level costs a descriptor while it is looked at, and a name of git's has fewer.
 const DEEPEST: usize = 64;
 /// A hundred thousand moves of one ref.
-const MOST_OF_A_LOG: u64 = 16 << 20;
+const MAX_LOG_BYTES: u64 = 16 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -70,11 +70,8 @@ impl Directory {
             if name != c"." && name != c".." {
                 names.push(OsStr::from_bytes(name.to_bytes()).to_owned());
             }
-            if names.len() > MOST_NAMES {
-                return Err(ForeignError::TooMuch {
-                    what: "names in one directory",
-                    most: MOST_NAMES as u64,
-                });
+            if names.len() > MAX_NAMES {
+                return Err(ForeignError::TooMuch { what: "names in one directory", most: MAX_NAMES as u64 });
             }
         }
         Ok(names)
@@ -328,4 +325,4 @@ pub(crate) const NO_WAY_OUT: ResolveFlags =
 /// Each level takes a descriptor and a part of the stack, and names of branches have fewer.
 const DEEPEST_EMPTY: u32 = 64;
 /// Of loose objects, a directory has some thousands before git packs them.
-const MOST_NAMES: usize = 2_000_000;
+const MAX_NAMES: usize = 2_000_000;

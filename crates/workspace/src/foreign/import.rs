@@ -73,7 +73,7 @@ fn through_scratch(import: &Import<'_>) -> Result<(), ImportError> {
         on_scratch().arg("index-pack").arg(pack).limit(1 << 20).limited(limits()).output()?;
     }
     let refused = |reason: String| ImportError::Refused { tip: (*tip).clone(), reason };
-    let shallow = import.from.read("shallow", MOST_OF_SHALLOW)?;
+    let shallow = import.from.read("shallow", MAX_SHALLOW_BYTES)?;
     if let Some(shallow) = shallow.filter(|_| ours.join("shallow").exists()) {
         fs::write(scratch.join("shallow"), shallow)?;
     }
@@ -118,4 +118,4 @@ fn remove(directory: &Path) -> io::Result<()> {
 
 /// A few bytes can say that they unpack to many: git gives up where one piece of memory would be larger.
 const LARGEST_PIECE: &str = "512m";
-const MOST_OF_SHALLOW: u64 = 16 << 20;
+const MAX_SHALLOW_BYTES: u64 = 16 << 20;

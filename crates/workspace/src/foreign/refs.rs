@@ -17,7 +17,7 @@ impl Foreign {
     pub fn head(&self, own: &str) -> Result<Head, ForeignError> {
         let path = if own.is_empty() { "HEAD".to_string() } else { format!("{own}/HEAD") };
         let unclear = || ForeignError::spoiled(&path, "it names neither a branch nor a commit");
-        let bytes = self.read(&path, MOST_OF_A_REF)?.ok_or_else(unclear)?;
+        let bytes = self.read(&path, MAX_REF_BYTES)?.ok_or_else(unclear)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| unclear())?.trim_end();
         match text.strip_prefix("ref:") {
             Some(name) => BranchName::of_ref(name.trim_start()).map(Head::Branch).ok_or_else(unclear),
@@ -34,7 +34,7 @@ impl Foreign {
         }
         // A folder of other branches, or of none any more, is no branch.
         let is_folder = matches!(self.directory.below(&name), Ok(Some(_)));
-        if !is_folder && let Some(bytes) = self.read(&name, MOST_OF_A_REF)? {
+        if !is_folder && let Some(bytes) = self.read(&name, MAX_REF_BYTES)? {
             let text = String::from_utf8_lossy(&bytes);
             let hash = object(text.trim_end());
             // A symbolic ref would be another name's value under this name.
@@ -42,13 +42,13 @@ impl Foreign {
                 .map(Some)
                 .ok_or_else(|| ForeignError::spoiled(&name, "it is not the name of a commit"));
         }
-        let packed = self.read("packed-refs", MOST_OF_PACKED_REFS)?.unwrap_or_default();
+        let packed = self.read("packed-refs", MAX_PACKED_REFS_BYTES)?.unwrap_or_default();
         Ok(packed_ref(&packed, &name))
     }
 
     /// All branches, in no order; names that are none are left out.
     pub fn branches(&self) -> Result<Vec<BranchName>, ForeignError> {
-        let packed = self.read("packed-refs", MOST_OF_PACKED_REFS)?.unwrap_or_default();
+        let packed = self.read("packed-refs", MAX_PACKED_REFS_BYTES)?.unwrap_or_default();
         let packed = packed.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
         let packed = packed.filter_map(|line| Some(line.split_once(' ')?.1.to_string()));
         let mut found: BTreeSet<BranchName> = packed.filter_map(|name| BranchName::of_ref(&name)).collect();
@@ -65,8 +65,8 @@ impl Foreign {
                 Err(error) => return Err(error),
             };
             seen += names.len();
-            if seen > MOST_LOOSE_REFS {
-                return Err(ForeignError::TooMuch { what: "more branches", most: MOST_LOOSE_REFS as u64 });
+            if seen > MAX_LOOSE_REFS {
+                return Err(ForeignError::TooMuch { what: "more branches", most: MAX_LOOSE_REFS as u64 });
             }
             waiting.extend(names.into_iter().map(|name| format!("{path}/{name}")));
         }
@@ -93,7 +93,7 @@ impl Foreign {
     /// Removes a branch. Packed first: were it the other way round, an older value would show in between.
     pub fn remove_branch(&self, branch: &BranchName) -> Result<(), ForeignError> {
         let name = branch.full();
-        let packed = self.read("packed-refs", MOST_OF_PACKED_REFS)?.unwrap_or_default();
+        let packed = self.read("packed-refs", MAX_PACKED_REFS_BYTES)?.unwrap_or_default();
         if packed_ref(&packed, &name).is_some() {
             self.write("packed-refs", &without(&packed, &name))?;
         }
@@ -122,10 +122,10 @@ fn without(packed: &[u8], name: &str) -> Vec<u8> {
     packed.split_inclusive(|byte| *byte == b'\n').filter(is_other).collect::<Vec<_>>().concat()
 }
 
-pub(super) const MOST_OF_A_REF: u64 = 4096;
-pub(super) const MOST_LOOSE_REFS: usize = 100_000;
+pub(super) const MAX_REF_BYTES: u64 = 4096;
+pub(super) const MAX_LOOSE_REFS: usize = 100_000;
 /// A million refs.
-pub(super) const MOST_OF_PACKED_REFS: u64 = 128 << 20;
+pub(super) const MAX_PACKED_REFS_BYTES: u64 = 128 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! One call of git.
 
 use super::leash::Leash;
-use super::pack_limits::MOST_DATA;
+use super::pack_limits::MAX_DATA_BYTES;
 use super::reach::Reach;
 use super::running::Running;
 use super::settings::{ENVIRONMENT, LEASHED_SETTINGS, SETTINGS};
@@ -92,7 +92,7 @@ impl Call {
             command,
             words: OsString::new(),
             settings: 0,
-            limit: MOST_OUTPUT,
+            limit: MAX_OUTPUT_BYTES,
             time_limit: None,
             input: None,
             leash,
@@ -226,7 +226,7 @@ impl Call {
                 before_exec::enter_cgroup(&mut self.command, entry);
             }
             let seconds = leash.seconds_left().map(|left| (Resource::Cpu, left));
-            self.limits = at_most(self.limits, seconds.into_iter().chain([(Resource::Data, MOST_DATA)]));
+            self.limits = at_most(self.limits, seconds.into_iter().chain([(Resource::Data, MAX_DATA_BYTES)]));
             self = LEASHED_SETTINGS.iter().fold(self, |call, (key, value)| call.config(key, value));
         }
         before_exec::set_limits(&mut self.command, self.limits);
@@ -325,7 +325,7 @@ fn at_most(
 }
 
 /// Far more than any list of ours; what is bigger is a pack, and streamed.
-const MOST_OUTPUT: u64 = 256 << 20;
+const MAX_OUTPUT_BYTES: u64 = 256 << 20;
 /// The largest repositories are packed in less.
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(600);
 /// As long as a push or a fetch may take.

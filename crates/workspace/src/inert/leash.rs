@@ -115,7 +115,7 @@ impl Leash {
         for process in &processes {
             let _ = pidfd_send_signal(process, Signal::TERM);
         }
-        let until = Instant::now() + MOMENT;
+        let until = Instant::now() + PAUSE;
         for process in &processes {
             if !has_ended(process, until) {
                 let _ = pidfd_send_signal(process, Signal::KILL);
@@ -172,7 +172,7 @@ pub(super) fn has_ended(process: &OwnedFd, until: Instant) -> bool {
 }
 
 /// To remove a few files.
-const MOMENT: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_secs(1);
 /// Pushes and fetches follow each other as long as a sandbox lives. The largest push that is allowed takes half a minute.
 const PROCESSOR_TIME: Duration = Duration::from_secs(30 * 60);
 /// Importing the largest push that is allowed takes two minutes where the processor is slow.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub fn odd_file(directory: &Path) -> io::Result<Option<(PathBuf, &'static str)>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let top = belljar_sys::rustix::fs::open(directory, flags, Mode::empty())?;
-    let mut look = Look { left: MOST_ENTRIES };
+    let mut look = Look { left: MAX_ENTRIES };
     for (name, depth) in LOOKED_AT {
         if let Some(found) = look.at(&top, directory, name, depth)? {
             return Ok(Some(found));
@@ -98,7 +98,7 @@ impl Look {
 const LOOKED_AT: [(&str, usize); 6] =
     [("refs", 64), ("info", 1), ("objects/info", 1), ("objects/pack", 0), ("worktrees", 1), ("reftable", 0)];
 /// The largest repositories have a tenth of it that is not packed.
-const MOST_ENTRIES: usize = 2_000_000;
+const MAX_ENTRIES: usize = 2_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -6,19 +6,19 @@ use belljar_sys::rustix::process::Resource;
 /// on disk or in memory, but computes all of it, so that what bounds the unfolded size while it is computed is processor time.
 pub(crate) fn pack_limits(bytes: u64) -> [(Resource, u64); 4] {
     let written = bytes.saturating_add(BESIDE_PACK);
-    let mapped = MOST_DATA.saturating_add(written.saturating_mul(2));
+    let mapped = MAX_DATA_BYTES.saturating_add(written.saturating_mul(2));
     [
-        (Resource::Cpu, MOST_SECONDS),
-        (Resource::Data, MOST_DATA),
+        (Resource::Cpu, MAX_SECONDS),
+        (Resource::Data, MAX_DATA_BYTES),
         (Resource::As, mapped),
         (Resource::Fsize, written),
     ]
 }
 
 /// The largest push that is allowed by default takes a tenth of it.
-pub(super) const MOST_SECONDS: u64 = 120;
+pub(super) const MAX_SECONDS: u64 = 120;
 /// Private memory of every git on a leash, cgroup or not: a few objects of the largest size that is held in memory (a delta, what it
 /// builds on, what it gives), or a list of two million files. Packs and indexes are mapped, and do not count.
-pub(super) const MOST_DATA: u64 = 1 << 30;
+pub(super) const MAX_DATA_BYTES: u64 = 1 << 30;
 /// The index beside the pack.
 const BESIDE_PACK: u64 = 64 << 20;

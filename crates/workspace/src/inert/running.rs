@@ -110,7 +110,7 @@ impl Running {
         let deadline = Instant::now() + time_limit;
         let slow = || GitError::TooSlow { words: words.to_string(), seconds: time_limit.as_secs() };
         let stdout = reader(self.child.stdout.take(), limit);
-        let stderr = reader(self.child.stderr.take(), MOST_COMPLAINTS);
+        let stderr = reader(self.child.stderr.take(), MAX_COMPLAINT_BYTES);
         // Readers are not joined: something that git left behind in another session could hold a pipe for ever.
         let (stdout, whole) = before(deadline, &stdout).ok_or_else(slow)?;
         if !whole {
@@ -204,7 +204,7 @@ fn read_up_to(pipe: Option<impl Read>, limit: u64) -> Read0 {
 }
 
 /// Complaints are for a message of one line.
-const MOST_COMPLAINTS: u64 = 256 * 1024;
+const MAX_COMPLAINT_BYTES: u64 = 256 * 1024;
 /// `git`, `upload-pack`, `pack-objects`.
 const DEEPEST: u32 = 3;
 /// USER_HZ, the same on every machine that we run on (time(7)).

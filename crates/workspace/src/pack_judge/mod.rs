@@ -136,7 +136,7 @@ impl Quarantine {
     pub fn add(&mut self, pack: File) -> Result<(), PushRefusal> {
         index(&self.git, &self.place, pack, Trust::Server)?;
         let objects = Objects::new(&self.git, &self.place);
-        let listed = objects.list(MOST_ADDED)?;
+        let listed = objects.list(MAX_ADDED)?;
         for (id, commit) in objects.commits(&listed)? {
             self.commits.entry(id).or_insert(commit);
         }
@@ -271,4 +271,4 @@ fn refusal(error: &GitError) -> PushRefusal {
 const BIG: &str = "8m";
 const LARGEST_PIECE: &str = "256m";
 /// Trees of some commits of a large repository.
-const MOST_ADDED: u64 = 2_000_000;
+const MAX_ADDED: u64 = 2_000_000;

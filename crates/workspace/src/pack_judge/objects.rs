@@ -63,7 +63,7 @@ impl<'a> Objects<'a> {
         if count > most {
             return Err(PushRefusal::Objects { most });
         }
-        if bytes > MOST_OF_COMMITS {
+        if bytes > MAX_COMMIT_BYTES {
             return Err(PushRefusal::Pack { detail: "its commits are too large to look at".to_string() });
         }
         Ok(Listed { commits })
@@ -169,7 +169,7 @@ pub(super) const DOT_GITHUB: &[u8] = b".github";
 pub(super) const WORKFLOWS: &[u8] = b"workflows";
 const NAMES: [&[u8]; 2] = [DOT_GITHUB, WORKFLOWS];
 /// The whole of Linux's history has as much; one push has not.
-const MOST_OF_COMMITS: u64 = 128 << 20;
+const MAX_COMMIT_BYTES: u64 = 128 << 20;
 /// Trees held in memory at once.
 const AT_ONCE: usize = 500;
 

@@ -108,9 +108,9 @@ fn is_plain(name: &str) -> bool {
 
 /// Whether a file system has room for a ref of this name: a sandbox may have packed one that it has none for.
 pub(super) fn fits(name: &str) -> bool {
-    name.len() < LONGEST_NAME && name.split('/').all(|part| part.len() < LONGEST_PART)
+    name.len() < MAX_NAME_BYTES && name.split('/').all(|part| part.len() < MAX_PART_BYTES)
 }
 
 /// Of a path below the git directory, with room for `.lock` and `logs/`.
-const LONGEST_NAME: usize = 1000;
-const LONGEST_PART: usize = 200;
+const MAX_NAME_BYTES: usize = 1000;
+const MAX_PART_BYTES: usize = 200;

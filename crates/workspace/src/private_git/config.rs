@@ -3,7 +3,7 @@
 //! written anew from the parsed variables, never copied.
 
 use super::setup::{HostFilesOfGit, SetupError, Target};
-use crate::settings::{HostFiles, MOST_BYTES_TOGETHER, Setting, contents};
+use crate::settings::{HostFiles, MAX_BYTES_TOGETHER, Setting, contents};
 use belljar_git::config::quoted;
 use std::fmt::Write;
 
@@ -23,10 +23,10 @@ pub(super) fn write(
     files: &HostFiles,
 ) -> Result<Written, SetupError> {
     let own = [source.host.common.join("config"), source.host.own.join("config.worktree")];
-    let settings = files.settings(&own, Some(&source.host.own), MOST_BYTES_TOGETHER);
+    let settings = files.settings(&own, Some(&source.host.own), MAX_BYTES_TOGETHER);
     let mut settings = settings.map_err(|error| SetupError::Unsupported(error.message))?;
     // What the repository's own config includes may be any file of the host, if an agent made it. What lies in the folder is seen inside.
-    let everywhere = files.settings(&[], Some(&source.host.own), MOST_BYTES_TOGETHER).unwrap_or_default();
+    let everywhere = files.settings(&[], Some(&source.host.own), MAX_BYTES_TOGETHER).unwrap_or_default();
     let top = source.host.top.canonicalize().ok();
     settings.retain(|one| {
         let is_known = own.contains(&one.file) || everywhere.iter().any(|known| known.file == one.file);
@@ -66,7 +66,7 @@ pub(super) fn write(
 
 /// Not by the repository's own config, which an agent may have made: it would be given any file of the host.
 fn ignored_everywhere(source: &HostFilesOfGit<'_>, files: &HostFiles) -> Vec<u8> {
-    let settings = files.settings(&[], Some(&source.host.own), MOST_BYTES_TOGETHER).unwrap_or_default();
+    let settings = files.settings(&[], Some(&source.host.own), MAX_BYTES_TOGETHER).unwrap_or_default();
     let named = settings.iter().rfind(|one| one.counts && one.variable.name == "core.excludesfile");
     let named = named.and_then(|one| files.resolve(one.variable.text()?, one.file.parent()?));
     let usual = || {

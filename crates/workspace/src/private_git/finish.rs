@@ -76,7 +76,7 @@ impl Importer<'_> {
 
     /// Stash entries, the newest first.
     fn stash(&self) -> Result<Vec<ObjectId>, QuarantineError> {
-        let top = self.from.read("refs/stash", MOST_OF_A_REF).ok().flatten().unwrap_or_default();
+        let top = self.from.read("refs/stash", MAX_REF_BYTES).ok().flatten().unwrap_or_default();
         let Ok(top) = ObjectId::parse(top.trim_ascii_end()) else { return Ok(Vec::new()) };
         let mut entries = self.from.log("refs/stash").map_err(unreadable)?;
         if entries.last() != Some(&top) {
@@ -193,7 +193,7 @@ impl Importer<'_> {
     }
 }
 
-const MOST_OF_A_REF: u64 = 4096;
+const MAX_REF_BYTES: u64 = 4096;
 /// Stashes and dropped commits that are kept: each becomes a ref.
 const MAX_KEPT: usize = 256;
 /// Logs that are read, each of which may be long.

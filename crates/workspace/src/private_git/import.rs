@@ -231,7 +231,7 @@ impl Importer<'_> {
                 match follow.carry_out() {
                     Ok(()) => {}
                     Err(Obstacle::Failed(error)) => return Err(error),
-                    Err(Obstacle::Moved(reason)) if attempt > MOST_ATTEMPTS => {
+                    Err(Obstacle::Moved(reason)) if attempt > MAX_ATTEMPTS => {
                         return Err(QuarantineError::Unusable(reason));
                     }
                     // The merge is one with a commit that the host has left behind.
@@ -305,7 +305,7 @@ enum Joining {
 impl Joining {
     fn after_a_lost_race(self) -> Joining {
         match self {
-            Joining::Try(times) if times < MOST_ATTEMPTS => Joining::Try(times + 1),
+            Joining::Try(times) if times < MAX_ATTEMPTS => Joining::Try(times + 1),
             Joining::Try(_) | Joining::Lost | Joining::Refused => Joining::Lost,
         }
     }
@@ -360,7 +360,7 @@ pub(super) fn too_slow() -> QuarantineError {
     QuarantineError::pack("there is too much that is refused")
 }
 
-const MOST_ATTEMPTS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// Each may copy as much as all may.
 pub(super) const ONE_BY_ONE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Refs that one import looks at.

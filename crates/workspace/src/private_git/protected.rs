@@ -17,8 +17,8 @@ pub(super) fn note(
 ) -> Option<String> {
     let changed = changed(raw, commits, protected);
     let shown: Vec<String> =
-        changed.iter().take(MOST_NAMED).map(|path| format!("`{}`", Printable::new(path))).collect();
-    let more = match changed.len().saturating_sub(MOST_NAMED) {
+        changed.iter().take(MAX_NAMED).map(|path| format!("`{}`", Printable::new(path))).collect();
+    let more = match changed.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
@@ -66,7 +66,7 @@ fn is_below(path: &[u8], protected: &[ProtectedPath]) -> bool {
 }
 
 /// The rest is counted.
-const MOST_NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 #[cfg(test)]
 mod tests {

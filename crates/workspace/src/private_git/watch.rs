@@ -50,7 +50,7 @@ impl RefWatch {
                 Seen::DotGit => break,
                 Seen::Refs => {
                     // A rebase moves refs many times in a row: the last one counts.
-                    let until = Instant::now() + LONGEST_BURST;
+                    let until = Instant::now() + MAX_BURST_TIME;
                     while Instant::now() < until && self.ready(stop, Some(QUIET)) == Noticed::Events {
                         if self.read() == Seen::DotGit {
                             break;
@@ -184,5 +184,5 @@ enum Seen {
 
 /// Git writes a ref, its log and the index within a few milliseconds.
 const QUIET: Duration = Duration::from_millis(3);
-const LONGEST_BURST: Duration = Duration::from_millis(100);
+const MAX_BURST_TIME: Duration = Duration::from_millis(100);
 const MAX_WATCHES: usize = 512;

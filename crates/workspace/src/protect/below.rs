@@ -45,11 +45,11 @@ pub(super) fn hold(
         return Err(git_dir::no_text(top));
     }
     for (number, top) in found.iter().enumerate() {
-        hold_git_directory(&mut shields, top, nested == Nested::Shared && number < MOST_APART);
+        hold_git_directory(&mut shields, top, nested == Nested::Shared && number < MAX_APART);
         for (path, missing) in named_in(top, host) {
             try_to(&mut shields, &path, |shields, path| shields.protect(path, missing));
         }
-        if number >= MOST_READ {
+        if number >= MAX_READ {
             continue;
         }
         for Reached { path, how } in hooks::reached(&top.join(".git/hooks"), top, host) {
@@ -103,12 +103,12 @@ fn named_by(top: &Path) -> Option<PathBuf> {
 
 /// What its config names, and what is held in every folder, if it is there.
 fn named_in(top: &Path, host: &HostFiles) -> Vec<(PathBuf, Missing)> {
-    let named = named::paths(host, top, &top.join(".git"), "", MOST_BYTES).unwrap_or_default();
+    let named = named::paths(host, top, &top.join(".git"), "", MAX_BYTES).unwrap_or_default();
     let below = named.into_iter().filter(|(path, _)| path.starts_with(top) && path != top);
     let always = ALWAYS.into_iter().chain(settings_paths().iter().map(|known| known.path));
     let always = always.map(|name| (top.join(name), Missing::Nothing));
     let always = always.filter(|(path, _)| path.symlink_metadata().is_ok());
-    always.chain(below.take(MOST_NAMED)).collect()
+    always.chain(below.take(MAX_NAMED)).collect()
 }
 
 /// All of it or nothing, and whether; nothing for what lies elsewhere, or has no name that can be told.
@@ -145,7 +145,7 @@ fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
         for entry in Dir::read_from(&opened).into_iter().flatten().flatten() {
             entries += 1;
             // What lies at the top is all asked, up to that many entries: some thousand folders of an agent hide nothing of yours there.
-            if entries > MOST_ENTRIES || (depth > 1 && asked >= MOST_ASKED) {
+            if entries > MAX_ENTRIES || (depth > 1 && asked >= MAX_ASKED) {
                 return found;
             }
             let name = entry.file_name();
@@ -188,17 +188,17 @@ const DEPTH: usize = 3;
 const FEW_LOOKS: usize = 32;
 const MANY_LOOKS: usize = 128;
 /// What is in them, altogether.
-const MOST_ENTRIES: usize = 16 * 1024;
+const MAX_ENTRIES: usize = 16 * 1024;
 /// Folders among that, further down than the top, which are asked for a `.git`: each costs as much as many entries.
-const MOST_ASKED: usize = 2048;
+const MAX_ASKED: usize = 2048;
 /// More repositories than this are held as a whole: each costs some mounts.
-const MOST_APART: usize = 16;
+const MAX_APART: usize = 16;
 /// Repositories whose hooks are read.
-const MOST_READ: usize = 64;
+const MAX_READ: usize = 64;
 /// Of config that an agent may have written, together with your own.
-const MOST_BYTES: u64 = 128 * 1024;
+const MAX_BYTES: u64 = 128 * 1024;
 /// Of what one repository's config names.
-const MOST_NAMED: usize = 64;
+const MAX_NAMED: usize = 64;
 
 #[cfg(test)]
 mod tests {

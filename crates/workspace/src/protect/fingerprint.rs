@@ -55,8 +55,8 @@ impl Budget {
     /// For each of so many: the same for each however the others are, so that what happens to one is not seen at another.
     pub(super) fn shared_by(places: usize) -> Budget {
         let places = places.max(1);
-        let entries = (MOST_ENTRIES / places).clamp(FEWEST_ENTRIES, MOST_ENTRIES_EACH);
-        Budget { entries, bytes: (MOST_BYTES / places as u64).clamp(FEWEST_BYTES, LARGEST) }
+        let entries = (MAX_ENTRIES / places).clamp(FEWEST_ENTRIES, MAX_ENTRIES_EACH);
+        Budget { entries, bytes: (MAX_BYTES / places as u64).clamp(FEWEST_BYTES, LARGEST) }
     }
 }
 
@@ -138,10 +138,10 @@ fn unread(found: &Metadata) -> Fingerprint {
 }
 
 /// What is protected is small: some files of settings, some scripts.
-const MOST_ENTRIES: usize = 16 * 1024;
-const MOST_ENTRIES_EACH: usize = 2048;
+const MAX_ENTRIES: usize = 16 * 1024;
+const MAX_ENTRIES_EACH: usize = 2048;
 const FEWEST_ENTRIES: usize = 64;
-const MOST_BYTES: u64 = 8 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 const FEWEST_BYTES: u64 = 128 << 10;
 /// Of one file that is read.
 const LARGEST: u64 = 1 << 20;

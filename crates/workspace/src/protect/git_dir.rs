@@ -87,7 +87,7 @@ fn modules(shields: &mut Shields, prefix: &str) -> Result<(), SandboxError> {
                 waiting.push(entry);
             }
         }
-        if found.len() > MOST_APART || seen > MOST_SEEN {
+        if found.len() > MAX_APART || seen > MAX_SEEN {
             // Each costs some mounts: so many are held as a whole, and nobody commits in them.
             return shields.protect(&all, Missing::Nothing);
         }
@@ -183,5 +183,5 @@ const HELD: [(&str, Missing); 8] = [
 const OWN_WORKTREE: [(&str, Missing); 3] =
     [("gitdir", Missing::Nothing), ("commondir", Missing::Nothing), ("config.worktree", Missing::File(""))];
 /// More submodules than this are held together.
-const MOST_APART: usize = 16;
-const MOST_SEEN: usize = 256;
+const MAX_APART: usize = 16;
+const MAX_SEEN: usize = 256;

@@ -16,7 +16,7 @@ pub(super) fn files(path: &Path, top: &Path) -> Vec<PathBuf> {
         let Component::Normal(part) = part else { return Vec::new() };
         let pattern = part.as_bytes();
         found = match pattern.iter().any(|byte| b"*?[".contains(byte)) {
-            true => found.iter().flat_map(|folder| entries(folder, pattern)).take(MOST_FILES).collect(),
+            true => found.iter().flat_map(|folder| entries(folder, pattern)).take(MAX_FILES).collect(),
             false => found.into_iter().map(|folder| folder.join(part)).collect(),
         };
     }
@@ -30,7 +30,7 @@ fn entries(folder: &Path, pattern: &[u8]) -> Vec<PathBuf> {
         return Vec::new();
     }
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let names = entries.take(MOST_ENTRIES).flatten().map(|entry| entry.file_name());
+    let names = entries.take(MAX_ENTRIES).flatten().map(|entry| entry.file_name());
     // A shell leaves hidden files out unless the pattern begins with a dot.
     let names = names.filter(|name| !name.as_bytes().starts_with(b".") || pattern.starts_with(b"."));
     names.filter(|name| fits(pattern, name.as_bytes())).map(|name| folder.join(name)).collect()
@@ -95,9 +95,9 @@ fn one_of(set: &[u8], byte: u8) -> Option<(&[u8], bool)> {
 }
 
 /// As many as a hook has a reason to run.
-const MOST_FILES: usize = 256;
+const MAX_FILES: usize = 256;
 /// Of one folder.
-const MOST_ENTRIES: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 #[cfg(test)]
 mod tests {

@@ -34,7 +34,7 @@ pub(super) fn reached(directory: &Path, top: &Path, host: &HostFiles) -> Vec<Rea
     let mut found = Vec::new();
     let mut waiting = VecDeque::new();
     let mut several: HashSet<u64> = HashSet::new();
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten().take(MOST_HOOKS) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten().take(MAX_HOOKS) {
         let (path, name) = (entry.path(), entry.file_name());
         if name.as_bytes().ends_with(b".sample") {
             continue;
@@ -56,7 +56,7 @@ pub(super) fn reached(directory: &Path, top: &Path, host: &HostFiles) -> Vec<Rea
     }
     let mut read: HashSet<PathBuf> = HashSet::new();
     while let Some((script, depth)) = waiting.pop_front() {
-        if read.len() >= MOST_READ || !read.insert(script.clone()) {
+        if read.len() >= MAX_READ || !read.insert(script.clone()) {
             continue;
         }
         let Some(text) = shell_script(&script) else { continue };
@@ -84,7 +84,7 @@ pub(super) fn reached(directory: &Path, top: &Path, host: &HostFiles) -> Vec<Rea
                 found.push(reached);
             }
         }
-        found.truncate(MOST_REACHED);
+        found.truncate(MAX_REACHED);
     }
     if !several.is_empty() {
         let same = |path: &PathBuf| !path.starts_with(directory);
@@ -113,7 +113,7 @@ fn other_names(top: &Path, inodes: &HashSet<u64>) -> Vec<PathBuf> {
         let Ok(opened) = open(&folder, flags, Mode::empty()) else { continue };
         for entry in Dir::read_from(&opened).into_iter().flatten().flatten() {
             seen += 1;
-            if seen > MOST_SEEN {
+            if seen > MAX_SEEN {
                 return found;
             }
             let name = entry.file_name();
@@ -131,12 +131,12 @@ fn other_names(top: &Path, inodes: &HashSet<u64>) -> Vec<PathBuf> {
     found
 }
 
-const MOST_HOOKS: usize = 256;
+const MAX_HOOKS: usize = 256;
 /// Scripts that are read, with those that they call.
-const MOST_READ: usize = 64;
+const MAX_READ: usize = 64;
 const DEEPEST: usize = 2;
 /// Each that is held costs a mount.
-const MOST_REACHED: usize = 256;
+const MAX_REACHED: usize = 256;
 /// Of a script, in bytes.
 const LARGEST: usize = 256 * 1024;
-const MOST_SEEN: usize = 20_000;
+const MAX_SEEN: usize = 20_000;

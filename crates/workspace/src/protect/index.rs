@@ -75,7 +75,7 @@ fn read(files: &[PathBuf]) -> Index {
     let mut found = Index::default();
     let mut shared = Vec::new();
     let mut unnamed = false;
-    let mut rest = MOST_BYTES;
+    let mut rest = MAX_BYTES;
     for file in files {
         let bytes = match contents(file, &mut rest) {
             Contents::Index(bytes) => bytes,
@@ -255,7 +255,7 @@ impl<'b> Reader<'b> {
                 self.found.unnamed = true;
             } else if !self.found.names.contains(name) {
                 self.size += name.len() + EACH;
-                if self.size > MOST_NAMES {
+                if self.size > MAX_NAMES {
                     return Err(Unread::TooLarge);
                 }
                 self.found.names.insert(name.to_vec());
@@ -339,11 +339,11 @@ const HEADER: usize = 12;
 /// Of the name of an object: SHA-1 and SHA-256.
 const HASHES: [usize; 2] = [20, 32];
 /// An index of a million files has about a hundred. A sparse file costs its maker nothing, and its reader all of it.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 /// A smaller one is read in less time than a thread takes to start.
 const MIN_BESIDE_BYTES: u64 = 1 << 20;
 /// Of the names that are kept; a name in version 4 costs its writer two bytes.
-const MOST_NAMES: usize = 64 << 20;
+const MAX_NAMES: usize = 64 << 20;
 /// What a name costs beside its bytes.
 const EACH: usize = 64;
 const EXTENDED: u16 = 0x4000;

@@ -159,7 +159,7 @@ pub(super) fn now(view: &View) -> Vec<Left> {
     let beside = entries.map(|entry| entry.path()).filter(|entry| *entry != own);
     found.extend(beside.map(|path| Left { path, what: LeftKind::Elsewhere }));
     let modules = common.join("modules");
-    match git_dir::git_dirs_below(&modules, MOST_MODULES) {
+    match git_dir::git_dirs_below(&modules, MAX_MODULES) {
         Some(below) => found.extend(below.into_iter().map(|path| Left { path, what: LeftKind::Elsewhere })),
         None => found.push(Left { path: modules, what: LeftKind::TooMuch }),
     }
@@ -206,7 +206,7 @@ pub fn left(view: &View) -> Vec<Left> {
     all.retain(|git_dir| is_there(git_dir));
     let worked_in = all.len();
     if all.contains(&common) {
-        all.extend(git_dir::git_dirs_below(&common.join("modules"), MOST_MODULES).unwrap_or_default());
+        all.extend(git_dir::git_dirs_below(&common.join("modules"), MAX_MODULES).unwrap_or_default());
     }
     all.extend(further_down(view));
     let mut seen = 0;
@@ -230,7 +230,7 @@ pub fn left(view: &View) -> Vec<Left> {
             let list = git_dir.join(list);
             let size = list.symlink_metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
             match size {
-                Some(size) if size > LONGEST_LIST => add(list, LeftKind::TooMuch),
+                Some(size) if size > MAX_LIST_BYTES => add(list, LeftKind::TooMuch),
                 Some(_) if contents(&list).is_some_and(|text| has_commands(&text)) => {
                     add(list, LeftKind::Commands);
                 }
@@ -315,7 +315,7 @@ impl Looked {
     /// Notes what is neither a file nor a folder. `None` if it is too much.
     fn entry(&mut self, entry: &fs::DirEntry, depth: usize) -> Option<(std::ffi::OsString, FileType)> {
         self.seen += 1;
-        if self.seen > MOST_SEEN || depth > DEEPEST {
+        if self.seen > MAX_SEEN || depth > DEEPEST {
             self.is_too_much = true;
             return None;
         }
@@ -353,14 +353,14 @@ fn strategy_of_sequencer(text: &[u8]) -> Option<Vec<u8>> {
 const STRATEGIES: [&[u8]; 8] =
     [b"", b"octopus", b"ort", b"ours", b"recursive", b"recursive-ours", b"resolve", b"subtree"];
 /// More submodules than anybody has.
-const MOST_MODULES: usize = 20_000;
+const MAX_MODULES: usize = 20_000;
 /// Other folders' worktrees, submodules, which are looked at apart, and what is held.
 const UNVISITED: [&str; 3] = ["hooks", "modules", "worktrees"];
 /// Of git's own fsmonitor.
 const OWN_SOCKET: &str = "fsmonitor--daemon.ipc";
 /// Some ten thousand commits.
-const LONGEST_LIST: u64 = 1 << 20;
+const MAX_LIST_BYTES: u64 = 1 << 20;
 /// Names of branches have some slashes.
 const DEEPEST: usize = 32;
 /// So many refs and logs are looked at.
-const MOST_SEEN: usize = 50_000;
+const MAX_SEEN: usize = 50_000;

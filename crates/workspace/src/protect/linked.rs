@@ -62,7 +62,7 @@ fn submodule(folder: &Path, git_dir: PathBuf) -> Result<Linked, &'static str> {
 /// The first line of a small file.
 pub(super) fn first_line(file: &Path) -> Option<Vec<u8>> {
     let found = file.metadata().ok()?;
-    if !found.is_file() || found.len() > MOST_BYTES {
+    if !found.is_file() || found.len() > MAX_BYTES {
         return None;
     }
     let bytes = fs::read(file).ok()?;
@@ -80,4 +80,4 @@ fn not_ours(file: &Path, why: &str) -> SandboxError {
 }
 
 /// A path and little else.
-const MOST_BYTES: u64 = 64 * 1024;
+const MAX_BYTES: u64 = 64 * 1024;

@@ -54,7 +54,7 @@ impl Memory {
     fn forget_folders_that_are_gone(&self) {
         let files: Vec<PathBuf> =
             fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-        if files.len() < MOST_FOLDERS {
+        if files.len() < MAX_FOLDERS {
             return;
         }
         for file in files {
@@ -75,4 +75,4 @@ impl Memory {
 /// Repositories of one folder. The first ones stay: an agent can add to them, and take none out.
 const MAX_REPOSITORIES: usize = 1024;
 /// From here on, files of folders that are gone are removed.
-const MOST_FOLDERS: usize = 256;
+const MAX_FOLDERS: usize = 256;

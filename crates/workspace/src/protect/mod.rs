@@ -36,7 +36,7 @@ pub use replaced::{is_repository, local_repository, without_git};
 use settings_table::IfMissing;
 pub use settings_table::{SettingsPath, settings_paths};
 
-use crate::settings::{HostFiles, MOST_BYTES_TOGETHER};
+use crate::settings::{HostFiles, MAX_BYTES_TOGETHER};
 use belljar_spec::workspace::{LinkedGit, ProtectedPath, Shielded, View};
 use belljar_spec::{ErrorCode, SandboxError};
 use enclosing::{Enclosing, refuse_hooks};
@@ -149,12 +149,12 @@ fn decide(
         shields.protect(path, Missing::Directory)?;
     }
     let own = linked.as_ref().map(|linked| linked.own.as_str()).unwrap_or_default();
-    let mut named = named::paths(host, folder, &git_dir, own, MOST_BYTES_TOGETHER)?;
+    let mut named = named::paths(host, folder, &git_dir, own, MAX_BYTES_TOGETHER)?;
     named.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, folder))?;
     let mut reached = reached_by_hooks(&git_dir, folder, &named, host);
     let mut files = git_dir::worktree_files(&git_dir);
     for Enclosing { root, common, own } in enclosing::around(folder) {
-        let around = named::paths(host, &root, &common, &own, MOST_BYTES_TOGETHER)?;
+        let around = named::paths(host, &root, &common, &own, MAX_BYTES_TOGETHER)?;
         around.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, &root))?;
         reached.extend(reached_by_hooks(&common, &root, &around, host));
         named.extend(around);
@@ -216,7 +216,7 @@ fn reached_by_hooks(
         named.iter().filter(is_directory).map(|(path, _)| path.clone()).collect();
     let husky = top.join(".husky");
     directories.extend([git_dir.join("hooks"), husky.join("_"), husky]);
-    let modules = git_dir::git_dirs_below(&git_dir.join("modules"), MOST_MODULES).unwrap_or_default();
+    let modules = git_dir::git_dirs_below(&git_dir.join("modules"), MAX_MODULES).unwrap_or_default();
     directories.extend(modules.iter().map(|module| module.join("hooks")));
     directories.iter().flat_map(|directory| hooks::reached(directory, top, host)).collect()
 }
@@ -267,7 +267,7 @@ fn real(path: &Path) -> Result<std::path::PathBuf, SandboxError> {
 /// Held in every folder: hooks that husky's `core.hooksPath` leads to, and what belljar itself believes of a repository.
 const ALWAYS: [&str; 2] = [".husky", ".belljar"];
 /// Submodules whose hooks are looked at.
-const MOST_MODULES: usize = 256;
+const MAX_MODULES: usize = 256;
 /// What git keeps for each worktree apart, and for the main one in the common directory. Not `logs/HEAD`, which `git gc`
 /// replaces from every worktree; a link in its place is reported.
 const MAIN_WORKTREE: [&str; 12] = [

@@ -78,7 +78,7 @@ fn words_of(host: &HostFiles, line: &str, folder: &Path) -> Vec<(PathBuf, Missin
         let mut bases = vec![folder.to_path_buf()];
         for word in reading.split(separates).filter(|word| !word.is_empty() && !word.starts_with('-')) {
             let before = before.replace(word);
-            if before == Some("cd") && bases.len() < MOST_BASES {
+            if before == Some("cd") && bases.len() < MAX_BASES {
                 bases.extend(host.resolve(word, folder));
             }
             for base in &bases {
@@ -191,6 +191,6 @@ const COMMANDS: [&str; 25] = [
 ];
 const SCRIPTS: [&str; 12] = ["awk", "bash", "cjs", "js", "lua", "mjs", "php", "pl", "py", "rb", "sh", "ts"];
 /// Folders that a line goes to with `cd`.
-const MOST_BASES: usize = 4;
+const MAX_BASES: usize = 4;
 /// Each is a look or two.
 const MAX_PATHS: usize = 1024;

@@ -39,17 +39,17 @@ impl Survey {
             extent: Extent::Part,
             taken: Moment(0, 0),
         };
-        let Walk { extent, .. } = walk(folder, MOST_BEFORE, &mut |found| match found.what {
+        let Walk { extent, .. } = walk(folder, MAX_BEFORE, &mut |found| match found.what {
             Seen::Repository => {
                 survey.repositories.insert(found.path.clone(), of_repository(&found.place(folder)));
             }
-            Seen::Other if survey.executed.len() < MOST_READ && found.runs().is_some() => {
+            Seen::Other if survey.executed.len() < MAX_READ && found.runs().is_some() => {
                 let now = executed::fingerprint(&found.place(folder), &mut Budget::small());
                 survey.executed.insert(found.path.clone(), now);
             }
             Seen::Other => {}
         });
-        survey.extent = if survey.executed.len() < MOST_READ { extent } else { Extent::Part };
+        survey.extent = if survey.executed.len() < MAX_READ { extent } else { Extent::Part };
         survey.taken = now();
         survey
     }
@@ -59,7 +59,7 @@ impl Survey {
         let mut different = Different::default();
         let mut others = Vec::new();
         let mut reached = BTreeSet::new();
-        let walked = walk(folder, MOST_AFTER, &mut |found| {
+        let walked = walk(folder, MAX_AFTER, &mut |found| {
             match found.what {
                 Seen::Repository => self.compare_repository(&found.path, folder, is_held, &mut different),
                 Seen::Other => {
@@ -214,7 +214,7 @@ impl Links {
         for siblings in files.chunk_by(|one, next| one.parent() == next.parent()) {
             let Ok(directory) = root.directory(siblings[0].parent()) else { continue };
             for file in siblings {
-                if started.elapsed() > LONGEST_FOR_LINKS {
+                if started.elapsed() > MAX_LINK_WALK_TIME {
                     links.is_late = true;
                     return links;
                 }
@@ -270,7 +270,7 @@ fn walk(folder: &Path, most: usize, visit: &mut dyn FnMut(&Found)) -> Walk {
                 continue;
             }
             seen += 1;
-            if seen > most || start.elapsed() > LONGEST_WALK {
+            if seen > most || start.elapsed() > MAX_WALK_TIME {
                 let extent = if in_made { Extent::Work } else { Extent::Part };
                 return Walk { extent, is_too_many: seen > most && !in_made };
             }
@@ -305,11 +305,11 @@ fn now() -> Moment {
 pub(super) const MADE: [&[u8]; 6] =
     [b"node_modules", b".venv", b"venv", b"site-packages", b"target", b".tox"];
 /// A few milliseconds at a start.
-const MOST_BEFORE: usize = 8192;
+const MAX_BEFORE: usize = 8192;
 /// Files whose content is kept in mind.
-const MOST_READ: usize = 1024;
+const MAX_READ: usize = 1024;
 /// Some tens of milliseconds at an end.
-const MOST_AFTER: usize = 20_000;
+const MAX_AFTER: usize = 20_000;
 /// Where listing takes long, as on another machine.
-const LONGEST_WALK: Duration = Duration::from_secs(5);
-const LONGEST_FOR_LINKS: Duration = Duration::from_secs(2);
+const MAX_WALK_TIME: Duration = Duration::from_secs(5);
+const MAX_LINK_WALK_TIME: Duration = Duration::from_secs(2);

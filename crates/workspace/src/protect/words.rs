@@ -49,7 +49,7 @@ pub(super) fn of_script(text: &str, scene: &Scene<'_>) -> Vec<Word> {
     let mut variables: Vec<(String, String)> = Vec::new();
     let mut bases = vec![scene.top.to_path_buf()];
     let text = text.replace("\\\n", " ");
-    for line in text.lines().take(MOST_LINES).filter(|line| !line.trim_start().starts_with('#')) {
+    for line in text.lines().take(MAX_LINES).filter(|line| !line.trim_start().starts_with('#')) {
         let line = spelled_out(line, scene.top, scene.script_dir);
         let line = variables.iter().rev().fold(line, |line, (name, value)| {
             line.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value)
@@ -64,7 +64,7 @@ pub(super) fn of_script(text: &str, scene: &Scene<'_>) -> Vec<Word> {
                 command(part, scene, &mut bases, &mut found);
             }
         }
-        if found.len() > MOST_WORDS {
+        if found.len() > MAX_WORDS {
             break;
         }
     }
@@ -100,7 +100,7 @@ fn command(part: &str, scene: &Scene<'_>, bases: &mut Vec<PathBuf>, found: &mut 
             }
         }
         if before == "cd"
-            && bases.len() < MOST_BASES
+            && bases.len() < MAX_BASES
             && let Some(path) = scene.host.resolve(word, scene.top)
         {
             bases.push(path);
@@ -198,6 +198,6 @@ const SCRIPT_DIRS: [&str; 10] = [
     "${BASH_SOURCE%/*}",
 ];
 /// More than any hook has.
-const MOST_LINES: usize = 4096;
-const MOST_WORDS: usize = 1024;
-const MOST_BASES: usize = 4;
+const MAX_LINES: usize = 4096;
+const MAX_WORDS: usize = 1024;
+const MAX_BASES: usize = 4;

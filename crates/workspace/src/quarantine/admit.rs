@@ -82,7 +82,7 @@ impl Quarantine {
         index: &IndexFiles,
     ) -> Result<Admitted, QuarantineError> {
         let name = taken.and_then(|taken| taken.name.clone());
-        let is_few = taken.is_some_and(|taken| taken.objects.len() <= MOST_LOOSE);
+        let is_few = taken.is_some_and(|taken| taken.objects.len() <= MAX_LOOSE);
         let pack = name.clone().filter(|_| !is_few);
         let pack = pack.map(|name| Moving { directory: host.objects.join("pack"), name });
         // git's own cleaning takes names like this too.
@@ -228,7 +228,7 @@ impl Owner {
 }
 
 /// As many as git's own receive-pack unpacks (receive.unpackLimit).
-const MOST_LOOSE: usize = 100;
+const MAX_LOOSE: usize = 100;
 /// A ref is a file and has a log, however short they are.
 const REF: u64 = 8 << 10;
 

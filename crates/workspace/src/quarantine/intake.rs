@@ -20,7 +20,7 @@ pub trait Incoming {
         &mut self,
         buffer: &mut [u8],
         other: BorrowedFd<'_>,
-        patience: Duration,
+        time_limit: Duration,
     ) -> io::Result<Option<usize>>;
 }
 

@@ -106,10 +106,10 @@ impl Incoming for Packing {
         &mut self,
         buffer: &mut [u8],
         other: BorrowedFd<'_>,
-        patience: Duration,
+        time_limit: Duration,
     ) -> io::Result<Option<usize>> {
         let stdout = self.running.stdout.as_mut().ok_or(ErrorKind::BrokenPipe)?;
-        let timeout = Timespec::try_from(patience).map_err(io::Error::other)?;
+        let timeout = Timespec::try_from(time_limit).map_err(io::Error::other)?;
         let mut files = [PollFd::new(&stdout, PollFlags::IN), PollFd::from_borrowed_fd(other, PollFlags::IN)];
         if poll(&mut files, Some(&timeout))? == 0 {
             return Err(ErrorKind::TimedOut.into());

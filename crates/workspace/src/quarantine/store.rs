@@ -51,7 +51,7 @@ impl Quarantine {
         self.git
             .on(directory)
             .reaching(self.reach.clone())
-            .env("GIT_ALLOC_LIMIT", MOST_MEMORY)
+            .env("GIT_ALLOC_LIMIT", MAX_MEMORY)
             .config("core.bigFileThreshold", STREAMED)
             .config("pack.threads", "1")
     }
@@ -136,7 +136,7 @@ pub(super) fn make_directory(path: &Path) -> Result<(), QuarantineError> {
 }
 
 /// A single object in memory (git's own limit on one allocation); larger ones are only taken as they stream by.
-const MOST_MEMORY: &str = "256m";
+const MAX_MEMORY: &str = "256m";
 /// Files of this size are not held in memory at all.
 const STREAMED: &str = "16m";
 /// Held while a quarantine begins, and while others are swept.

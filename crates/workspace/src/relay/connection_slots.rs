@@ -16,9 +16,9 @@ pub(super) struct ConnectionSlot(Arc<ConnectionSlots>);
 
 impl ConnectionSlots {
     /// False if there is none after a while.
-    pub(super) fn wait_for_one(&self, patience: Duration) -> bool {
+    pub(super) fn wait_for_one(&self, time_limit: Duration) -> bool {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.given_back.wait_timeout_while(taken, patience, |taken| *taken >= CONNECTIONS);
+        let waited = self.given_back.wait_timeout_while(taken, time_limit, |taken| *taken >= CONNECTIONS);
         *waited.unwrap_or_else(PoisonError::into_inner).0 < CONNECTIONS
     }
 

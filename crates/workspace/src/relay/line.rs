@@ -28,20 +28,20 @@ impl Line {
     }
 
     /// Some bytes; none at the end.
-    pub(super) fn read(&self, buffer: &mut [u8], patience: Duration) -> io::Result<usize> {
+    pub(super) fn read(&self, buffer: &mut [u8], time_limit: Duration) -> io::Result<usize> {
         loop {
             match (&*self.socket).read(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 read => return read,
             }
-            self.wait(&[(self.socket.as_fd(), PollFlags::IN)], patience)?;
+            self.wait(&[(self.socket.as_fd(), PollFlags::IN)], time_limit)?;
         }
     }
 
-    fn read_exact(&self, mut buffer: &mut [u8], patience: Duration) -> io::Result<()> {
+    fn read_exact(&self, mut buffer: &mut [u8], time_limit: Duration) -> io::Result<()> {
         while !buffer.is_empty() {
-            match self.read(buffer, patience)? {
+            match self.read(buffer, time_limit)? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 count => buffer = &mut buffer[count..],
             }
@@ -50,13 +50,13 @@ impl Line {
     }
 
     /// The data of one packet, and nothing behind it.
-    pub(super) fn packet(&self, patience: Duration) -> io::Result<Vec<u8>> {
+    pub(super) fn packet(&self, time_limit: Duration) -> io::Result<Vec<u8>> {
         let mut digits = [0; 4];
-        self.read_exact(&mut digits, patience)?;
+        self.read_exact(&mut digits, time_limit)?;
         match pkt::announced(digits) {
-            Ok(Announced::Data(length)) if length <= LONGEST_REQUEST => {
+            Ok(Announced::Data(length)) if length <= MAX_REQUEST_BYTES => {
                 let mut data = vec![0; length];
-                self.read_exact(&mut data, patience)?;
+                self.read_exact(&mut data, time_limit)?;
                 Ok(data)
             }
             _ => Err(io::Error::new(ErrorKind::InvalidData, "not a request of git's")),
@@ -104,9 +104,9 @@ impl Line {
     }
 
     /// Waits for one of these files, and gives which are ready.
-    fn wait(&self, files: &[(BorrowedFd<'_>, PollFlags)], patience: Duration) -> io::Result<Vec<bool>> {
+    fn wait(&self, files: &[(BorrowedFd<'_>, PollFlags)], time_limit: Duration) -> io::Result<Vec<bool>> {
         let until =
-            (Instant::now().checked_add(patience)).map_or(self.deadline, |until| until.min(self.deadline));
+            (Instant::now().checked_add(time_limit)).map_or(self.deadline, |until| until.min(self.deadline));
         let mut polled = vec![PollFd::new(&*self.stop, PollFlags::IN)];
         polled.extend(files.iter().map(|(file, event)| PollFd::from_borrowed_fd(*file, *event)));
         loop {
@@ -132,12 +132,12 @@ impl Incoming for Line {
         &mut self,
         buffer: &mut [u8],
         other: BorrowedFd<'_>,
-        patience: Duration,
+        time_limit: Duration,
     ) -> io::Result<Option<usize>> {
         loop {
             let files = [(other, PollFlags::IN), (self.socket.as_fd(), PollFlags::IN)];
             // What the other one says ends the wait for more.
-            if self.wait(&files, patience)?.first() == Some(&true) {
+            if self.wait(&files, time_limit)?.first() == Some(&true) {
                 return Ok(None);
             }
             match (&*self.socket).read(buffer) {
@@ -150,7 +150,7 @@ impl Incoming for Line {
 
 pub(super) const PIECE: usize = 64 * 1024;
 /// git writes less than a hundred bytes.
-const LONGEST_REQUEST: usize = 4096;
+const MAX_REQUEST_BYTES: usize = 4096;
 /// A client that does not read what it asked for.
 const UNREAD: Duration = Duration::from_secs(60);
 /// A client that has its answer hangs up.

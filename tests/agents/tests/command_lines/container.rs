@@ -25,17 +25,17 @@ fn a_task_is_done_in_a_container_as_it_is_without(agent: &str) {
     if !have_docker() {
         return;
     }
-    let [contained, native] = ["docker", "native"].map(|wall| outcome(agent, wall));
+    let [contained, native] = ["docker", "native"].map(|backend| outcome(agent, backend));
     assert_eq!((contained.stop, contained.said.as_str()), (StopReason::Success, DONE));
     assert_eq!(contained.file.as_deref(), Some("hello from the mock\n"));
     assert!(contained.keys.iter().all(|key| key.as_deref() == Some(KEY)), "{contained:?}");
     assert_eq!(contained, native);
 }
 
-fn outcome(agent: &str, wall: &str) -> Outcome {
-    let job = Job::new(agent, "hello").behind(wall);
+fn outcome(agent: &str, backend: &str) -> Outcome {
+    let job = Job::new(agent, "hello").behind(backend);
     let done = job.run();
-    assert_eq!(done.result["refused"].as_array().map(Vec::len), Some(0), "{wall}: {:#}", done.result);
+    assert_eq!(done.result["refused"].as_array().map(Vec::len), Some(0), "{backend}: {:#}", done.result);
     let asked = job.model.asked();
     Outcome {
         stop: done.stop(),

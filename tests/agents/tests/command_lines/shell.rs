@@ -33,7 +33,7 @@ fn an_agents_own_interface_does_a_first_prompt(agent: &str) {
     });
     let text = || String::from_utf8_lossy(&shown.lock().unwrap()).into_owned();
     let start = Instant::now();
-    while job.file("hello.txt").is_none_or(|text| text.is_empty()) && start.elapsed() < PATIENCE {
+    while job.file("hello.txt").is_none_or(|text| text.is_empty()) && start.elapsed() < WAIT_TIMEOUT {
         assert!(child.try_wait().unwrap().is_none(), "it ended: {}", text());
         thread::sleep(Duration::from_millis(20));
     }
@@ -66,4 +66,4 @@ fn eventually_within(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
 }
 
 /// The slowest agent on the busiest machine is there by then.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(120);

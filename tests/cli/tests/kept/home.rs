@@ -171,6 +171,6 @@ fn steady_line(line: &str) -> String {
         }
     });
     let line = words.collect::<Vec<_>>().join(" ");
-    let wall = line.replace("(native, namespace)", "(wall)").replace("(bwrap, namespace)", "(wall)");
-    format!("{}{wall}", &" ".repeat(indent))
+    let backend = line.replace("(native, namespace)", "(wall)").replace("(bwrap, namespace)", "(wall)");
+    format!("{}{backend}", &" ".repeat(indent))
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command as Program;
 use tempfile::TempDir;
 
-for_every_wall![
+for_every_isolated_backend![
     it_comes_behind_what_the_repository_says,
     where_the_repository_says_nothing_nothing_is_left,
     an_empty_workspace_has_it_too,

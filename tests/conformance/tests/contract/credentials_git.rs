@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         a_push_works_with_a_token_that_the_sandbox_never_had;
     once:

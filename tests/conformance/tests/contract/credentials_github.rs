@@ -7,7 +7,7 @@ use belljar_tests_conformance::*;
 use belljar_tests_hosts::GitHub;
 use std::collections::BTreeMap;
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         the_apps_key_is_inside_only_where_both_gates_are_open;
     once:

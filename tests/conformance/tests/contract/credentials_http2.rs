@@ -14,7 +14,7 @@ use belljar_tests_hosts::{
 };
 use std::sync::{Arc, Mutex};
 
-for_every_wall! {
+for_every_isolated_backend! {
     once:
         a_placeholder_arrives_as_the_real_key_over_http2,
         what_a_server_echoes_over_http2_is_redacted,

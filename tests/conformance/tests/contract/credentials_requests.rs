@@ -9,7 +9,7 @@ use belljar_tests_conformance::*;
 use belljar_tests_hosts::{HttpServer, Request, Response, have};
 use std::sync::Arc;
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         a_placeholder_arrives_as_the_real_key,
         a_forwarded_secret_is_inside_and_on_the_record;

@@ -32,7 +32,7 @@ async fn what_is_described_is_what_is_made(backend: BackendName) {
         env: vec![("A".parse().unwrap(), "b c".into())],
         ..spec(backend)
     };
-    if has_wall(backend) {
+    if is_isolated(backend) {
         spec.volumes = vec![Volume {
             source: state.path().join("fleet/volumes/v"),
             target: "/volumes/v".parse().unwrap(),
@@ -62,7 +62,7 @@ async fn what_is_described_is_what_is_made(backend: BackendName) {
     let is_others_work = backend == BackendName::Bwrap || is_docker(backend);
     assert_eq!(description.command.is_some(), is_others_work);
     assert_eq!(told["program"].is_object(), is_others_work);
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         assert_eq!(told["seal"]["privileges"], "kept");
         return;
     }
@@ -97,12 +97,12 @@ async fn a_description_starts_nothing_and_holds_no_secret(backend: BackendName) 
         variable: "REAL".parse().unwrap(),
         source: "file:/nowhere/at/all".parse().unwrap(),
     }];
-    if has_wall(backend) {
+    if is_isolated(backend) {
         spec.credentials = vec![credential("service", "service.test", 443, [Carrier::Bearer])];
     }
     let told = engine(&state).describe(&spec).unwrap().json;
     assert_eq!(told["environment"]["REAL"], "<the value of file:/nowhere/at/all>");
-    if has_wall(backend) {
+    if is_isolated(backend) {
         assert_eq!(told["credentials"][0]["name"], "service");
         let placeholders: Vec<&Value> = told["environment"]
             .as_object()
@@ -133,7 +133,7 @@ async fn a_kept_home_is_described_without_leaving_one(backend: BackendName) {
 }
 
 async fn a_layer_is_described_without_leaving_one(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return;
     }
     let state = TempDir::new().unwrap();

@@ -7,7 +7,7 @@ use belljar_tests_conformance::*;
 use std::fs;
 use std::time::Duration;
 
-for_every_wall![
+for_every_isolated_backend![
     memory_that_runs_out_is_oom_killed,
     time_that_runs_out_is_a_timeout,
     a_fork_bomb_finds_no_process_left,

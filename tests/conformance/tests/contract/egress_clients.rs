@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         nothing_inside_says_proxy,
         curl_reaches_an_allowed_name,

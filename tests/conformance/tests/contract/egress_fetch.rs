@@ -7,7 +7,7 @@ use belljar_tests_conformance::*;
 use belljar_tests_hosts::{HttpServer, Response, Server};
 use std::time::{Duration, Instant};
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         an_allowed_name_is_fetched,
         a_name_that_is_not_allowed_is_not_fetched,

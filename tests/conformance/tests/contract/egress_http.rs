@@ -6,7 +6,7 @@ use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Response, Server, have, serve};
 use std::io::{Read, Write};
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         a_large_upload_and_download_arrive_whole,
         a_refused_request_says_why_and_what_would_allow_it;
@@ -174,8 +174,8 @@ async fn a_stream_of_events_arrives_as_it_is_sent(backend: BackendName) {
         for number in 0..5 {
             let event = format!("data: {number}\n\n");
             let _ = stream.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes());
-            let patience = std::time::Duration::from_secs(20);
-            if told.lock().unwrap().recv_timeout(patience).is_err() {
+            let time_limit = std::time::Duration::from_secs(20);
+            if told.lock().unwrap().recv_timeout(time_limit).is_err() {
                 return;
             }
         }

@@ -6,7 +6,7 @@ use belljar_spec::egress::{EgressPolicy, Reason};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Echo, HttpServer, Response};
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         a_connection_too_many_is_refused_and_the_next_one_is_not;
     each_kernel:

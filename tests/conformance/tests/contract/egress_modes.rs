@@ -5,7 +5,7 @@ use belljar_spec::egress::{EgressPolicy, Mode, Reason};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Authority, Dns, Echo, HttpServer, Response, have};
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         without_a_word_nothing_is_reached_and_it_is_said,
         mode_none_has_no_network_at_all,

@@ -5,7 +5,7 @@ use belljar_spec::egress::Reason;
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Echo, have};
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         names_are_answered_over_udp_and_tcp,
         a_resolver_that_a_program_has_built_in_is_answered_too,

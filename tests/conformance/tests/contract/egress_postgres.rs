@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-for_every_wall! {
+for_every_isolated_backend! {
     each_kernel:
         psql_asks_a_server_by_name,
         psql_fails_fast_when_not_allowed;

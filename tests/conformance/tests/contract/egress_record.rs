@@ -8,7 +8,7 @@ use belljar_tests_hosts::{Echo, HttpServer, Response};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         a_connection_is_recorded_with_its_bytes,
         refusals_are_recorded_with_what_would_allow_them,

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         ssh_runs_a_command_by_name;
     each_kernel:

@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         a_client_that_has_said_all_still_gets_its_answer,
         a_killed_client_ends_its_connection,

@@ -23,7 +23,7 @@ for_every_backend! {
         a_workspace_whose_path_is_not_text_is_refused,
         a_shared_path_that_is_missing_is_refused,
         a_shared_socket_is_refused,
-        a_wall_that_is_too_weak_is_refused;
+        a_backend_that_is_too_weak_is_refused;
     living everywhere:
         a_command_that_is_not_there_ends_with_127,
         a_sandbox_survives_every_mistake;
@@ -114,7 +114,7 @@ async fn with_shared(backend: BackendName, path: &Path) -> Result<Place, Sandbox
 async fn a_shared_path_that_is_missing_is_refused(backend: BackendName) {
     let error = with_shared(backend, Path::new("/no/such/path")).await.err().expect("it is missing");
     // Where there is no wall sharing may be refused as such.
-    if has_wall(backend) || error.kind() != ErrorKind::Unavailable {
+    if is_isolated(backend) || error.kind() != ErrorKind::Unavailable {
         assert_refusal(&error, ErrorCode::PathInvalid, "/no/such/path");
     }
 }
@@ -124,12 +124,12 @@ async fn a_shared_socket_is_refused(backend: BackendName) {
     let path = folder.path().join("socket");
     let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let error = with_shared(backend, &path).await.err().expect("it is a socket");
-    if has_wall(backend) || error.kind() != ErrorKind::Unavailable {
+    if is_isolated(backend) || error.kind() != ErrorKind::Unavailable {
         assert_refusal(&error, ErrorCode::PathRefused, "socket");
     }
 }
 
-async fn a_wall_that_is_too_weak_is_refused(backend: BackendName) {
+async fn a_backend_that_is_too_weak_is_refused(backend: BackendName) {
     for least in Assurance::ALL {
         let outcome = Place::try_with(backend, |spec| spec.at_least = Some(least)).await;
         match outcome {
@@ -201,7 +201,7 @@ async fn a_directory_that_is_not_there_is_an_error(backend: BackendName) {
         let mut command = sh(": > started");
         command.cwd = Some(cwd.into());
         let error = place.exec(&command).await.unwrap_err();
-        if has_wall(backend) || !cwd.starts_with('/') {
+        if is_isolated(backend) || !cwd.starts_with('/') {
             assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, code), "{cwd}");
         } else {
             assert_eq!((error.kind(), error.code), (ErrorKind::Policy, ErrorCode::PermissionDenied), "{cwd}");
@@ -305,7 +305,7 @@ fn auto_takes_bubblewrap_where_native_is_refused() {
             );
         }
         match starts(BackendChoice::Auto) {
-            Ok(wall) => assert_eq!(wall, BackendName::Bwrap),
+            Ok(backend) => assert_eq!(backend, BackendName::Bwrap),
             Err(error) => {
                 assert!(!has_bubblewrap, "{error}");
                 assert_eq!(error.code, ErrorCode::BackendUnavailable);
@@ -316,7 +316,7 @@ fn auto_takes_bubblewrap_where_native_is_refused() {
 }
 
 #[test]
-fn auto_never_takes_a_wall_that_is_too_weak() {
+fn auto_never_takes_a_backend_that_is_too_weak() {
     let spec = belljar_spec::SandboxSpec { at_least: Some(Assurance::Microvm), ..Default::default() };
     let error = Engine::new().create_blocking(&spec).err().expect("there is no such wall");
     assert_eq!(error.kind(), ErrorKind::Unavailable);

@@ -156,7 +156,7 @@ async fn a_command_starts_with_no_signal_ignored(backend: BackendName) {
 }
 
 async fn a_command_cannot_gain_privileges(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return; // There a command may do what we may.
     }
     let place = Place::new(backend).await;
@@ -254,7 +254,7 @@ async fn a_first_command_that_is_not_there_says_so(backend: BackendName) {
 }
 
 async fn files_that_commands_make_belong_to_the_owner_of_the_workspace(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return; // There the commands run as whoever we are.
     }
     let folder = tempfile::TempDir::new().unwrap();
@@ -286,7 +286,7 @@ async fn files_that_commands_make_belong_to_the_owner_of_the_workspace(backend: 
 }
 
 async fn commands_do_not_run_as_the_hosts_root(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return; // There the commands run as whoever we are.
     }
     let place = Place::new(backend).await;

@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 
 for_every_backend! {
     everywhere:
-        without_a_wall_a_link_that_changes_all_the_time_leads_nowhere,
-        behind_a_wall_the_hosts_files_do_not_exist,
+        without_isolation_a_link_that_changes_all_the_time_leads_nowhere,
+        with_isolation_the_hosts_files_do_not_exist,
         a_shared_path_is_seen_as_it_was_shared;
     living everywhere:
         what_is_written_can_be_read,
@@ -23,9 +23,9 @@ for_every_backend! {
         the_workspace_itself_cannot_be_removed,
         an_absolute_path_of_the_workspace_works,
         what_may_not_be_read_is_refused,
-        without_a_wall_paths_are_held_in_the_workspace,
-        without_a_wall_links_out_of_the_workspace_are_refused,
-        behind_a_wall_system_files_cannot_be_written,
+        without_isolation_paths_are_held_in_the_workspace,
+        without_isolation_links_out_of_the_workspace_are_refused,
+        with_isolation_system_files_cannot_be_written,
         file_operations_run_side_by_side;
     living each_kernel:
         writing_replaces_the_whole_content,
@@ -420,7 +420,7 @@ async fn a_socket_and_a_device_are_no_files(backend: BackendName) {
 }
 
 async fn what_may_not_be_read_is_refused(backend: BackendName) {
-    if !has_wall(backend) && is_root() {
+    if !is_isolated(backend) && is_root() {
         return; // Root reads everything.
     }
     let place = Place::new(backend).await;
@@ -435,8 +435,8 @@ async fn what_may_not_be_read_is_refused(backend: BackendName) {
     place.sh("chmod 700 shut closed").await;
 }
 
-async fn without_a_wall_paths_are_held_in_the_workspace(backend: BackendName) {
-    if has_wall(backend) {
+async fn without_isolation_paths_are_held_in_the_workspace(backend: BackendName) {
+    if is_isolated(backend) {
         return;
     }
     let place = Place::new(backend).await;
@@ -471,8 +471,8 @@ async fn without_a_wall_paths_are_held_in_the_workspace(backend: BackendName) {
     assert_eq!((kept.as_str(), entries), ("kept", 1));
 }
 
-async fn without_a_wall_links_out_of_the_workspace_are_refused(backend: BackendName) {
-    if has_wall(backend) {
+async fn without_isolation_links_out_of_the_workspace_are_refused(backend: BackendName) {
+    if is_isolated(backend) {
         return;
     }
     let outside = tempfile::TempDir::new().unwrap();
@@ -505,8 +505,8 @@ async fn without_a_wall_links_out_of_the_workspace_are_refused(backend: BackendN
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
 }
 
-async fn without_a_wall_a_link_that_changes_all_the_time_leads_nowhere(backend: BackendName) {
-    if has_wall(backend) {
+async fn without_isolation_a_link_that_changes_all_the_time_leads_nowhere(backend: BackendName) {
+    if is_isolated(backend) {
         return;
     }
     let outside = tempfile::TempDir::new().unwrap();
@@ -531,8 +531,8 @@ async fn without_a_wall_a_link_that_changes_all_the_time_leads_nowhere(backend: 
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
 }
 
-async fn behind_a_wall_the_hosts_files_do_not_exist(backend: BackendName) {
-    if !has_wall(backend) {
+async fn with_isolation_the_hosts_files_do_not_exist(backend: BackendName) {
+    if !is_isolated(backend) {
         return;
     }
     let outside = tempfile::TempDir::new().unwrap();
@@ -551,8 +551,8 @@ async fn behind_a_wall_the_hosts_files_do_not_exist(backend: BackendName) {
     assert_eq!(fs::read_to_string(file).unwrap(), "kept");
 }
 
-async fn behind_a_wall_system_files_cannot_be_written(backend: BackendName) {
-    if !has_wall(backend) {
+async fn with_isolation_system_files_cannot_be_written(backend: BackendName) {
+    if !is_isolated(backend) {
         return;
     }
     let place = Place::new(backend).await;
@@ -577,7 +577,7 @@ async fn a_shared_path_is_seen_as_it_was_shared(backend: BackendName) {
     let place = match Place::try_with(backend, |spec| spec.shared = shared).await {
         Ok(place) => place,
         // Where there is no wall nothing can be kept from being written: refused, by name.
-        Err(refusal) if !has_wall(backend) => {
+        Err(refusal) if !is_isolated(backend) => {
             assert_eq!(refusal.kind(), ErrorKind::Unavailable, "{refusal}");
             return;
         }

@@ -16,7 +16,7 @@ for_every_backend! {
 const REPOSITORY: &str = "cd $HOME && git init -q -b main r && cd r && ";
 
 async fn a_commit_has_an_author(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return;
     }
     let place = Place::new(backend).await;
@@ -28,7 +28,7 @@ async fn a_commit_has_an_author(backend: BackendName) {
 }
 
 async fn what_would_skip_hooks_is_explained(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return;
     }
     let place = Place::new(backend).await;
@@ -79,7 +79,7 @@ async fn everything_else_is_git_itself(backend: BackendName) {
 }
 
 async fn the_guard_gives_way_to_any_git(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return;
     }
     let place = Place::new(backend).await;

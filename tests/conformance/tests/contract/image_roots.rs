@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-for_every_wall![
+for_every_isolated_backend![
     what_agents_are_told_cannot_be_changed_in_a_root_of_layers,
     where_a_repository_is_cannot_be_changed_in_a_root_of_layers,
     an_image_is_a_root_and_its_variables_lie_below_ours,

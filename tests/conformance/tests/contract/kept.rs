@@ -75,7 +75,7 @@ async fn ended(sandbox: &Sandbox) -> Changes {
 async fn a_volume_outlives_its_sandbox_and_is_shared(backend: BackendName) {
     let state = State::new();
     let volumes = vec![state.volume("cache", "/volumes/deep/cache"), state.volume("b", "/data/b")];
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         let refused = Place::made_by(&state.engine, backend, |spec| spec.volumes = volumes).await;
         assert_eq!(refused.err().unwrap().code, ErrorCode::NotSupported);
         return;
@@ -94,7 +94,7 @@ async fn a_volume_outlives_its_sandbox_and_is_shared(backend: BackendName) {
 }
 
 async fn a_home_that_is_kept_is_there_in_the_next_life(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return;
     }
     let state = State::new();
@@ -107,7 +107,7 @@ async fn a_home_that_is_kept_is_there_in_the_next_life(backend: BackendName) {
 }
 
 async fn a_volume_can_lie_in_a_home_that_is_kept(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return;
     }
     let state = State::new();
@@ -138,7 +138,7 @@ async fn a_workspace_of_its_own_is_kept(backend: BackendName) {
 async fn the_marker_says_which_sandbox_this_is(backend: BackendName) {
     let state = State::new();
     let place = state.place(backend, |spec| spec.kept = kept()).await;
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         assert_eq!(place.sh("test -e /.belljar").await.exit_code, Some(1));
         return;
     }
@@ -173,7 +173,7 @@ async fn an_administrator_has_no_marker_and_no_protected_paths(backend: BackendN
     let recorded = fs::read_to_string(state.at(&format!("audit/{}.jsonl", admin.id()))).unwrap();
     assert!(recorded.contains("an administrator"), "{recorded}");
     admin.dispose().await;
-    if has_wall(backend) {
+    if is_isolated(backend) {
         let agent = state.sandbox(with(Admin::No)).await.unwrap();
         assert_ne!(agent.exec(&sh(write)).await.unwrap().exit_code, Some(0));
     }
@@ -181,7 +181,7 @@ async fn an_administrator_has_no_marker_and_no_protected_paths(backend: BackendN
 
 async fn an_administrator_can_be_root_inside(backend: BackendName) {
     let state = State::new();
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         let refused = Place::made_by(&state.engine, backend, |spec| spec.admin = Admin::Root).await;
         assert_eq!(refused.err().unwrap().code, ErrorCode::NotSupported);
         return;
@@ -221,7 +221,7 @@ async fn an_administrator_can_be_root_inside(backend: BackendName) {
 }
 
 async fn a_layer_goes_on_in_the_next_life(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return;
     }
     for admin in [Admin::No, Admin::Root] {
@@ -258,7 +258,7 @@ async fn a_layer_goes_on_in_the_next_life(backend: BackendName) {
 }
 
 async fn a_clone_goes_on_in_the_next_life(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return;
     }
     let state = State::new();

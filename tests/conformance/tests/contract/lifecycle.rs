@@ -351,9 +351,9 @@ async fn what_a_sandbox_says_of_itself_is_true(backend: BackendName) {
     let place = Place::new(backend).await;
     assert_eq!(place.backend(), backend);
     assert_eq!(place.assurance(), backend.assurance());
-    assert_eq!(place.assurance() >= Assurance::Namespace, has_wall(backend));
+    assert_eq!(place.assurance() >= Assurance::Namespace, is_isolated(backend));
     assert_eq!(place.answer("pwd").await, place.workspace());
-    if has_wall(backend) {
+    if is_isolated(backend) {
         assert_eq!(place.workspace(), "/workspace");
     } else {
         assert_eq!(Path::new(place.workspace()), place.on_host().canonicalize().unwrap());
@@ -434,7 +434,7 @@ async fn what_was_changed_in_the_folder_is_told_to_who_asked(backend: BackendNam
 }
 
 async fn without_a_workspace_it_is_empty_and_goes_away(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         let refusal = Engine::new().create(spec(backend)).await.err().expect("there is no private place");
         assert_eq!(refusal.code, ErrorCode::NotSupported);
         return;

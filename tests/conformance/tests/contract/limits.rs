@@ -37,9 +37,9 @@ async fn limited(backend: BackendName, name: &str, limits: LimitsRequest) -> Opt
             assert!(refusal.message.contains(name), "{refusal} does not name {name}");
             assert!(refusal.hint.is_some());
             let could_hold = match name {
-                "disk" => has_wall(backend),
+                "disk" => is_isolated(backend),
                 "cpus" => cgroup_can_be_ours("cpu"),
-                "pids" => has_wall(backend) || cgroup_can_be_ours("pids"),
+                "pids" => is_isolated(backend) || cgroup_can_be_ours("pids"),
                 _ => cgroup_can_be_ours(name),
             };
             assert!(!could_hold, "{refusal}, though {name} could be held");
@@ -97,7 +97,7 @@ async fn memory_is_held_and_named(backend: BackendName) {
 }
 
 async fn memory_that_private_files_take_is_held(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return;
     }
     let limits = LimitsRequest { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };

@@ -5,7 +5,7 @@ use belljar_spec::llm::{Budget, LlmRoute, Price, UpstreamKind};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::Response;
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         the_budget_stops_the_next_call;
     once:

@@ -9,7 +9,7 @@ use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Response, Server};
 use std::io::{Read, Write};
 
-for_every_wall! {
+for_every_isolated_backend! {
     once:
         what_the_upstream_said_is_told,
         an_answer_that_is_none_is_told_from_a_good_one,

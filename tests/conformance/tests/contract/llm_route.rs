@@ -10,7 +10,7 @@ use belljar_tests_hosts::{Model, Response};
 use std::sync::Arc;
 use std::thread;
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         an_answer_arrives_as_it_is_said,
         both_loopback_addresses_lead_to_the_model,
@@ -323,7 +323,7 @@ async fn the_port_can_be_another(backend: BackendName) {
 }
 
 #[test]
-fn without_a_wall_there_is_no_route() {
+fn without_isolation_there_is_no_route() {
     run(BackendName::Host, async |backend| {
         let made = Place::try_with(backend, |spec| {
             spec.egress = None;

@@ -11,7 +11,7 @@ for_every_backend! {
         everything_stands_still_and_goes_on,
         no_command_starts_while_it_is_paused,
         it_can_be_disposed_of_while_it_is_paused,
-        without_a_wall_it_is_refused_by_name;
+        without_isolation_it_is_refused_by_name;
     each_kernel:
         those_that_fork_all_the_time_stand_still_too,
         who_comes_and_goes_does_not_notice,
@@ -49,7 +49,7 @@ fn stand_still(marker: &Marker) -> bool {
 }
 
 async fn everything_stands_still_and_goes_on(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     let marker = Marker::new();
     let script = format!(
         "(while :; do :; done) & (trap '' TERM; sleep 1000; : {marker}) & setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i > ticks; done; : {marker}' & \
@@ -76,7 +76,7 @@ async fn everything_stands_still_and_goes_on(backend: BackendName) {
 }
 
 async fn those_that_fork_all_the_time_stand_still_too(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     let marker = Marker::new();
     // Each process makes the next one and ends: nobody could go after them one by one.
     let script = format!(
@@ -98,7 +98,7 @@ async fn those_that_fork_all_the_time_stand_still_too(backend: BackendName) {
 }
 
 async fn who_comes_and_goes_does_not_notice(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     // Children that end, or leave for a session of their own, while their parent stands still.
     let script =
         "echo ready; while [ ! -e enough ]; do setsid sh -c : & sh -c : | sh -c :; done; wait; echo done";
@@ -115,7 +115,7 @@ async fn who_comes_and_goes_does_not_notice(backend: BackendName) {
 }
 
 async fn who_has_no_name_in_letters_goes_on_too(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     let script = r#"name=$(printf '\377\376'); cp /bin/sh "$name"
         exec "./$name" -c 'echo ready; i=0; while :; do i=$((i+1)); echo $i > ticks; done'"#;
     let mut running = place.spawn(&sh(script)).await.unwrap();
@@ -127,7 +127,7 @@ async fn who_has_no_name_in_letters_goes_on_too(backend: BackendName) {
 }
 
 async fn no_command_starts_while_it_is_paused(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     place.pause().await.unwrap();
     let error = place.exec(&sh("touch started")).await.unwrap_err();
     assert_eq!((error.kind(), error.code), (ErrorKind::Policy, ErrorCode::SandboxPaused));
@@ -137,7 +137,7 @@ async fn no_command_starts_while_it_is_paused(backend: BackendName) {
 }
 
 async fn files_are_read_and_written_while_it_is_paused(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     let mut running = place.spawn(&sh("echo ready; sleep 1000")).await.unwrap();
     read_until(&mut running, "ready\n").await;
     place.pause().await.unwrap();
@@ -149,7 +149,7 @@ async fn files_are_read_and_written_while_it_is_paused(backend: BackendName) {
 }
 
 async fn a_timeout_ends_a_command_while_it_is_paused(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     let marker = Marker::new();
     let mut command = sh(&format!("sleep 1000 & sleep 1000; : {marker}"));
     command.timeout = Some(Duration::from_secs(2));
@@ -166,7 +166,7 @@ async fn a_timeout_ends_a_command_while_it_is_paused(backend: BackendName) {
 }
 
 async fn a_command_is_killed_while_it_is_paused(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     let (marker, other) = (Marker::new(), Marker::new());
     let mut running = place
         .spawn(&sh(&format!("setsid sh -c 'sleep 1000; : {marker}' & sleep 1000; : {marker}")))
@@ -185,7 +185,7 @@ async fn a_command_is_killed_while_it_is_paused(backend: BackendName) {
 }
 
 async fn a_signal_kills_a_command_while_it_is_paused(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     let mut running = place.spawn(&sh("echo ready; sleep 1000")).await.unwrap();
     read_until(&mut running, "ready\n").await;
     place.pause().await.unwrap();
@@ -194,7 +194,7 @@ async fn a_signal_kills_a_command_while_it_is_paused(backend: BackendName) {
 }
 
 async fn it_can_be_disposed_of_while_it_is_paused(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     let marker = Marker::new();
     let mut running = place.spawn(&sh(&format!("sleep 1000 & sleep 1000; : {marker}"))).await.unwrap();
     marker.appears(1).await;
@@ -208,7 +208,7 @@ async fn it_can_be_disposed_of_while_it_is_paused(backend: BackendName) {
 }
 
 async fn pausing_twice_is_pausing_once(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     let marker = Marker::new();
     let _running = place.spawn(&sh(&format!("sleep 1000; : {marker}"))).await.unwrap();
     marker.appears(1).await;
@@ -222,7 +222,7 @@ async fn pausing_twice_is_pausing_once(backend: BackendName) {
 }
 
 async fn a_job_that_was_stopped_before_stays_stopped(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     let (stopped, going) = (Marker::new(), Marker::new());
     let _first = place.spawn(&sh(&format!("kill -STOP $$; : {stopped}"))).await.unwrap();
     let _second = place.spawn(&sh(&format!("sleep 1000; : {going}"))).await.unwrap();
@@ -235,7 +235,7 @@ async fn a_job_that_was_stopped_before_stays_stopped(backend: BackendName) {
 }
 
 async fn a_shell_does_not_take_a_pause_for_a_stopped_job(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     let mut command = command(["bash", "--norc", "-i"]);
     command.terminal = Some(WindowSize { rows: 24, cols: 80 });
     command.stdin = Stdin::Stream;
@@ -261,7 +261,7 @@ async fn a_shell_does_not_take_a_pause_for_a_stopped_job(backend: BackendName) {
 }
 
 async fn commands_that_start_and_pauses_do_not_get_in_each_others_way(backend: BackendName) {
-    let Some(place) = walled(backend).await else { return };
+    let Some(place) = backended(backend).await else { return };
     let starting = async {
         let (mut done, mut refused) = (0, 0);
         while done < 40 {
@@ -286,8 +286,8 @@ async fn commands_that_start_and_pauses_do_not_get_in_each_others_way(backend: B
     tokio::select! { () = starting => {}, () = pausing => {} }
 }
 
-async fn without_a_wall_it_is_refused_by_name(backend: BackendName) {
-    if has_wall(backend) {
+async fn without_isolation_it_is_refused_by_name(backend: BackendName) {
+    if is_isolated(backend) {
         return;
     }
     let place = Place::new(backend).await;
@@ -299,6 +299,6 @@ async fn without_a_wall_it_is_refused_by_name(backend: BackendName) {
     assert_eq!(place.answer("echo goes on").await, "goes on");
 }
 
-async fn walled(backend: BackendName) -> Option<Place> {
-    if has_wall(backend) { Some(Place::new(backend).await) } else { None }
+async fn backended(backend: BackendName) -> Option<Place> {
+    if is_isolated(backend) { Some(Place::new(backend).await) } else { None }
 }

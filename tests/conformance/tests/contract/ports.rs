@@ -11,7 +11,7 @@ for_every_backend! {
         bytes_go_both_ways,
         a_port_where_nobody_listens_is_refused,
         a_listener_of_the_host_is_not_reached,
-        without_a_wall_it_is_refused_by_name,
+        without_isolation_it_is_refused_by_name,
         belljars_own_ports_are_refused,
         a_connection_ends_with_the_sandbox;
     each_kernel:
@@ -30,7 +30,7 @@ async fn shouting(backend: BackendName, address: &str) -> Option<(Place, Running
 }
 
 async fn listen(place: &Place, address: &str, serve: &str) -> Option<(Running, u16)> {
-    if !has_wall(place.backend()) {
+    if !is_isolated(place.backend()) {
         return None;
     }
     let script = format!("ADDRESS = {address:?}\n{LISTEN}{serve}");
@@ -120,7 +120,7 @@ async fn much_goes_through(backend: BackendName) {
 }
 
 async fn a_port_where_nobody_listens_is_refused(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return;
     }
     let place = Place::new(backend).await;
@@ -131,7 +131,7 @@ async fn a_port_where_nobody_listens_is_refused(backend: BackendName) {
 }
 
 async fn a_listener_of_the_host_is_not_reached(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return;
     }
     let place = Place::new(backend).await;
@@ -144,8 +144,8 @@ async fn a_listener_of_the_host_is_not_reached(backend: BackendName) {
     }
 }
 
-async fn without_a_wall_it_is_refused_by_name(backend: BackendName) {
-    if has_wall(backend) {
+async fn without_isolation_it_is_refused_by_name(backend: BackendName) {
+    if is_isolated(backend) {
         return;
     }
     let place = Place::new(backend).await;
@@ -158,7 +158,7 @@ async fn without_a_wall_it_is_refused_by_name(backend: BackendName) {
 
 /// What listens in a sandbox for belljar would take a caller from outside for somebody inside.
 async fn belljars_own_ports_are_refused(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return;
     }
     let (_world, _server, place) = web(backend, |_| belljar_tests_hosts::Response::ok("")).await;

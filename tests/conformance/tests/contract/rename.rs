@@ -7,10 +7,10 @@ use std::os::unix::fs::symlink;
 
 for_every_backend! {
     everywhere:
-        behind_a_wall_another_filesystem_is_said_so;
+        with_isolation_another_filesystem_is_said_so;
     living everywhere:
         a_file_gets_another_name,
-        without_a_wall_both_names_are_held_in_the_workspace;
+        without_isolation_both_names_are_held_in_the_workspace;
     living each_kernel:
         a_file_replaces_another,
         a_folder_moves_with_all_in_it,
@@ -83,8 +83,8 @@ async fn what_cannot_be_moved_says_why(backend: BackendName) {
     assert!(place.host("file").exists() && place.host("full/inner").exists());
 }
 
-async fn behind_a_wall_another_filesystem_is_said_so(backend: BackendName) {
-    if !has_wall(backend) {
+async fn with_isolation_another_filesystem_is_said_so(backend: BackendName) {
+    if !is_isolated(backend) {
         return;
     }
     let place = Place::new(backend).await;
@@ -97,8 +97,8 @@ async fn behind_a_wall_another_filesystem_is_said_so(backend: BackendName) {
     assert!(matches!(refused.code, ErrorCode::PermissionDenied | ErrorCode::FileOperation), "{refused}");
 }
 
-async fn without_a_wall_both_names_are_held_in_the_workspace(backend: BackendName) {
-    if has_wall(backend) {
+async fn without_isolation_both_names_are_held_in_the_workspace(backend: BackendName) {
+    if is_isolated(backend) {
         return;
     }
     let (place, outside) = (Place::new(backend).await, tempfile::TempDir::new().unwrap());

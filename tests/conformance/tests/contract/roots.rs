@@ -75,7 +75,7 @@ async fn what_is_no_root_is_refused(backend: BackendName) {
     let code = |error: Option<SandboxError>| error.map(|error| error.code);
     let empty = TempDir::new().unwrap();
     let try_root = |root: Root| Place::try_with(backend, |spec| spec.root = root);
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         assert_eq!(
             code(try_root(Root::Directory(empty.path().into())).await.err()),
             Some(ErrorCode::NotSupported)

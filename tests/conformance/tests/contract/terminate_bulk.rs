@@ -8,7 +8,7 @@ use belljar_tests_hosts::hyper::{Request, Response};
 use belljar_tests_hosts::{self as hosts, MODERN, WebServer, have, piece, pieces, whole};
 use std::fs;
 
-for_every_wall! {
+for_every_isolated_backend! {
     once:
         a_gibibyte_comes_down,
         a_gibibyte_goes_up,

@@ -8,7 +8,7 @@ use belljar_tests_conformance::*;
 use belljar_tests_hosts::{HttpServer, Request, Response, have, http_backend};
 use std::process::{Command, Stdio};
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         curl_trusts_the_authority,
         openssl_trusts_the_authority,

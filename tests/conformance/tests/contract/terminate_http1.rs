@@ -15,7 +15,7 @@ use belljar_tests_hosts::{
 use std::sync::Arc;
 use std::time::Duration;
 
-for_every_wall! {
+for_every_isolated_backend! {
     each_kernel:
         events_arrive_one_by_one,
         a_web_socket_passes;

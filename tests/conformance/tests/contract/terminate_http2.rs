@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-for_every_wall! {
+for_every_isolated_backend! {
     everywhere:
         curl_speaks_http2_and_gets_trailers;
     once:

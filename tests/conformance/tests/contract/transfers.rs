@@ -10,8 +10,8 @@ for_every_backend! {
     everywhere:
         a_file_that_is_replaced_keeps_its_content_until_the_end,
         a_transfer_ends_with_its_sandbox,
-        behind_a_wall_a_full_disk_is_said_before_all_is_sent,
-        behind_a_wall_a_full_disk_leaves_the_old_content;
+        with_isolation_a_full_disk_is_said_before_all_is_sent,
+        with_isolation_a_full_disk_leaves_the_old_content;
     each_kernel:
         a_large_file_that_is_replaced_keeps_its_content_until_the_end;
     living everywhere:
@@ -221,10 +221,10 @@ async fn a_transfer_ends_with_its_sandbox(backend: BackendName) {
 
 async fn small_disk(backend: BackendName) -> Option<Place> {
     let small = |spec: &mut SandboxSpec| spec.limits.disk = Some(ByteSize::mebibytes(4));
-    if has_wall(backend) { Some(Place::with(backend, small).await) } else { None }
+    if is_isolated(backend) { Some(Place::with(backend, small).await) } else { None }
 }
 
-async fn behind_a_wall_a_full_disk_is_said_before_all_is_sent(backend: BackendName) {
+async fn with_isolation_a_full_disk_is_said_before_all_is_sent(backend: BackendName) {
     let Some(place) = small_disk(backend).await else { return };
     let mut writer = place.create_file("/tmp/huge").await.unwrap();
     let mut pieces = 0;
@@ -239,7 +239,7 @@ async fn behind_a_wall_a_full_disk_is_said_before_all_is_sent(backend: BackendNa
     assert!(!place.exists("/tmp/huge").await.unwrap());
 }
 
-async fn behind_a_wall_a_full_disk_leaves_the_old_content(backend: BackendName) {
+async fn with_isolation_a_full_disk_leaves_the_old_content(backend: BackendName) {
     let Some(place) = small_disk(backend).await else { return };
     place.write_file("/tmp/file", b"the good content").await.unwrap();
     for size in [700_000, 2_500_000, 9_000_000] {

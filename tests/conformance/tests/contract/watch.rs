@@ -196,7 +196,7 @@ async fn what_cannot_be_watched_says_why(backend: BackendName) {
     for (path, code) in [("missing", ErrorCode::NotFound), ("file", ErrorCode::FileOperation)] {
         assert_eq!(place.watch(path, true).await.map(drop).unwrap_err().code, code, "{path}");
     }
-    if has_wall(backend) {
+    if is_isolated(backend) {
         assert_eq!(place.watch("/proc", true).await.map(drop).unwrap_err().code, ErrorCode::FileOperation);
     } else {
         let outside = tempfile::TempDir::new().unwrap();
@@ -261,7 +261,7 @@ async fn more_than_can_be_told_is_said(backend: BackendName) {
 }
 
 async fn it_goes_on_in_a_sandbox_that_is_paused(backend: BackendName) {
-    if !has_wall(backend) {
+    if !is_isolated(backend) {
         return;
     }
     let place = Place::new(backend).await;

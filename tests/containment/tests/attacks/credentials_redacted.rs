@@ -55,9 +55,9 @@ fn a_secret_that_is_echoed_in_any_two_segments_does_not_come_back() {
         let _ = stream.write_all(two.as_bytes());
         let _ = stream.flush();
     });
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let port = server.port();
-        let cage = cage_with_key(*wall, &trusting(&dns, &authority, port), credential("good.test", port));
+        let cage = cage_with_key(*backend, &trusting(&dns, &authority, port), credential("good.test", port));
         cage.attack(
             &format!(
                 r#"{ASK}
@@ -72,9 +72,9 @@ with open('/workspace/loot', 'wb') as loot:
         assert_eq!(
             loot.matches(&format!("<<{placeholder}>>")).count(),
             placeholder.len() + 5,
-            "{wall}: {loot}"
+            "{backend}: {loot}"
         );
-        assert!(!loot.contains(REAL), "{wall}");
+        assert!(!loot.contains(REAL), "{backend}");
     }
 }
 
@@ -109,9 +109,9 @@ fn a_secret_in_a_header_an_error_or_base64_does_not_come_back() {
             ..Response::ok(all)
         }
     });
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let port = server.port();
-        let cage = cage_with_key(*wall, &trusting(&dns, &authority, port), credential("good.test", port));
+        let cage = cage_with_key(*backend, &trusting(&dns, &authority, port), credential("good.test", port));
         cage.attack(
             &format!(
                 r#"{ASK}
@@ -125,7 +125,7 @@ with open('/workspace/loot', 'wb') as loot:
             &[&port.to_string()],
         );
         let loot = loot(&cage);
-        assert!(loot.contains(&cage.placeholder()), "{wall}: {loot}");
+        assert!(loot.contains(&cage.placeholder()), "{backend}: {loot}");
         // The secret, and every piece of its base64 that says something of it.
         for piece in [
             REAL,
@@ -133,7 +133,7 @@ with open('/workspace/loot', 'wb') as loot:
             "pxODFMbTQwWHY3VG4yNlJiOTNLZD",
             "acTgxTG00MFh2N1RuMjZSYjkzS2Q1d",
         ] {
-            assert!(!loot.contains(piece), "{wall}: {piece} in {loot}");
+            assert!(!loot.contains(piece), "{backend}: {piece} in {loot}");
         }
         assert_eq!(
             server
@@ -202,9 +202,9 @@ fn a_response_that_cannot_be_looked_at_does_not_come_back() {
         let (name, value) = said.split_once('/').unwrap_or_default();
         Response { headers: vec![(name.into(), value.replace('!', ";"))], ..Response::ok("PACKED") }
     });
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let port = server.port();
-        let cage = cage_with_key(*wall, &trusting(&dns, &authority, port), credential("good.test", port));
+        let cage = cage_with_key(*backend, &trusting(&dns, &authority, port), credential("good.test", port));
         cage.attack(
             &format!(
                 r#"{ASK}
@@ -219,12 +219,15 @@ with open('/workspace/loot', 'wb') as loot:
             &[&port.to_string()],
         );
         let loot = loot(&cage);
-        assert!(!loot.contains("PACKED"), "{wall}: {loot}");
-        assert_eq!(loot.matches("\"encoded_response\"").count(), 9, "{wall}: {loot}");
+        assert!(!loot.contains("PACKED"), "{backend}: {loot}");
+        assert_eq!(loot.matches("\"encoded_response\"").count(), 9, "{backend}: {loot}");
         let asked = server.requests();
-        assert!(asked.iter().all(|request| request.header("accept-encoding") == Some("identity")), "{wall}");
+        assert!(
+            asked.iter().all(|request| request.header("accept-encoding") == Some("identity")),
+            "{backend}"
+        );
         for name in ["accept-charset", "grpc-accept-encoding"] {
-            assert!(asked.iter().all(|request| request.header(name).is_none()), "{wall}: {name}");
+            assert!(asked.iter().all(|request| request.header(name).is_none()), "{backend}: {name}");
         }
     }
 }
@@ -234,15 +237,15 @@ fn a_part_of_a_response_is_never_asked_for() {
     let (dns, authority) = (names(), Authority::new());
     let server =
         HttpServer::start_tls(at("127.66.10.1"), &authority.leaf(["good.test"]), |_| Response::ok("whole"));
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let port = server.port();
-        let cage = cage_with_key(*wall, &trusting(&dns, &authority, port), credential("good.test", port));
+        let cage = cage_with_key(*backend, &trusting(&dns, &authority, port), credential("good.test", port));
         let script = format!(
             "{ASK}\nask('good.test', sys.argv[1], headers=[('x-api-key', KEY), ('Range', 'bytes=0-9'), ('If-Range', 'x')])"
         );
         cage.attack(&script, &[&port.to_string()]);
         let asked = server.requests().pop().unwrap();
-        assert_eq!((asked.header("range"), asked.header("if-range")), (None, None), "{wall}");
+        assert_eq!((asked.header("range"), asked.header("if-range")), (None, None), "{backend}");
     }
 }
 
@@ -253,12 +256,12 @@ fn the_secret_is_nowhere_inside_and_not_in_the_record() {
         Response::ok(request.header("x-api-key").unwrap_or_default())
     });
     // On every wall it is looked for by `secrets_home::a_real_value_is_nowhere_in_a_sandbox_nor_in_its_record`.
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let port = server.port();
         let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() - 1;
-        let cage = cage_with_key(*wall, &trusting(&dns, &authority, port), credential("good.test", port));
-        let tools = tools(*wall);
-        let slow = if tells_of_read_only(*wall) { "False" } else { "True" };
+        let cage = cage_with_key(*backend, &trusting(&dns, &authority, port), credential("good.test", port));
+        let tools = tools(*backend);
+        let slow = if tells_of_read_only(*backend) { "False" } else { "True" };
         let found = cage.attack(
             &format!(
                 r#"{ASK}{tools}
@@ -297,12 +300,12 @@ assert seen > 10, seen
                 &begun.to_string(),
             ],
         );
-        assert_eq!(found, [""; 0], "{wall}");
+        assert_eq!(found, [""; 0], "{backend}");
         let answer = fs::read_to_string(cage.jail.workspace.path().join("answer")).unwrap();
-        assert!(answer.ends_with(&cage.placeholder()), "{wall}: {answer}");
-        assert_eq!(server.requests().last().unwrap().header("x-api-key"), Some(REAL), "{wall}");
-        assert!(!cage.lines().concat().contains(REAL), "{wall}");
+        assert!(answer.ends_with(&cage.placeholder()), "{backend}: {answer}");
+        assert_eq!(server.requests().last().unwrap().header("x-api-key"), Some(REAL), "{backend}");
+        assert!(!cage.lines().concat().contains(REAL), "{backend}");
         let refused = format!("{:?}", cage.jail.sandbox.refused());
-        assert!(!refused.contains(REAL), "{wall}");
+        assert!(!refused.contains(REAL), "{backend}");
     }
 }

@@ -34,9 +34,9 @@ fn a_program_that_an_agent_left_on_path_is_not_run_by_the_host() {
         fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    for wall in ["auto", "native", "bwrap"] {
+    for backend in ["auto", "native", "bwrap"] {
         let _ = std::process::Command::new(belljar())
-            .args(["run", "--backend", wall, "--workspace"])
+            .args(["run", "--backend", backend, "--workspace"])
             .arg(workspace.path())
             .args(["--", "/usr/bin/true"])
             .env("PATH", &path)
@@ -44,7 +44,7 @@ fn a_program_that_an_agent_left_on_path_is_not_run_by_the_host() {
             .output()
             .unwrap();
         let ran = fs::read_to_string(&trace).unwrap_or_default();
-        assert_eq!(ran, "", "--backend {wall}: the host ran what the agent wrote");
+        assert_eq!(ran, "", "--backend {backend}: the host ran what the agent wrote");
     }
     let _ = std::process::Command::new(belljar()).arg("doctor").env("PATH", &path).output().unwrap();
     assert_eq!(
@@ -94,8 +94,8 @@ fn a_program_in_the_state_directory_is_not_run_by_the_host() {
 /// File operations of the host run in process 1: a link of the agent's to `/proc/self` would mean process 1 itself.
 #[test]
 fn file_operations_show_nothing_of_process_one() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         let mut shown = Vec::new();
         let names = ["maps", "environ", "mem", "auxv", "smaps", "stack", "syscall", "io", "pagemap"];
         for base in ["/proc/self", "/proc/thread-self", "/proc/1"] {
@@ -114,21 +114,21 @@ fn file_operations_show_nothing_of_process_one() {
                 shown.push(format!("{base}/fd"));
             }
         }
-        assert_eq!(shown, Vec::<String>::new(), "{wall}");
+        assert_eq!(shown, Vec::<String>::new(), "{backend}");
     }
 }
 
 /// Pipes, devices and endless files that an agent put where the host reads must not hold it up.
 #[test]
 fn a_pipe_in_the_workspace_does_not_hold_up_the_host() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         jail.sh("mkfifo pipe; ln -s /dev/zero endless; ln -s /dev/tty terminal");
         for name in ["pipe", "endless", "terminal"] {
             let read = wait_for(async {
                 tokio::time::timeout(std::time::Duration::from_secs(20), jail.sandbox.read_file(name)).await
             });
-            assert!(matches!(read, Ok(Err(_))), "{wall}: {name}");
+            assert!(matches!(read, Ok(Err(_))), "{backend}: {name}");
         }
     }
 }

@@ -18,8 +18,8 @@ fn names() -> Dns {
 fn nothing_that_is_asked_or_said_forges_a_line() {
     let (dns, server) = (names(), Capture::start(at("127.66.7.1")));
     let port = server.port().to_string();
-    for wall in gateway_walls() {
-        let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}")]));
+    for backend in gateway_backends() {
+        let cage = cage(*backend, &policy(&dns, &[&format!("=good.test:{port}")]));
         cage.attack(
             r#"
 FORGED = b'","reason":"x"},"previous":"00"}\n{"seq":9,"event":{"kind":"connection_opened","name":"forged"}}\n'
@@ -37,25 +37,25 @@ send('good.test', sys.argv[1], b'GET / HTTP/1.1\r\nHost: ' + b'A' * 60000 + b'\r
 "#,
             &[&port],
         );
-        assert!(!cage.refused_for(Reason::HostDiffers).is_empty(), "{wall}");
+        assert!(!cage.refused_for(Reason::HostDiffers).is_empty(), "{backend}");
         cage.sandbox.dispose_blocking();
         let raw = fs::read(cage.record()).unwrap();
         assert!(
             raw.iter().all(|byte| (b' '..=b'~').contains(byte) || *byte == b'\n'),
-            "{wall}: {}",
+            "{backend}: {}",
             text(&raw)
         );
         for (number, line) in cage.lines().iter().enumerate() {
-            assert!(line.starts_with(&format!(r#"{{"seq":{number},"#)), "{wall}: {line}");
-            assert!(line.ends_with(r#""}"#) && line.len() < 2000, "{wall}: {line}");
-            assert!(!line.contains(r#""name":"forged""#), "{wall}: {line}");
+            assert!(line.starts_with(&format!(r#"{{"seq":{number},"#)), "{backend}: {line}");
+            assert!(line.ends_with(r#""}"#) && line.len() < 2000, "{backend}: {line}");
+            assert!(!line.contains(r#""name":"forged""#), "{backend}: {line}");
         }
         for refused in cage.sandbox.refused() {
             let shown = refused.refusal.to_string();
-            assert!(shown.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{wall}: {shown:?}");
+            assert!(shown.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{backend}: {shown:?}");
         }
         let report = belljar_audit::verify(cage.record().parent().unwrap(), None, None, |_| {}).unwrap();
-        assert_eq!(report.findings.len(), 0, "{wall}: {report:?}");
+        assert_eq!(report.findings.len(), 0, "{backend}: {report:?}");
     }
 }
 
@@ -63,7 +63,7 @@ send('good.test', sys.argv[1], b'GET / HTTP/1.1\r\nHost: ' + b'A' * 60000 + b'\r
 #[test]
 fn a_sandbox_cannot_rewrite_its_record_through_what_is_shared_with_it() {
     let dns = names();
-    for wall in walls() {
+    for backend in backends() {
         for road in [
             "workspace",
             "share",
@@ -80,7 +80,7 @@ fn a_sandbox_cannot_rewrite_its_record_through_what_is_shared_with_it() {
                 fs::create_dir_all(&records).unwrap();
             }
             let mut spec = belljar_spec::SandboxSpec {
-                backend: belljar_spec::BackendChoice::Named(*wall),
+                backend: belljar_spec::BackendChoice::Named(*backend),
                 egress: Some(policy(&dns, &["=good.test"])),
                 ..Default::default()
             };
@@ -93,7 +93,7 @@ fn a_sandbox_cannot_rewrite_its_record_through_what_is_shared_with_it() {
             let sandbox = match engine.create_blocking(&spec) {
                 Ok(sandbox) => sandbox,
                 Err(error) => {
-                    assert_eq!(error.code, ErrorCode::PathRefused, "{wall}: {road}: {error}");
+                    assert_eq!(error.code, ErrorCode::PathRefused, "{backend}: {road}: {error}");
                     continue;
                 }
             };
@@ -115,7 +115,10 @@ for directory, _, files in os.walk(sys.argv[1]):
             jail.sandbox.dispose_blocking();
             let log = records.join(format!("{id}.jsonl"));
             let said = fs::read_to_string(&log).unwrap_or_default();
-            assert!(said.contains("sandbox_started") && !said.contains("forged"), "{wall}: {road}: {said:?}");
+            assert!(
+                said.contains("sandbox_started") && !said.contains("forged"),
+                "{backend}: {road}: {said:?}"
+            );
         }
     }
 }
@@ -134,8 +137,8 @@ fn what_cannot_be_recorded_is_not_let_out() {
             }
         });
         let port = server.port().to_string();
-        for wall in gateway_walls() {
-            let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/tcp")]));
+        for backend in gateway_backends() {
+            let cage = cage(*backend, &policy(&dns, &[&format!("=good.test:{port}/tcp")]));
             let say = |word: &str| {
                 cage.attack(
                     "send('good.test', sys.argv[1], sys.argv[2].encode(), timeout=0.5)",
@@ -143,15 +146,15 @@ fn what_cannot_be_recorded_is_not_let_out() {
                 );
             };
             say("before");
-            assert!(eventually(|| text(&heard.lock().unwrap()).contains("before")), "{wall}");
+            assert!(eventually(|| text(&heard.lock().unwrap()).contains("before")), "{backend}");
             files_grow_to(Some(fs::metadata(cage.record()).unwrap().len()));
             say("meanwhile");
-            assert_eq!(cage.refused_for(Reason::NotRecorded), ["good.test"], "{wall}");
+            assert_eq!(cage.refused_for(Reason::NotRecorded), ["good.test"], "{backend}");
             files_grow_to(None);
             say("after");
-            assert!(eventually(|| text(&heard.lock().unwrap()).contains("after")), "{wall}");
-            assert!(!text(&heard.lock().unwrap()).contains("meanwhile"), "{wall}");
-            assert!(cage.lines().iter().any(|line| line.contains("records_lost")), "{wall}");
+            assert!(eventually(|| text(&heard.lock().unwrap()).contains("after")), "{backend}");
+            assert!(!text(&heard.lock().unwrap()).contains("meanwhile"), "{backend}");
+            assert!(cage.lines().iter().any(|line| line.contains("records_lost")), "{backend}");
             heard.lock().unwrap().clear();
         }
     });

@@ -33,9 +33,9 @@ fn generous(dns: &Dns) -> Vec<EgressPolicy> {
 fn no_address_of_this_machine_is_reached_over_tcp() {
     let dns = Dns::of([("good.test", at("127.0.0.1"))]);
     let captures: Vec<Capture> = own_addresses().into_iter().map(Capture::start).collect();
-    for wall in walls() {
+    for backend in backends() {
         for policy in generous(&dns) {
-            let cage = cage(*wall, &policy);
+            let cage = cage(*backend, &policy);
             for capture in &captures {
                 let (address, port) = (capture.address().ip(), capture.port());
                 let mut args = vec![port.to_string()];
@@ -51,7 +51,7 @@ for host in sys.argv[2:]:
             for capture in &captures {
                 capture.assert_nothing_arrived();
             }
-            assert_eq!(cage.opened(), 0, "{wall}");
+            assert_eq!(cage.opened(), 0, "{backend}");
         }
     }
     // The captures would have seen it.
@@ -85,11 +85,11 @@ fn spellings(address: IpAddr) -> Vec<String> {
 #[test]
 fn metadata_is_reached_by_no_spelling_of_its_address() {
     let dns = Dns::of([("good.test", at("127.0.0.1"))]);
-    for wall in walls() {
+    for backend in backends() {
         for mut policy in generous(&dns) {
             // Not even for an operator who opened everything that is wider than the metadata itself.
             policy.private = ["0.0.0.0/0", "::/0"].map(|range| range.parse().unwrap()).to_vec();
-            let cage = cage(*wall, &policy);
+            let cage = cage(*backend, &policy);
             let mut all = spellings(at("169.254.169.254"));
             all.extend(["fd00:ec2::254", "fe80::a9fe:a9fe%lo", "100.100.100.200"].map(String::from));
             let args: Vec<&str> = all.iter().map(String::as_str).collect();
@@ -101,13 +101,13 @@ for host in sys.argv[1:]:
 "#,
                 &args,
             );
-            assert_eq!(cage.opened(), 0, "{wall}");
+            assert_eq!(cage.opened(), 0, "{backend}");
             let refused = cage.refused_for(Reason::DirectAddress);
-            if !is_recorded(*wall, Reason::DirectAddress) {
+            if !is_recorded(*backend, Reason::DirectAddress) {
                 continue; // Its own kernel has refused it.
             }
             for expected in ["169.254.169.254", "fd00:ec2::254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1"] {
-                assert!(refused.iter().any(|it| it == expected), "{wall}: {expected} not in {refused:?}");
+                assert!(refused.iter().any(|it| it == expected), "{backend}: {expected} not in {refused:?}");
             }
         }
     }
@@ -117,9 +117,9 @@ for host in sys.argv[1:]:
 fn no_datagram_leaves_at_any_port() {
     let dns = Dns::of([("good.test", at("127.0.0.1"))]);
     let captures: Vec<Capture> = own_addresses().into_iter().map(Capture::start).collect();
-    for wall in walls() {
+    for backend in backends() {
         for policy in generous(&dns) {
-            let cage = cage(*wall, &policy);
+            let cage = cage(*backend, &policy);
             for capture in &captures {
                 let (host, port) = (capture.address().ip().to_string(), capture.port().to_string());
                 cage.attack(
@@ -156,8 +156,8 @@ for target in (host, good):
 #[test]
 fn refused_datagrams_do_not_keep_anybody_waiting() {
     let dns = Dns::of([("good.test", at("127.0.0.1"))]);
-    for wall in walls() {
-        let slow = cage(*wall, &policy(&dns, &["=good.test"])).attack(
+    for backend in backends() {
+        let slow = cage(*backend, &policy(&dns, &["=good.test"])).attack(
             r#"
 good = socket.gethostbyname('good.test')
 for host, port in ((good, 443), ('192.0.2.77', 443), ('8.8.8.8', 123), ('2001:db8::1', 443)):
@@ -173,15 +173,15 @@ for host, port in ((good, 443), ('192.0.2.77', 443), ('8.8.8.8', 123), ('2001:db
 "#,
             &[],
         );
-        assert_eq!(slow, Vec::<String>::new(), "{wall}");
+        assert_eq!(slow, Vec::<String>::new(), "{backend}");
     }
 }
 
 #[test]
 fn pings_and_packets_written_by_hand_go_nowhere() {
     let dns = Dns::of([("good.test", at("127.0.0.1"))]);
-    for wall in walls() {
-        let mut worked = cage(*wall, &policy(&dns, &["=good.test"])).attack(
+    for backend in backends() {
+        let mut worked = cage(*backend, &policy(&dns, &["=good.test"])).attack(
             r#"
 def ping(family, host, protocol, kind):
     s = socket.socket(family, socket.SOCK_DGRAM, protocol)
@@ -198,10 +198,10 @@ for kind in (2, 3, 10):
 "#,
             &[],
         );
-        if answers_its_own_pings(*wall) {
-            worked.retain(|line| !line.starts_with(&format!("ping {}", names_begin_with(*wall))));
+        if answers_its_own_pings(*backend) {
+            worked.retain(|line| !line.starts_with(&format!("ping {}", names_begin_with(*backend))));
         }
-        assert_eq!(worked, Vec::<String>::new(), "{wall}");
+        assert_eq!(worked, Vec::<String>::new(), "{backend}");
     }
 }
 
@@ -210,8 +210,8 @@ fn the_listener_itself_leads_nowhere() {
     let dns = Dns::of([("good.test", at("127.66.1.1"))]);
     let capture = Capture::start(at("127.66.1.1"));
     let port = capture.port().to_string();
-    for wall in walls() {
-        let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/tcp"), "=good.test:1/tcp"]));
+    for backend in backends() {
+        let cage = cage(*backend, &policy(&dns, &[&format!("=good.test:{port}/tcp"), "=good.test:1/tcp"]));
         cage.attack(
             r#"
 for host in ('127.0.0.1', '127.9.9.9', '198.18.0.1', '198.18.0.2', '198.18.0.255', '::1', '::ffff:127.0.0.1',
@@ -221,7 +221,7 @@ for host in ('127.0.0.1', '127.9.9.9', '198.18.0.1', '198.18.0.2', '198.18.0.255
 "#,
             &[&port],
         );
-        assert_eq!(cage.opened(), 0, "{wall}");
+        assert_eq!(cage.opened(), 0, "{backend}");
         capture.assert_nothing_arrived();
     }
 }
@@ -232,13 +232,14 @@ fn a_fake_address_is_good_only_for_who_was_told_it() {
     let capture = Capture::start(at("127.66.1.2"));
     let port = capture.port().to_string();
     let rule = format!("=good.test:{port}/tcp");
-    for wall in walls() {
-        let (first, second) = (cage(*wall, &policy(&dns, &[&rule])), cage(*wall, &policy(&dns, &[&rule])));
+    for backend in backends() {
+        let (first, second) =
+            (cage(*backend, &policy(&dns, &[&rule])), cage(*backend, &policy(&dns, &[&rule])));
         let told = first.attack(
             "for it in sorted({it[4][0] for it in socket.getaddrinfo('good.test', 1, type=1)}): print(it)",
             &[],
         );
-        assert!(told.iter().any(|it| it.parse::<Ipv4Addr>().is_ok()), "{wall}: {told:?}");
+        assert!(told.iter().any(|it| it.parse::<Ipv4Addr>().is_ok()), "{backend}: {told:?}");
         let mut args = vec![port.as_str()];
         args.extend(told.iter().map(String::as_str));
         // Given out to the first sandbox; in the second nobody has asked for the name.
@@ -248,14 +249,14 @@ for host in sys.argv[2:] + ['198.18.1.0', '198.18.1.1', '198.18.255.255', '198.1
     attack(host, lambda: send(host, sys.argv[1], b'guessed', timeout=0.3))
 "#;
         second.attack(guess, &args);
-        assert_eq!(second.opened(), 0, "{wall}");
+        assert_eq!(second.opened(), 0, "{backend}");
         capture.assert_nothing_arrived();
         // Neither by another sandbox's resolver.
         let pointers = second
             .attack("if b'good' in ask(question('0.1.18.198.in-addr.arpa', 12))[40:]: print('told')", &[]);
-        assert_eq!(pointers, Vec::<String>::new(), "{wall}");
+        assert_eq!(pointers, Vec::<String>::new(), "{backend}");
     }
-    let cage = cage(walls()[0], &policy(&dns, &[&rule]));
+    let cage = cage(backends()[0], &policy(&dns, &[&rule]));
     cage.attack("send('good.test', sys.argv[1], b'asked', timeout=0.3)", &[&port]);
     assert!(eventually(|| capture.connections().concat() == b"asked"), "who asked gets there");
 }
@@ -266,11 +267,11 @@ fn abstract_sockets_of_the_host_stay_out_of_reach() {
     let name = canary("abstract");
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
     listener.set_nonblocking(true).unwrap();
-    for wall in walls() {
+    for backend in backends() {
         for policy in generous(&dns) {
             let script = "attack('x', lambda: socket.socket(socket.AF_UNIX).connect('\\0' + sys.argv[1]))";
-            cage(*wall, &policy).attack(script, &[&name]);
-            assert!(listener.accept().is_err(), "{wall}");
+            cage(*backend, &policy).attack(script, &[&name]);
+            assert!(listener.accept().is_err(), "{backend}");
         }
     }
 }
@@ -286,8 +287,8 @@ fn tracked(pid: u32) -> u64 {
 #[test]
 fn datagrams_to_everywhere_leave_nothing_in_the_kernel() {
     let dns = Dns::of([("good.test", at("127.0.0.1"))]);
-    for wall in walls() {
-        let cage = cage(*wall, &policy(&dns, &["=good.test:80/http"]));
+    for backend in backends() {
+        let cage = cage(*backend, &policy(&dns, &["=good.test:80/http"]));
         let held = HeldCommand::start(&cage, &canary("tracked"));
         let told = cage.attack(
             r#"
@@ -312,10 +313,10 @@ try:
 except OSError as e:
     print(e.errno in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EPERM))
 "#,
-            &[&call_costs(*wall).to_string()],
+            &[&call_costs(*backend).to_string()],
         );
-        assert_eq!(told, ["True"], "{wall}");
+        assert_eq!(told, ["True"], "{backend}");
         let pid = *held.pids().first().expect("it is held");
-        assert!(tracked(pid) < 100, "{wall}: {} entries", tracked(pid));
+        assert!(tracked(pid) < 100, "{backend}: {} entries", tracked(pid));
     }
 }

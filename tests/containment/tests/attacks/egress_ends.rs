@@ -40,8 +40,8 @@ fn killing_who_serves_ends_every_connection_and_leaves_no_network_behind() {
     // Who is killed takes none of its folders away.
     let place = folder();
     let own = network_of("self").unwrap();
-    for wall in walls() {
-        for _ in 0..kills(*wall) {
+    for backend in backends() {
+        for _ in 0..kills(*backend) {
             let marker = canary("hold");
             let mut holder = Command::new(std::env::current_exe().unwrap())
                 .args([
@@ -49,31 +49,35 @@ fn killing_who_serves_ends_every_connection_and_leaves_no_network_behind() {
                     "egress_ends::killing_who_serves_ends_every_connection_and_leaves_no_network_behind",
                     "--nocapture",
                 ])
-                .env(HOLD, format!("{wall} {} {} {marker}", dns.address(), server.port()))
+                .env(HOLD, format!("{backend} {} {} {marker}", dns.address(), server.port()))
                 .env("TMPDIR", place.path())
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap();
             let lines = BufReader::new(holder.stdout.take().unwrap()).lines();
-            assert!(lines.map_while(Result::ok).any(|line| line.ends_with("holding")), "{wall}");
-            assert!(eventually(|| present.load(Ordering::SeqCst) == 20), "{wall}: {present:?}");
+            assert!(lines.map_while(Result::ok).any(|line| line.ends_with("holding")), "{backend}");
+            assert!(eventually(|| present.load(Ordering::SeqCst) == 20), "{backend}: {present:?}");
             let networks = networks_of(&marker, &own);
             holder.kill().unwrap();
             holder.wait().unwrap();
-            assert!(eventually(|| present.load(Ordering::SeqCst) == 0), "{wall}: some go on");
-            assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}: some live on");
+            assert!(eventually(|| present.load(Ordering::SeqCst) == 0), "{backend}: some go on");
+            assert!(eventually(|| processes_with(&marker).is_empty()), "{backend}: some live on");
             // Without the host's rights the network of another user's container cannot be read.
-            assert!(!networks.is_empty() || !is_root(), "{wall}: a sandbox has a network of its own");
+            assert!(!networks.is_empty() || !is_root(), "{backend}: a sandbox has a network of its own");
             for network in networks {
-                assert!(eventually(|| holders_of(&network).is_empty()), "{wall}: {:?}", holders_of(&network));
+                assert!(
+                    eventually(|| holders_of(&network).is_empty()),
+                    "{backend}: {:?}",
+                    holders_of(&network)
+                );
             }
         }
     }
 }
 
 /// Docker takes a hundred times as long to start one.
-fn kills(wall: BackendName) -> usize {
-    if is_docker(wall) { 2 } else { 8 }
+fn kills(backend: BackendName) -> usize {
+    if is_docker(backend) { 2 } else { 8 }
 }
 
 /// A process's network namespace, as the kernel writes it: `net:[4026531840]`.
@@ -116,12 +120,12 @@ fn holders_of(network: &str) -> Vec<String> {
 
 #[expect(clippy::print_stdout, reason = "it is how the process says that it is ready")]
 fn hold(told: &str) {
-    let [wall, resolver, port, marker] = told.split(' ').collect::<Vec<_>>()[..] else { panic!("{told}") };
+    let [backend, resolver, port, marker] = told.split(' ').collect::<Vec<_>>()[..] else { panic!("{told}") };
     let unused = Dns::of([]);
     let mut policy = policy(&unused, &[&format!("=good.test:{port}/tcp")]);
     policy.resolvers = vec![resolver.parse().unwrap()];
-    let wall = walls().iter().find(|known| known.as_str() == wall).unwrap();
-    let cage = cage(*wall, &policy);
+    let backend = backends().iter().find(|known| known.as_str() == backend).unwrap();
+    let cage = cage(*backend, &policy);
     let script = format!(
         "{PRELUDE}{NET}\nkept = [dial('good.test', {port}) for _ in range(20)]\n[s.sendall(b'x') for s in kept]\nopen('/workspace/up', 'w')\ntime.sleep(1000)"
     );
@@ -140,9 +144,9 @@ fn one_sandbox_cannot_take_all_descriptors_of_who_serves() {
         || {
             let dns = names();
             let web = HttpServer::start(at("127.66.10.1"), |_| Response::ok("here"));
-            for wall in walls() {
-                let greedy = cage(*wall, &policy(&dns, &[&format!("=good.test:{}/tls", web.port())]));
-                let modest = cage(*wall, &policy(&dns, &[&format!("=good.test:{}/http", web.port())]));
+            for backend in backends() {
+                let greedy = cage(*backend, &policy(&dns, &[&format!("=good.test:{}/tls", web.port())]));
+                let modest = cage(*backend, &policy(&dns, &[&format!("=good.test:{}/http", web.port())]));
                 // Silent ones, each of which is waited for.
                 let script = format!(
                     "{PRELUDE}{NET}
@@ -163,7 +167,7 @@ while True:
                     &greedy,
                     &["/usr/bin/python3", "-c", &script, &web.port().to_string()],
                 );
-                assert!(eventually(|| greedy.outside("up").exists()), "{wall}");
+                assert!(eventually(|| greedy.outside("up").exists()), "{backend}");
                 let served = modest.attack(
                     r#"
 request = b'GET / HTTP/1.1\r\nHost: good.test\r\nConnection: close\r\n\r\n'
@@ -172,7 +176,7 @@ print('served' if b'here' in answer else answer)
 "#,
                     &[&web.port().to_string()],
                 );
-                assert_eq!(served, ["served"], "{wall}");
+                assert_eq!(served, ["served"], "{backend}");
             }
         },
     );

@@ -74,7 +74,7 @@ fn no_redirect_leads_where_the_sandbox_may_not_go() {
         "gopher",
         "tls",
     ];
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let mut policy = policy(
             &dns,
             &[
@@ -86,20 +86,20 @@ fn no_redirect_leads_where_the_sandbox_may_not_go() {
         policy.private = vec!["127.66.8.1/32".parse().unwrap()];
         for mode in [Mode::Strict, Mode::Open] {
             TURN.store(0, Ordering::SeqCst);
-            let cage = cage(*wall, &EgressPolicy { mode, ..policy.clone() });
+            let cage = cage(*backend, &EgressPolicy { mode, ..policy.clone() });
             for road in roads {
                 let url = format!("http://good.test:{}/{road}", redirecting.port());
                 let outcome = wait_for(cage.sandbox.fetch(FetchRequest::get(url)));
                 // One that cannot be followed is given back as it is.
                 assert!(
                     !outcome.as_ref().is_ok_and(|got| got.status != 302),
-                    "{wall}: {mode}: {road}: {outcome:?}"
+                    "{backend}: {mode}: {road}: {outcome:?}"
                 );
             }
             behind.assert_nothing_arrived();
             loopback.assert_nothing_arrived();
             let fine = FetchRequest::get(format!("http://good.test:{}/fine", redirecting.port()));
-            assert_eq!(wait_for(cage.sandbox.fetch(fine)).unwrap().body, b"here", "{wall}: {mode}");
+            assert_eq!(wait_for(cage.sandbox.fetch(fine)).unwrap().body, b"here", "{backend}: {mode}");
         }
     }
 }
@@ -109,8 +109,8 @@ fn what_is_fetched_cannot_say_for_whom_it_is() {
     static TURN: AtomicUsize = AtomicUsize::new(0);
     let dns = names(&TURN);
     let server = Capture::start(at("127.66.8.1"));
-    let wall = walls()[0];
-    let cage = cage(wall, &policy(&dns, &[&format!("=good.test:{}/http", server.port())]));
+    let backend = backends()[0];
+    let cage = cage(backend, &policy(&dns, &[&format!("=good.test:{}/http", server.port())]));
     let url = format!("http://good.test:{}/", server.port());
     for (name, value) in [
         ("Host", "evil.test"),
@@ -144,14 +144,14 @@ fn what_is_fetched_names_no_other_method_or_path_where_rules_limit_them() {
     static TURN: AtomicUsize = AtomicUsize::new(0);
     let dns = names(&TURN);
     let server = Capture::start(at("127.66.8.1"));
-    let wall = walls()[0];
+    let backend = backends()[0];
     let mut policy = policy(&dns, &[&format!("=good.test:{}/http", server.port())]);
     policy.private = vec!["127.66.8.1/32".parse().unwrap()];
     policy.allow[0].requests = Some(RequestFilter {
         methods: vec!["POST".parse().unwrap()],
         paths: vec!["/in/**".parse().unwrap()],
     });
-    let cage = cage(wall, &policy);
+    let cage = cage(backend, &policy);
     for (header, query) in [
         (Some(("X-HTTP-Method-Override", "DELETE")), ""),
         (Some(("X-Original-URL", "/out/x")), ""),

@@ -64,9 +64,9 @@ fn assert_cheap(cage: &Cage, growth: u64, (times, longest): (usize, Duration), m
 fn questions_without_number_cost_nothing_that_lasts() {
     alone("egress_floods::questions_without_number_cost_nothing_that_lasts", &[], || {
         let (dns, server) = (names(), web());
-        for wall in kernel_walls() {
+        for backend in kernel_backends() {
             let policy = policy(&dns, &[&format!("=good.test:{}/http", server.port())]);
-            let (cage_, bystander) = (cage(*wall, &policy), cage(*wall, &policy));
+            let (cage_, bystander) = (cage(*backend, &policy), cage(*backend, &policy));
             let mut served = (0, Duration::ZERO);
             let growth = growth(|| {
                 served = served_beside(&bystander, server.port(), || {
@@ -94,13 +94,13 @@ for number in range(4):
 for pid in pids:
     os.waitpid(pid, 0)
 "#,
-                        &[&call_costs(*wall).to_string()],
+                        &[&call_costs(*backend).to_string()],
                     );
                 });
             });
             assert_cheap(&cage_, growth, served, 24);
-            assert!(cage_.sandbox.refused().len() <= 2000, "{wall}");
-            assert!(dns.queries().iter().all(|query| query.name == "good.test"), "{wall}");
+            assert!(cage_.sandbox.refused().len() <= 2000, "{backend}");
+            assert!(dns.queries().iter().all(|query| query.name == "good.test"), "{backend}");
         }
     });
 }
@@ -109,11 +109,11 @@ for pid in pids:
 fn names_without_number_have_an_end() {
     alone("egress_floods::names_without_number_have_an_end", &[], || {
         let (dns, server) = (names(), web());
-        for wall in kernel_walls() {
+        for backend in kernel_backends() {
             // Named, because not every wall has more than the usual ports where none is.
             let named = format!("=good.test:{}/http", server.port());
             let open = EgressPolicy { mode: Mode::Open, ..policy(&dns, &[&named]) };
-            let (cage_, bystander) = (cage(*wall, &open), cage(*wall, &open));
+            let (cage_, bystander) = (cage(*backend, &open), cage(*backend, &open));
             let mut served = (0, Duration::ZERO);
             let growth = growth(|| {
                 served = served_beside(&bystander, server.port(), || {
@@ -134,12 +134,12 @@ print(told, failed)
 "#,
                         &[],
                     );
-                    assert_eq!(told, ["65536 4464"], "{wall}");
+                    assert_eq!(told, ["65536 4464"], "{backend}");
                 });
             });
             assert_cheap(&cage_, growth, served, 64);
-            assert!(!cage_.refused_for(Reason::TooManyNames).is_empty(), "{wall}");
-            assert!(dns.queries().iter().all(|query| query.name == "good.test"), "{wall}");
+            assert!(!cage_.refused_for(Reason::TooManyNames).is_empty(), "{backend}");
+            assert!(dns.queries().iter().all(|query| query.name == "good.test"), "{backend}");
         }
     });
 }
@@ -177,26 +177,26 @@ fn crowd(name: &str, protocol: &'static str, act: &str, most: u64) {
     alone(name, &[], || {
         let (dns, server) = (names(), web());
         let port = server.port();
-        for wall in kernel_walls() {
+        for backend in kernel_backends() {
             let mut few = policy(&dns, &[&format!("=good.test:{port}/{protocol}")]);
             // So that it is the gateway that says no, on every wall, and not an earlier bound of one.
             few.limits.connections = 256;
-            let cage_ = cage(*wall, &few);
-            let bystander = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/http")]));
+            let cage_ = cage(*backend, &few);
+            let bystander = cage(*backend, &policy(&dns, &[&format!("=good.test:{port}/http")]));
             let mut served = (0, Duration::ZERO);
             let mut crowds = Vec::new();
             let growth = growth(|| {
                 served = served_beside(&bystander, port, || {
                     crowds = cage_.attack(
                         &format!("{CROWD}\n{act}"),
-                        &[&port.to_string(), &call_costs(*wall).to_string()],
+                        &[&port.to_string(), &call_costs(*backend).to_string()],
                     );
                 });
             });
             assert_cheap(&cage_, growth, served, most);
             let many = cage_.refused_for(Reason::TooManyConnections).len()
                 + cage_.refused_for(Reason::SilentClient).len();
-            assert!(many > 0, "{wall}: was that all? {crowds:?}");
+            assert!(many > 0, "{backend}: was that all? {crowds:?}");
             // Gone, they leave their places to others.
             cage_.attack("s = dial('good.test', sys.argv[1])", &[&port.to_string()]);
         }
@@ -267,7 +267,7 @@ fn queued(port: u16) -> u64 {
 #[test]
 fn readers_and_servers_that_stop_do_not_fill_the_hosts_buffers() {
     let dns = names();
-    for wall in walls() {
+    for backend in backends() {
         for direction in ["in", "out"] {
             let server = Server::start(at("127.66.9.1"), move |mut stream| match direction {
                 // When all are connected: who dials beside a flood waits for its turn.
@@ -277,7 +277,7 @@ fn readers_and_servers_that_stop_do_not_fill_the_hosts_buffers() {
                 _ => std::thread::sleep(Duration::from_secs(60)),
             });
             let port = server.port();
-            let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/tcp")]));
+            let cage = cage(*backend, &policy(&dns, &[&format!("=good.test:{port}/tcp")]));
             let script = format!(
                 r#"{PRELUDE}{NET}
 kept = []
@@ -300,12 +300,12 @@ while True:
             let port_text = port.to_string();
             let argv = ["/usr/bin/python3", "-c", &script, &port_text, direction];
             let held = HeldCommandFor::start(&cage, &argv);
-            assert!(eventually(|| cage.outside("up").exists()), "{wall}");
+            assert!(eventually(|| cage.outside("up").exists()), "{backend}");
             std::thread::sleep(Duration::from_secs(3));
             let queued = queued(port) >> 20;
             drop(held);
-            assert!(queued > 0, "{wall}: {direction}: nothing was tried");
-            assert!(queued < 350, "{wall}: {direction}: {queued} MiB wait in the host's buffers");
+            assert!(queued > 0, "{backend}: {direction}: nothing was tried");
+            assert!(queued < 350, "{backend}: {direction}: {queued} MiB wait in the host's buffers");
         }
     }
 }

@@ -17,8 +17,8 @@ fn web() -> HttpServer {
     HttpServer::start(at("127.66.2.1"), |_| Response::ok("here"))
 }
 
-fn caged(wall: BackendName, dns: &Dns, port: u16) -> Cage {
-    cage(wall, &policy(dns, &[&format!("=good.test:{port}/http")]))
+fn caged(backend: BackendName, dns: &Dns, port: u16) -> Cage {
+    cage(backend, &policy(dns, &[&format!("=good.test:{port}/http")]))
 }
 
 /// Sends each of these to the allowed name, on a connection of its own.
@@ -98,17 +98,17 @@ REQUESTS = [head + b'\r\n\r\n' for head in [
     b'\x04\x01\x00\x50\x7f\x00\x00\x01\x00',
 ]]
 "#;
-    for wall in walls() {
-        let cage = caged(*wall, &dns, server.port());
+    for backend in backends() {
+        let cage = caged(*backend, &dns, server.port());
         cage.attack(&format!("{requests}{SEND_ALL}"), &[&server.port().to_string()]);
         let arrived: Vec<String> = server.connections().iter().map(|bytes| text(bytes)).collect();
-        assert_eq!(arrived, Vec::<String>::new(), "{wall}");
+        assert_eq!(arrived, Vec::<String>::new(), "{backend}");
         server.assert_nothing_arrived();
-        assert_eq!(cage.opened(), 0, "{wall}");
-        assert_eq!(dns.queries(), [], "{wall}: nobody had to look for it");
-        assert!(!cage.refused_for(Reason::HostDiffers).is_empty(), "{wall}");
+        assert_eq!(cage.opened(), 0, "{backend}");
+        assert_eq!(dns.queries(), [], "{backend}: nobody had to look for it");
+        assert!(!cage.refused_for(Reason::HostDiffers).is_empty(), "{backend}");
     }
-    let cage = caged(walls()[0], &dns, server.port());
+    let cage = caged(backends()[0], &dns, server.port());
     let fine =
         "send('good.test', sys.argv[1], b'GET /fine HTTP/1.1\\r\\nHost: GOOD.test\\r\\n\\r\\n', timeout=0.3)";
     cage.attack(fine, &[&server.port().to_string()]);
@@ -119,8 +119,8 @@ REQUESTS = [head + b'\r\n\r\n' for head in [
 fn a_later_request_on_a_connection_is_looked_at_as_the_first_one() {
     let (dns, server) = (names(), web());
     let port = server.port().to_string();
-    for wall in gateway_walls() {
-        caged(*wall, &dns, server.port()).attack(
+    for backend in gateway_backends() {
+        caged(*backend, &dns, server.port()).attack(
             r#"
 FIRST = b'GET /first HTTP/1.1\r\nHost: good.test\r\n\r\n'
 for second in (b'GET /second HTTP/1.1\r\nHost: evil.test\r\n\r\n', b'GET http://evil.test/second HTTP/1.1\r\nHost: good.test\r\n\r\n',
@@ -195,7 +195,7 @@ fn what_is_smuggled_between_two_requests_is_never_the_head_of_one() {
         ("a trailer", r"Trailer: host\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nHost: evil.test\r\n\r\n"),
         ("hops", r"Connection: host, content-length\r\nContent-Length: 5\r\n\r\n12345"),
     ];
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         for (what, tail) in cases {
             let raw = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
             let port = raw.server.port().to_string();
@@ -206,12 +206,13 @@ for version in (b'1.1', b'1.0'):
     send('good.test', sys.argv[1], b'POST /first HTTP/' + version + b'\r\nHost: good.test\r\n{tail}' + smuggled, timeout=0.3)
 "#
             );
-            caged(*wall, &dns, raw.server.port()).attack(&script, &[&port]);
+            caged(*backend, &dns, raw.server.port()).attack(&script, &[&port]);
             for seen in raw.seen.lock().unwrap().iter() {
                 let whole = text(seen);
                 let mut rest = whole.as_str();
                 while !rest.is_empty() {
-                    rest = after_first(rest).unwrap_or_else(|why| panic!("{wall}: {what}: {why}: {whole}"));
+                    rest =
+                        after_first(rest).unwrap_or_else(|why| panic!("{backend}: {what}: {why}: {whole}"));
                 }
             }
         }
@@ -253,13 +254,13 @@ fn after_first(seen: &str) -> Result<&str, &'static str> {
 #[test]
 fn an_upgrade_to_what_cannot_be_looked_into_is_not_passed_on() {
     let dns = names();
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         for upgrade in
             ["h2c", "TLS/1.2", "HTTP/2.0", "websocket, h2c", "H2C", "foo", "connect-udp", "connect-ip"]
         {
             let raw = raw(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n");
             let port = raw.server.port().to_string();
-            caged(*wall, &dns, raw.server.port()).attack(
+            caged(*backend, &dns, raw.server.port()).attack(
                 r#"
 s = dial('good.test', sys.argv[1])
 s.sendall(b'GET /first HTTP/1.1\r\nHost: good.test\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: %s\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n' % sys.argv[2].encode())
@@ -274,7 +275,7 @@ except OSError:
                 &[&port, upgrade],
             );
             let seen = text(&raw.seen.lock().unwrap().concat());
-            assert!(!seen.contains("evil.test"), "{wall}: {upgrade}: {seen}");
+            assert!(!seen.contains("evil.test"), "{backend}: {upgrade}: {seen}");
         }
     }
 }
@@ -283,8 +284,8 @@ except OSError:
 fn tls_at_a_port_for_http_does_not_arrive() {
     let (dns, server) = (names(), Capture::start(at("127.66.2.1")));
     let port = server.port().to_string();
-    for wall in gateway_walls() {
-        let cage = caged(*wall, &dns, server.port());
+    for backend in gateway_backends() {
+        let cage = caged(*backend, &dns, server.port());
         cage.attack(
             r#"
 for name in (b'good.test', b'evil.test'):
@@ -294,7 +295,7 @@ send('good.test', sys.argv[1], b'\x16', b'\x03', b'\x01', record(hello())[3:], p
             &[&port],
         );
         server.assert_nothing_arrived();
-        assert!(!cage.refused_for(Reason::ProtocolNotAllowed).is_empty(), "{wall}");
+        assert!(!cage.refused_for(Reason::ProtocolNotAllowed).is_empty(), "{backend}");
     }
 }
 
@@ -302,8 +303,8 @@ send('good.test', sys.argv[1], b'\x16', b'\x03', b'\x01', record(hello())[3:], p
 fn a_malformed_request_does_not_arrive_and_is_recorded() {
     let (dns, server) = (names(), Capture::start(at("127.66.2.1")));
     let port = server.port().to_string();
-    for wall in gateway_walls() {
-        let cage = caged(*wall, &dns, server.port());
+    for backend in gateway_backends() {
+        let cage = caged(*backend, &dns, server.port());
         cage.attack(
             r#"
 send('good.test', sys.argv[1], b'GET / HTTP/1.1\r\nHost: good.test\r\nno colon\r\n\r\n', timeout=0.5)
@@ -311,6 +312,6 @@ send('good.test', sys.argv[1], b'GET / HTTP/1.1\r\nHost: good.test\r\nno colon\r
             &[&port],
         );
         server.assert_nothing_arrived();
-        assert!(!cage.refused_for(Reason::ProtocolNotAllowed).is_empty(), "{wall}");
+        assert!(!cage.refused_for(Reason::ProtocolNotAllowed).is_empty(), "{backend}");
     }
 }

@@ -50,16 +50,16 @@ def change_all(prefix):
 "#;
 
 /// Whether a kernel takes this option of a socket and does nothing with it.
-fn means_nothing(wall: BackendName, option: &str) -> bool {
-    options_without_meaning(wall).iter().any(|name| option.strip_suffix(" None") == Some(name))
+fn means_nothing(backend: BackendName, option: &str) -> bool {
+    options_without_meaning(backend).iter().any(|name| option.strip_suffix(" None") == Some(name))
 }
 
 #[test]
 fn the_network_cannot_be_changed_from_inside() {
     let (dns, capture, policy) = world();
     let port = capture.port().to_string();
-    for wall in walls() {
-        let cage = cage(*wall, &policy);
+    for backend in backends() {
+        let cage = cage(*backend, &policy);
         let changed = cage.attack(
             &format!(
                 r#"{NETLINK}
@@ -106,15 +106,15 @@ attack('init net', lambda: os.open('/proc/1/root/proc/1/ns/net', os.O_RDONLY) an
             ),
             &[&port],
         );
-        let changed: Vec<_> = changed.iter().filter(|line| !means_nothing(*wall, line)).collect();
-        assert!(changed.is_empty(), "{wall}: {changed:?}");
+        let changed: Vec<_> = changed.iter().filter(|line| !means_nothing(*backend, line)).collect();
+        assert!(changed.is_empty(), "{backend}: {changed:?}");
         // And what leads out leads there as before.
         cage.attack(
             "send('good.test', sys.argv[1], record(hello(sni(b'evil.test'))), timeout=0.3)",
             &[&port],
         );
         capture.assert_nothing_arrived();
-        assert_eq!(dns.queries(), [], "{wall}");
+        assert_eq!(dns.queries(), [], "{backend}");
     }
 }
 
@@ -137,10 +137,10 @@ PLACES += [(V6, UDP, a, 53, o) for a in ('::', '::ffff:127.0.0.1') for o in ((),
 #[test]
 fn nobody_inside_takes_the_place_of_who_listens() {
     let (dns, capture, policy) = world();
-    for wall in walls() {
-        let places = if guards_low_ports(*wall) { LOW_PORTS } else { WAYS_OUT };
+    for backend in backends() {
+        let places = if guards_low_ports(*backend) { LOW_PORTS } else { WAYS_OUT };
         let port = capture.port().to_string();
-        let taken = cage(*wall, &policy).attack(
+        let taken = cage(*backend, &policy).attack(
             &format!(
                 r#"
 V4, V6, TCP, UDP = socket.AF_INET, socket.AF_INET6, socket.SOCK_STREAM, socket.SOCK_DGRAM
@@ -161,8 +161,8 @@ for family, kind, address, port, options in PLACES:
             ),
             &[&port],
         );
-        assert_eq!(taken, Vec::<String>::new(), "{wall}");
-        assert_eq!(dns.queries(), [], "{wall}");
+        assert_eq!(taken, Vec::<String>::new(), "{backend}");
+        assert_eq!(dns.queries(), [], "{backend}");
         capture.assert_nothing_arrived();
     }
 }
@@ -172,8 +172,8 @@ for family, kind, address, port, options in PLACES:
 fn a_user_namespace_inside_gives_no_power_over_the_way_out() {
     let (dns, capture, policy) = world();
     let port = capture.port().to_string();
-    for wall in nesting_walls() {
-        let cage = cage_with(*wall, &policy, |spec, _| spec.nesting = Nesting::Allowed);
+    for backend in nesting_backends() {
+        let cage = cage_with(*backend, &policy, |spec, _| spec.nesting = Nesting::Allowed);
         let changed = cage.attack(
             &format!(
                 r#"{NETLINK}
@@ -232,15 +232,15 @@ nested(0x50000000, below)
             ),
             &[&port],
         );
-        assert_eq!(changed, Vec::<String>::new(), "{wall}");
-        assert!(cage.outside("nested").exists(), "{wall}: there were no namespaces to try it from");
+        assert_eq!(changed, Vec::<String>::new(), "{backend}");
+        assert!(cage.outside("nested").exists(), "{backend}: there were no namespaces to try it from");
         let worked = std::fs::read_to_string(cage.outside("worked")).unwrap_or_default();
         assert!(
             worked.parse::<u32>().is_ok_and(|worked| worked >= 3),
-            "{wall}: {worked} messages work at all"
+            "{backend}: {worked} messages work at all"
         );
         capture.assert_nothing_arrived();
-        assert_eq!(dns.queries(), [], "{wall}");
+        assert_eq!(dns.queries(), [], "{backend}");
     }
 }
 
@@ -250,8 +250,8 @@ fn nothing_inside_shows_the_hosts_network() {
     // No rule names it: what is shown of it is the host's.
     let elsewhere = Capture::start(at("127.66.6.2"));
     let port = format!(":{:04X} ", elsewhere.port());
-    for wall in walls() {
-        let shown = cage(*wall, &policy).attack(
+    for backend in backends() {
+        let shown = cage(*backend, &policy).attack(
             r#"
 import glob
 for path in glob.glob('/proc/net/*') + glob.glob('/proc/1/net/*') + glob.glob('/proc/self/net/*') + glob.glob('/sys/class/net/*'):
@@ -265,6 +265,6 @@ print(*[name for _, name in socket.if_nameindex()])
 "#,
             &[&port],
         );
-        assert_eq!(shown, ["lo"], "{wall}");
+        assert_eq!(shown, ["lo"], "{backend}");
     }
 }

@@ -52,11 +52,11 @@ def upgraded():
 #[test]
 fn connections_that_were_upgraded_still_count() {
     let dns = names();
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let (server, present) = upgrading();
         let mut policy = policy(&dns, &[&format!("=good.test:{}/http", server.port())]);
         policy.limits.connections = 5;
-        let cage = cage(*wall, &policy);
+        let cage = cage(*backend, &policy);
         cage.attack(
             &format!(
                 r#"{UPGRADE}
@@ -71,36 +71,39 @@ open('/workspace/done', 'w')
             ),
             &[&server.port().to_string()],
         );
-        assert!(server.accepted() >= 5, "{wall}: upgrades work");
-        assert!(server.accepted() <= 5, "{wall}: {} connections where 5 are allowed", server.accepted());
-        assert!(!cage.refused_for(Reason::TooManyConnections).is_empty(), "{wall}");
+        assert!(server.accepted() >= 5, "{backend}: upgrades work");
+        assert!(server.accepted() <= 5, "{backend}: {} connections where 5 are allowed", server.accepted());
+        assert!(!cage.refused_for(Reason::TooManyConnections).is_empty(), "{backend}");
         drop(cage);
-        assert!(eventually(|| present.load(Ordering::SeqCst) == 0), "{wall}: some outlive their sandbox");
+        assert!(eventually(|| present.load(Ordering::SeqCst) == 0), "{backend}: some outlive their sandbox");
     }
 }
 
 #[test]
 fn an_upgraded_connection_is_recorded_to_its_end_and_ends_with_its_sandbox() {
     let dns = names();
-    for wall in walls() {
+    for backend in backends() {
         let (server, present) = upgrading();
-        let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{}/http", server.port())]));
+        let cage = cage(*backend, &policy(&dns, &[&format!("=good.test:{}/http", server.port())]));
         cage.attack(
             &format!("{UPGRADE}\ns = upgraded()\ns.sendall(b'x' * 50000)\nwhile len(reply(s, 3, 50000)) < 50000: pass\n"),
             &[&server.port().to_string()],
         );
         cage.sandbox.dispose_blocking();
-        assert!(eventually(|| present.load(Ordering::SeqCst) == 0), "{wall}: it goes on without its sandbox");
+        assert!(
+            eventually(|| present.load(Ordering::SeqCst) == 0),
+            "{backend}: it goes on without its sandbox"
+        );
         let closed = cage.lines().into_iter().find(|line| line.contains("connection_closed")).unwrap();
         let sent = closed.split(r#""sent":"#).nth(1).and_then(|rest| rest.split(',').next()).unwrap();
-        assert!(sent.parse::<u64>().unwrap() >= 50_000, "{wall}: {closed}");
+        assert!(sent.parse::<u64>().unwrap() >= 50_000, "{backend}: {closed}");
     }
 }
 
 #[test]
 fn no_more_bytes_leave_than_allowed_by_any_protocol() {
     let dns = names();
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         for protocol in ["http", "tcp", "tls", "postgres", "ssh"] {
             let arrived = Arc::new(AtomicUsize::new(0));
             let count = Arc::clone(&arrived);
@@ -116,7 +119,7 @@ fn no_more_bytes_leave_than_allowed_by_any_protocol() {
             });
             let mut policy = policy(&dns, &[&format!("=good.test:{}/{protocol}", server.port())]);
             policy.limits.bytes = Some(ByteSize::bytes(64 << 10));
-            let cage = cage(*wall, &policy);
+            let cage = cage(*backend, &policy);
             cage.attack(
                 r#"
 START = dict(http=b'POST /a HTTP/1.1\r\nHost: good.test\r\nContent-Length: 30000\r\n\r\n', tcp=b'', ssh=b'SSH-2.0-x\r\n',
@@ -128,10 +131,10 @@ for _ in range(40):
             );
             std::thread::sleep(Duration::from_millis(100));
             let arrived = arrived.load(Ordering::SeqCst);
-            assert!(arrived <= 64 << 10, "{wall}: {protocol}: {arrived} bytes arrived");
-            assert!(arrived >= 30_000, "{wall}: {protocol}: {arrived}");
+            assert!(arrived <= 64 << 10, "{backend}: {protocol}: {arrived} bytes arrived");
+            assert!(arrived >= 30_000, "{backend}: {protocol}: {arrived}");
             let refused = cage.refused_for(Reason::ByteLimit);
-            assert!(!refused.is_empty(), "{wall}: {protocol}: nobody says why");
+            assert!(!refused.is_empty(), "{backend}: {protocol}: nobody says why");
         }
     }
 }
@@ -139,7 +142,7 @@ for _ in range(40):
 #[test]
 fn no_more_bytes_come_in_than_allowed_while_a_client_is_silent() {
     let dns = names();
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         for protocol in ["ssh", "tcp"] {
             // Speaks first, as such servers do, and does not stop.
             let poured = Arc::new(AtomicUsize::new(0));
@@ -151,7 +154,7 @@ fn no_more_bytes_come_in_than_allowed_while_a_client_is_silent() {
             });
             let mut policy = policy(&dns, &[&format!("=good.test:{}/{protocol}", server.port())]);
             policy.limits.bytes = Some(ByteSize::mebibytes(1));
-            let cage = cage(*wall, &policy);
+            let cage = cage(*backend, &policy);
             let got = cage.attack(
                 r#"
 try:
@@ -163,8 +166,8 @@ except OSError:
                 &[&server.port().to_string()],
             );
             let got: usize = got[0].parse().unwrap();
-            assert!(got <= 1 << 20, "{wall}: {protocol}: {got} bytes where a mebibyte is allowed");
-            assert!(server.accepted() > 0, "{wall}: {protocol}");
+            assert!(got <= 1 << 20, "{backend}: {protocol}: {got} bytes where a mebibyte is allowed");
+            assert!(server.accepted() > 0, "{backend}: {protocol}");
         }
     }
 }

@@ -16,10 +16,10 @@ def knock(name, port):
 #[test]
 fn a_question_leaves_the_host_for_no_name_that_is_not_dialled() {
     let dns = Dns::of([("good.test", at("127.66.5.1")), ("sub.good.test", at("127.66.5.1"))]);
-    for wall in walls() {
+    for backend in backends() {
         for mode in [Mode::Strict, Mode::Open] {
             let policy = EgressPolicy { mode, ..policy(&dns, &["good.test"]) };
-            cage(*wall, &policy).attack(
+            cage(*backend, &policy).attack(
                 r#"
 import itertools
 names = ['c2VjcmV0.evil.test', 'good.test.evil.test', 'evilgood.test', 'a' * 63 + '.good.test', 'sub.good.test', 'good.test',
@@ -47,7 +47,7 @@ socket.getaddrinfo('good.test', 443)
 "#,
                 &[],
             );
-            assert_eq!(dns.queries(), [], "{wall}: {mode}");
+            assert_eq!(dns.queries(), [], "{backend}: {mode}");
         }
     }
 }
@@ -55,8 +55,8 @@ socket.getaddrinfo('good.test', 443)
 #[test]
 fn answers_are_told_of_nothing_but_fake_addresses() {
     let dns = Dns::of([("good.test", at("127.66.5.1"))]);
-    for wall in walls() {
-        let told = cage(*wall, &policy(&dns, &["=good.test"])).attack(
+    for backend in backends() {
+        let told = cage(*backend, &policy(&dns, &["=good.test"])).attack(
             r#"
 for kind in (16, 15, 10, 5, 2, 6, 33, 255, 252):
     answer = ask(question('good.test', kind))
@@ -71,9 +71,9 @@ for name, kind in (('evil.test', 1), ('sub.good.test', 1), ('evil.test', 16), ('
 if not socket.gethostbyname('good.test').startswith(sys.argv[1]):
     print(socket.gethostbyname('good.test'))
 "#,
-            &[names_begin_with(*wall)],
+            &[names_begin_with(*backend)],
         );
-        assert_eq!(told, Vec::<String>::new(), "{wall}");
+        assert_eq!(told, Vec::<String>::new(), "{backend}");
     }
 }
 
@@ -122,7 +122,7 @@ fn a_name_that_leads_below_the_floor_leads_nowhere() {
             query.name.strip_prefix('n').and_then(|rest| rest.strip_suffix(".test")?.parse::<usize>().ok());
         number.map_or_else(Vec::new, |number| vec![at(BAD[number])])
     });
-    for wall in walls() {
+    for backend in backends() {
         for mode in [Mode::Strict, Mode::Open] {
             let rules: Vec<String> =
                 (0..BAD.len()).map(|number| format!("=n{number}.test:{port}/tcp")).collect();
@@ -130,14 +130,14 @@ fn a_name_that_leads_below_the_floor_leads_nowhere() {
             // The operator's own range says 127.66.5.9, as it is written.
             let mut policy = EgressPolicy { mode, ..policy(&dns, &rules) };
             policy.private = vec!["127.66.5.9/32".parse().unwrap()];
-            let cage = cage(*wall, &policy);
+            let cage = cage(*backend, &policy);
             let script =
                 format!("{KNOCK}\nfor n in range(int(sys.argv[2])): knock('n%d.test' % n, sys.argv[1])");
             cage.attack(&script, &[&port, &BAD.len().to_string()]);
-            assert_eq!(cage.opened(), 0, "{wall}: {mode}");
+            assert_eq!(cage.opened(), 0, "{backend}: {mode}");
             capture.assert_nothing_arrived();
             let refused = cage.refused_for(Reason::PrivateAddress);
-            assert_eq!(refused.len(), BAD.len(), "{wall}: {mode}: {refused:?}");
+            assert_eq!(refused.len(), BAD.len(), "{backend}: {mode}: {refused:?}");
         }
     }
 }
@@ -146,13 +146,13 @@ fn a_name_that_leads_below_the_floor_leads_nowhere() {
 fn names_of_metadata_are_refused_whoever_answers_for_them() {
     let names = ["metadata.google.internal", "metadata", "instance-data", "instance-data.ec2.internal"];
     let dns = Dns::start(|_| vec![at("169.254.169.254")]);
-    for wall in gateway_walls() {
-        let cage = cage(*wall, &EgressPolicy { mode: Mode::Open, ..policy(&dns, &[]) });
+    for backend in gateway_backends() {
+        let cage = cage(*backend, &EgressPolicy { mode: Mode::Open, ..policy(&dns, &[]) });
         let script =
             format!("{KNOCK}\nfor name in sys.argv[1:]:\n    for port in (80, 443, 8080): knock(name, port)");
         cage.attack(&script, &names);
-        assert_eq!(cage.opened(), 0, "{wall}");
-        assert!(cage.refused_for(Reason::PrivateAddress).contains(&names[0].to_string()), "{wall}");
+        assert_eq!(cage.opened(), 0, "{backend}");
+        assert!(cage.refused_for(Reason::PrivateAddress).contains(&names[0].to_string()), "{backend}");
         // Written as addresses they are no names, in whatever spelling.
         let numbers =
             ["2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "169.254.43518", "0xa9.254.169.0376"];
@@ -160,7 +160,7 @@ fn names_of_metadata_are_refused_whoever_answers_for_them() {
             "for name in sys.argv[1:]:\n    if ask(question(name))[3] & 15 != 3: print(name)",
             &numbers,
         );
-        assert_eq!(cage.opened(), 0, "{wall}");
+        assert_eq!(cage.opened(), 0, "{backend}");
     }
 }
 
@@ -179,13 +179,13 @@ fn a_resolver_that_changes_its_mind_gains_nothing() {
             _ => Vec::new(),
         }
     });
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let mut policy = policy(&dns, &[&format!("=good.test:{port}/tcp")]);
         policy.private = vec!["127.66.5.2/32".parse().unwrap()];
-        let cage = cage(*wall, &policy);
+        let cage = cage(*backend, &policy);
         cage.attack(&format!("{KNOCK}\nfor _ in range(30): knock('good.test', sys.argv[1])"), &[&port]);
         behind.assert_nothing_arrived();
-        assert!(cage.opened() > 0, "{wall}: what was good got through");
+        assert!(cage.opened() > 0, "{backend}: what was good got through");
     }
     assert!(eventually(|| !good.connections().is_empty()));
 }
@@ -210,21 +210,21 @@ fn one_bad_address_among_many_closes_the_name() {
         many
     });
     let names = ["first.test", "last.test", "middle.test", "other-family.test", "mapped.test"];
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let rules: Vec<String> =
             names.iter().chain(&["fine.test"]).map(|name| format!("={name}:{port}/tcp")).collect();
         let mut policy = policy(&dns, &rules.iter().map(String::as_str).collect::<Vec<_>>());
         policy.private = vec!["127.66.5.3/32".parse().unwrap()];
-        let cage = cage(*wall, &policy);
+        let cage = cage(*backend, &policy);
         let mut args = vec![port.as_str()];
         args.extend(names);
         cage.attack(&format!("{KNOCK}\nfor name in sys.argv[2:]: knock(name, sys.argv[1])"), &args);
         for capture in behind.iter().chain([&good]) {
             capture.assert_nothing_arrived();
         }
-        assert_eq!(cage.refused_for(Reason::PrivateAddress), names, "{wall}");
+        assert_eq!(cage.refused_for(Reason::PrivateAddress), names, "{backend}");
     }
-    let cage = cage(walls()[0], &policy(&dns, &[&format!("=fine.test:{port}/tcp")]));
+    let cage = cage(backends()[0], &policy(&dns, &[&format!("=fine.test:{port}/tcp")]));
     cage.attack(&format!("{KNOCK}\nknock('fine.test', sys.argv[1])"), &[&port]);
     assert!(eventually(|| !good.connections().is_empty()), "two hundred good ones are fine");
 }
@@ -253,18 +253,18 @@ fn an_alias_leads_nowhere_that_its_name_may_not() {
             let _ = socket.send_to(&reply, client);
         }
     });
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let unused = Dns::of([]);
         let mut policy = policy(&unused, &[&format!("=good.test:{port}/tcp")]);
         policy.resolvers = vec![resolver];
         policy.private = vec!["127.66.0.0/16".parse().unwrap()];
-        let cage = cage(*wall, &policy);
+        let cage = cage(*backend, &policy);
         cage.attack(&format!("{KNOCK}\nknock('good.test', sys.argv[1])"), &[&port]);
         behind.assert_nothing_arrived();
         assert_eq!(
             cage.refused_for(Reason::PrivateAddress),
             ["good.test"],
-            "{wall}: {:?}",
+            "{backend}: {:?}",
             cage.sandbox.refused()
         );
     }
@@ -275,12 +275,12 @@ fn what_is_denied_is_denied_whatever_allows_it() {
     let capture = Capture::start(at("127.66.5.5"));
     let port = capture.port().to_string();
     let dns = Dns::start(|_| vec![at("127.66.5.5")]);
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         for mode in [Mode::Strict, Mode::Open] {
             let allow = ["good.test", "=x.good.test", "x.good.test"].map(|host| format!("{host}:{port}/tcp"));
             let mut policy = EgressPolicy { mode, ..policy(&dns, &allow.each_ref().map(String::as_str)) };
             policy.deny = vec![Rule::deny("x.good.test", RuleSource::Program).unwrap()];
-            let cage = cage(*wall, &policy);
+            let cage = cage(*backend, &policy);
             let script = format!(
                 "{KNOCK}\nfor name in ('x.good.test', 'X.GOOD.test', 'y.x.good.test', 'x.good.test.'): knock(name, sys.argv[1])"
             );

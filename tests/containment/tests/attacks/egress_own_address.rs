@@ -62,13 +62,13 @@ fn in_a_network_with_public_addresses() {
     let rules = ["four", "six"].map(|name| format!("={name}.test:{port}/tcp"));
     let strict = policy(&dns, &rules.each_ref().map(String::as_str));
     let knock = "for name in ('four.test', 'six.test'): send(name, sys.argv[1], b'inside', timeout=0.3)";
-    for wall in walls() {
+    for backend in backends() {
         for policy in [EgressPolicy { mode: Mode::Open, ..strict.clone() }, strict.clone()] {
-            let cage = cage(*wall, &policy);
+            let cage = cage(*backend, &policy);
             cage.attack(knock, &[&port]);
             capture.assert_nothing_arrived();
             capture6.assert_nothing_arrived();
-            assert_eq!(cage.refused_for(Reason::PrivateAddress), ["four.test", "six.test"], "{wall}");
+            assert_eq!(cage.refused_for(Reason::PrivateAddress), ["four.test", "six.test"], "{backend}");
         }
     }
     // Whoever asks why is told the same.
@@ -83,7 +83,7 @@ fn in_a_network_with_public_addresses() {
     let mut meant = strict;
     meant.private = vec![at(PUBLIC[0]).into()];
     assert!(matches!(explained(&meant), Outcome::Allowed(_)));
-    let cage = cage(walls()[0], &meant);
+    let cage = cage(backends()[0], &meant);
     cage.attack(knock, &[&port]);
     assert_eq!(cage.opened(), 1);
 }

@@ -38,10 +38,10 @@ impl Person {
     }
 
     /// Whether somebody inside gets so far that the resolver is asked for `evil.test`.
-    fn gets_out(&self, wall: &str) -> bool {
+    fn gets_out(&self, backend: &str) -> bool {
         let before = self.dns.queries().len();
         let dial = "exec 3<>/dev/tcp/evil.test/80 && printf 'GET / HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n' >&3 && cat <&3";
-        self.belljar(&["run", "--backend", wall, "--", "bash", "-c", dial]);
+        self.belljar(&["run", "--backend", backend, "--", "bash", "-c", dial]);
         self.dns.queries().len() > before
     }
 
@@ -54,30 +54,30 @@ impl Person {
 
 #[test]
 fn a_file_that_nobody_trusted_opens_nothing() {
-    for wall in gateway_walls() {
-        let (wall, person) = (wall.as_str(), Person::new());
+    for backend in gateway_backends() {
+        let (backend, person) = (backend.as_str(), Person::new());
         person.write("[egress]\nallow = [\"evil.test\"]\n");
-        assert!(!person.gets_out(wall), "{wall}: nobody trusted it");
+        assert!(!person.gets_out(backend), "{backend}: nobody trusted it");
         // An agent writes one, and a record of trust beside it.
         let agent = "mkdir -p .belljar && echo '[egress]
 allow = [\"evil.test\"]' > .belljar/config.toml; mkdir -p .local/state/belljar/trust; \
             sha256sum .belljar/config.toml | cut -d' ' -f1 > .local/state/belljar/trust/x";
-        person.belljar(&["run", "--backend", wall, "--", "sh", "-c", agent]);
-        assert!(!person.gets_out(wall), "{wall}: an agent wrote it");
+        person.belljar(&["run", "--backend", backend, "--", "sh", "-c", agent]);
+        assert!(!person.gets_out(backend), "{backend}: an agent wrote it");
         // Trusted, it counts; this is what the others are measured by.
-        assert!(person.belljar(&["trust", "--yes"]).status.success(), "{wall}");
-        assert!(person.gets_out(wall), "{wall}: what people trust counts");
-        person.belljar(&["run", "--backend", wall, "--", "sh", "-c", "echo >> .belljar/config.toml"]);
-        assert!(person.gets_out(wall), "{wall}: nobody inside changes it");
+        assert!(person.belljar(&["trust", "--yes"]).status.success(), "{backend}");
+        assert!(person.gets_out(backend), "{backend}: what people trust counts");
+        person.belljar(&["run", "--backend", backend, "--", "sh", "-c", "echo >> .belljar/config.toml"]);
+        assert!(person.gets_out(backend), "{backend}: nobody inside changes it");
         person.write("[egress]\nallow = [\"evil.test\"]\n\n");
-        assert!(!person.gets_out(wall), "{wall}: it changed since");
+        assert!(!person.gets_out(backend), "{backend}: it changed since");
     }
 }
 
 #[test]
 fn no_trust_makes_a_private_range_or_a_resolver_of_a_repositorys_wish() {
-    for wall in gateway_walls() {
-        let (wall, person) = (wall.as_str(), Person::new());
+    for backend in gateway_backends() {
+        let (backend, person) = (backend.as_str(), Person::new());
         for wish in [
             "private = [\"127.0.0.0/8\"]",
             "private = []",
@@ -88,8 +88,8 @@ fn no_trust_makes_a_private_range_or_a_resolver_of_a_repositorys_wish() {
         ] {
             person.write(&format!("[egress]\nallow = [\"evil.test\"]\n{wish}\n"));
             let outcome = person.belljar(&["trust", "--yes"]);
-            assert!(!outcome.status.success(), "{wall}: {wish}: {}", text(&outcome.stdout));
-            assert!(!person.gets_out(wall), "{wall}: {wish}");
+            assert!(!outcome.status.success(), "{backend}: {wish}: {}", text(&outcome.stdout));
+            assert!(!person.gets_out(backend), "{backend}: {wish}");
         }
     }
 }
@@ -100,7 +100,7 @@ fn no_link_makes_another_file_the_repositorys() {
     fs::create_dir_all(elsewhere.path().join("dir")).unwrap();
     let file = elsewhere.path().join("dir/config.toml");
     fs::write(&file, "[egress]\nallow = [\"evil.test\"]\n").unwrap();
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         for what in ["the folder", "the file"] {
             let person = Person::new();
             let place = person.repository.path().join(".belljar");
@@ -112,7 +112,7 @@ fn no_link_makes_another_file_the_repositorys() {
             }
             let trusted = person.belljar(&["trust", "--yes"]);
             assert!(!trusted.status.success(), "{what}: {}", text(&trusted.stdout));
-            assert!(!person.gets_out(wall.as_str()), "{what}");
+            assert!(!person.gets_out(backend.as_str()), "{what}");
         }
     }
 }

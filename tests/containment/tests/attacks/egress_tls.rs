@@ -19,8 +19,8 @@ fn names() -> Dns {
 fn no_hello_for_another_server_arrives() {
     let (dns, server) = (names(), Capture::start(at("127.66.4.1")));
     let port = server.port().to_string();
-    for wall in walls() {
-        let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/tls")]));
+    for backend in backends() {
+        let cage = cage(*backend, &policy(&dns, &[&format!("=good.test:{port}/tls")]));
         cage.attack(
             r#"
 def attempt(*pieces, pause=0.0):
@@ -62,8 +62,8 @@ for other in (b'GET / HTTP/1.1\r\nHost: good.test\r\n\r\n', b'SSH-2.0-x\r\n', b'
             &[&port],
         );
         server.assert_nothing_arrived();
-        assert_eq!(cage.opened(), 0, "{wall}");
-        assert_eq!(dns.queries(), [], "{wall}: nobody had to look for it");
+        assert_eq!(cage.opened(), 0, "{backend}");
+        assert_eq!(dns.queries(), [], "{backend}: nobody had to look for it");
         for reason in [
             Reason::ServerNameDiffers,
             Reason::ServerNameMissing,
@@ -71,10 +71,10 @@ for other in (b'GET / HTTP/1.1\r\nHost: good.test\r\n\r\n', b'SSH-2.0-x\r\n', b'
             Reason::MalformedStart,
             Reason::ProtocolNotAllowed,
         ] {
-            assert_eq!(cage.refused_for(reason), ["good.test"], "{wall}: {reason:?}");
+            assert_eq!(cage.refused_for(reason), ["good.test"], "{backend}: {reason:?}");
         }
     }
-    let cage = cage(walls()[0], &policy(&dns, &[&format!("=good.test:{port}/tls")]));
+    let cage = cage(backends()[0], &policy(&dns, &[&format!("=good.test:{port}/tls")]));
     cage.attack("send('good.test', sys.argv[1], record(hello(sni(b'GOOD.test'))), timeout=0.3)", &[&port]);
     assert!(eventually(|| server.connections().concat().starts_with(b"\x16\x03\x01")), "it would arrive");
 }
@@ -128,13 +128,13 @@ fn again() -> Vec<u8> {
 #[test]
 fn a_client_that_is_asked_again_cannot_want_another_server() {
     let dns = names();
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         for (protocol, prelude, begin) in
             [("tls", &b""[..], ""), ("postgres", b"S", r"\0\0\0\x08\x04\xd2\x16\x2f")]
         {
             let (server, heard) = asking_again(prelude);
             let port = server.port().to_string();
-            let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/{protocol}")]));
+            let cage = cage(*backend, &policy(&dns, &[&format!("=good.test:{port}/{protocol}")]));
             let begin = format!(
                 r#"{AGAIN}
 def start():
@@ -175,9 +175,9 @@ attempt(first(b'good.test'), b'evil.test in the clear')
                 &[&port],
             );
             let arrived = text(&heard.lock().unwrap());
-            assert!(!arrived.contains("evil.test"), "{wall}: {protocol}: {arrived}");
-            assert!(arrived.contains("good.test"), "{wall}: {protocol}: the first one arrives");
-            assert!(!cage.refused_for(Reason::ServerNameDiffers).is_empty(), "{wall}: {protocol}");
+            assert!(!arrived.contains("evil.test"), "{backend}: {protocol}: {arrived}");
+            assert!(arrived.contains("good.test"), "{backend}: {protocol}: the first one arrives");
+            assert!(!cage.refused_for(Reason::ServerNameDiffers).is_empty(), "{backend}: {protocol}");
             heard.lock().unwrap().clear();
             cage.attack(
                 &format!("{begin}\nattempt(first(b'good.test'), CHANGE + second(b'good.test'))"),
@@ -187,7 +187,7 @@ attempt(first(b'good.test'), b'evil.test in the clear')
             assert_eq!(
                 arrived.matches("good.test").count(),
                 2,
-                "{wall}: {protocol}: an honest one gets through"
+                "{backend}: {protocol}: an honest one gets through"
             );
         }
     }
@@ -217,8 +217,8 @@ fn a_real_server_is_not_made_to_answer_for_another_site() {
             .stderr(log),
     );
     assert!(eventually(|| TcpStream::connect(("127.66.4.1", port)).is_ok()));
-    for wall in gateway_walls() {
-        let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/tls")]));
+    for backend in gateway_backends() {
+        let cage = cage(*backend, &policy(&dns, &[&format!("=good.test:{port}/tls")]));
         let answers = cage.attack(
             &format!(
                 r#"{AGAIN}
@@ -233,14 +233,14 @@ for name in (b'good.test', b'evil.test'):
             ),
             &[&port.to_string()],
         );
-        assert_eq!(answers, ["good.test 16", "evil.test 15"], "{wall}");
+        assert_eq!(answers, ["good.test 16", "evil.test 15"], "{backend}");
     }
 }
 
 #[test]
 fn postgres_in_tls_is_for_the_server_that_was_asked_for() {
     let dns = names();
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         // Says yes to TLS, as many do, has every client begin again, and keeps what it hears.
         let heard = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&heard);
@@ -254,7 +254,7 @@ fn postgres_in_tls_is_for_the_server_that_was_asked_for() {
             }
         });
         let port = server.port().to_string();
-        let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/postgres")]));
+        let cage = cage(*backend, &policy(&dns, &[&format!("=good.test:{port}/postgres")]));
         cage.attack(
             r#"
 ASK = b'\0\0\0\x08\x04\xd2\x16\x2f'
@@ -314,16 +314,16 @@ send('good.test', sys.argv[1], record(hello(sni(b'good.test'), ext(16, vec(2, b'
         );
         let arrived = text(&heard.lock().unwrap());
         for control in ["after asking", "at once", "and again"] {
-            assert!(arrived.contains(control), "{wall}: {control}: {arrived}");
+            assert!(arrived.contains(control), "{backend}: {control}: {arrived}");
         }
-        assert!(!arrived.contains("evil.test"), "{wall}: {arrived}");
+        assert!(!arrived.contains("evil.test"), "{backend}: {arrived}");
     }
 }
 
 #[test]
 fn a_port_for_ssh_carries_nothing_else_however_long_the_client_waits() {
     let dns = names();
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         // One that speaks, one that is silent, one that has said all: each may take what comes.
         for manner in ["speaks", "silent", "done"] {
             let heard = Arc::new(Mutex::new(Vec::new()));
@@ -340,7 +340,7 @@ fn a_port_for_ssh_carries_nothing_else_however_long_the_client_waits() {
                 }
             });
             let port = server.port().to_string();
-            let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/ssh")]));
+            let cage = cage(*backend, &policy(&dns, &[&format!("=good.test:{port}/ssh")]));
             cage.attack(
                 r#"
 for late in (0, 0.4):
@@ -358,7 +358,7 @@ for late in (0, 0.4):
                 &[&port],
             );
             let arrived = text(&heard.lock().unwrap());
-            assert_eq!(arrived, "", "{wall}: {manner}");
+            assert_eq!(arrived, "", "{backend}: {manner}");
         }
     }
 }

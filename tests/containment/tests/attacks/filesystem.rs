@@ -37,11 +37,11 @@ fn nothing_of_homes_and_of_the_hosts_own_folders_is_seen() {
     let planted: Vec<Planted> =
         places.iter().filter_map(|place| Planted::in_folder(Path::new(place), &secret)).collect();
     assert!(!planted.is_empty());
-    for wall in walls() {
+    for backend in backends() {
         // Where each file takes milliseconds, the system and the tools, which docker's other wall shows as well, are left out.
-        let known = if tells_of_read_only(*wall) { NOTHING_IS_KNOWN } else { looking::tools(*wall) };
+        let known = if tells_of_read_only(*backend) { NOTHING_IS_KNOWN } else { looking::tools(*backend) };
         let script = format!("{known}{LOOK_FOR_CANARIES}");
-        let found = jail(*wall).successes(
+        let found = jail(*backend).successes(
             &script,
             &[
                 &[secret.as_str()],
@@ -49,7 +49,7 @@ fn nothing_of_homes_and_of_the_hosts_own_folders_is_seen() {
             ]
             .concat(),
         );
-        assert_eq!(found, Vec::<String>::new(), "{wall}");
+        assert_eq!(found, Vec::<String>::new(), "{backend}");
     }
 }
 
@@ -60,16 +60,16 @@ fn what_the_host_mounts_later_is_not_seen() {
     if !is_root() {
         return;
     }
-    for wall in walls().iter().filter(|wall| **wall == BackendName::Native) {
+    for backend in backends().iter().filter(|backend| **backend == BackendName::Native) {
         let workspace = tempfile::tempdir().unwrap();
         let output = std::process::Command::new("unshare")
             .args(["--mount", "--propagation", "shared", "sh", "-c", MOUNT_LATER, "sh"])
-            .args([belljar().as_os_str(), wall.as_str().as_ref(), workspace.path().as_os_str()])
+            .args([belljar().as_os_str(), backend.as_str().as_ref(), workspace.path().as_os_str()])
             .output()
             .unwrap();
         let heard = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(heard, "the folder is there\n", "{wall}: {}", String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{wall}");
+        assert_eq!(heard, "the folder is there\n", "{backend}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{backend}");
     }
 }
 
@@ -116,8 +116,8 @@ for path in sys.argv[2:]:
 
 #[test]
 fn keys_and_passwords_of_the_machine_are_absent() {
-    for wall in walls() {
-        let seen = jail(*wall).successes(
+    for backend in backends() {
+        let seen = jail(*backend).successes(
             r#"
 import glob
 for path in ['/etc/shadow', '/etc/gshadow', '/etc/sudoers', '/etc/ssh', '/etc/ssl/private', '/etc/krb5.keytab',
@@ -128,9 +128,9 @@ for path in ['/etc/shadow', '/etc/gshadow', '/etc/sudoers', '/etc/ssh', '/etc/ss
 "#,
             // What of root's home is on PATH, and so visible; and where a container has an empty directory, which keeps the
             // daemon from mounting the host's there.
-            &[".cargo", ".pyenv", ".rustup", ".local", if is_docker(*wall) { "cgroup" } else { "" }],
+            &[".cargo", ".pyenv", ".rustup", ".local", if is_docker(*backend) { "cgroup" } else { "" }],
         );
-        assert_eq!(seen, Vec::<String>::new(), "{wall}");
+        assert_eq!(seen, Vec::<String>::new(), "{backend}");
     }
 }
 
@@ -143,9 +143,9 @@ fn nothing_of_the_system_can_be_changed() {
         };
         watched.iter().map(see).collect()
     };
-    for wall in walls() {
+    for backend in backends() {
         let before = look();
-        let jail = jail(*wall);
+        let jail = jail(*backend);
         let done = jail.successes(
             r#"
 ws = '/workspace'
@@ -196,8 +196,8 @@ attack('inode flags', lambda: fcntl.ioctl(f, 0x40086602, struct.pack('l', 0x10))
 "#,
             &[],
         );
-        assert_eq!(look(), before, "{wall}: {done:?}");
-        assert_eq!(done, Vec::<String>::new(), "{wall}");
+        assert_eq!(look(), before, "{backend}: {done:?}");
+        assert_eq!(done, Vec::<String>::new(), "{backend}");
         assert!(
             !jail.outside("hard").exists()
                 && !jail.outside("hard2").exists()
@@ -208,11 +208,11 @@ attack('inode flags', lambda: fcntl.ioctl(f, 0x40086602, struct.pack('l', 0x10))
 
 #[test]
 fn links_in_the_workspace_lead_nowhere_outside() {
-    for wall in walls() {
+    for backend in backends() {
         let secret = canary("linked");
         let outside = folder();
         fs::write(outside.path().join("f"), &secret).unwrap();
-        let jail = jail_with(*wall, |_, workspace| {
+        let jail = jail_with(*backend, |_, workspace| {
             symlink(outside.path().join("f"), workspace.join("file")).unwrap();
             symlink(outside.path(), workspace.join("dir")).unwrap();
             symlink(
@@ -224,45 +224,45 @@ fn links_in_the_workspace_lead_nowhere_outside() {
         });
         let path = outside.path().to_str().unwrap();
         let result = jail.sh(&format!("cat file dir/f up/f root{path}/f; echo changed > file; echo changed > dir/f; echo changed > up/f; echo x > dir/new"));
-        assert!(!text(&result.stdout).contains(&secret), "{wall}");
+        assert!(!text(&result.stdout).contains(&secret), "{backend}");
         // The sandbox's own file operations follow the same links.
         for name in ["file", "dir/f", "up/f"] {
             let read = wait_for(jail.sandbox.read_file(name));
-            assert!(!read.is_ok_and(|content| text(&content) == secret), "{wall}: {name}");
+            assert!(!read.is_ok_and(|content| text(&content) == secret), "{backend}: {name}");
             let _ = wait_for(jail.sandbox.write_file(name, b"changed"));
             let _ = wait_for(jail.sandbox.remove(name, true));
         }
         let _ = wait_for(jail.sandbox.mkdir("dir/made/deep", true));
-        assert_eq!(fs::read_to_string(outside.path().join("f")).unwrap(), secret, "{wall}");
-        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "{wall}");
+        assert_eq!(fs::read_to_string(outside.path().join("f")).unwrap(), secret, "{backend}");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "{backend}");
     }
 }
 
 #[test]
 fn a_read_only_share_stays_as_it_is() {
-    for wall in walls() {
+    for backend in backends() {
         let shared = folder();
         fs::write(shared.path().join("f"), "good").unwrap();
         fs::set_permissions(shared.path().join("f"), fs::Permissions::from_mode(0o666)).unwrap();
         fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        let jail = jail_with(*wall, |spec, _| spec.shared = vec![share(shared.path(), Permission::Read)]);
+        let jail = jail_with(*backend, |spec, _| spec.shared = vec![share(shared.path(), Permission::Read)]);
         let path = shared.path().to_str().unwrap();
         jail.sh(&format!(
             "cd {path}; echo evil > f; echo evil >> f; : > f; mv f g; rm -f f; ln f h; ln -s x l; chmod 777 f; touch n; mv {path} {path}2; \
              mount -o remount,rw,bind {path}; umount {path}; ln f /workspace/h && echo evil > /workspace/h; \
              echo evil > /proc/self/root{path}/f; echo evil > /proc/self/cwd/f"
         ));
-        assert_eq!(fs::read_to_string(shared.path().join("f")).unwrap(), "good", "{wall}");
-        assert_eq!(fs::read_dir(shared.path()).unwrap().count(), 1, "{wall}");
+        assert_eq!(fs::read_to_string(shared.path().join("f")).unwrap(), "good", "{backend}");
+        assert_eq!(fs::read_dir(shared.path()).unwrap().count(), 1, "{backend}");
     }
 }
 
 /// The caller said "read-only" of a folder; that it can also be seen as part of another one is no excuse.
 #[test]
 fn a_read_only_share_inside_the_workspace_cannot_be_changed_through_the_workspace() {
-    for wall in walls() {
+    for backend in backends() {
         for place in [WorkspacePath::Standard, WorkspacePath::SameAsHost] {
-            let jail = jail_with(*wall, |spec, workspace| {
+            let jail = jail_with(*backend, |spec, workspace| {
                 fs::create_dir(workspace.join("keep")).unwrap();
                 fs::write(workspace.join("keep/f"), "good").unwrap();
                 spec.shared = vec![share(&workspace.join("keep"), Permission::Read)];
@@ -272,7 +272,7 @@ fn a_read_only_share_inside_the_workspace_cannot_be_changed_through_the_workspac
             assert_eq!(
                 fs::read_to_string(jail.outside("keep/f")).unwrap_or_default(),
                 "good",
-                "{wall} {place:?}"
+                "{backend} {place:?}"
             );
         }
     }
@@ -280,11 +280,11 @@ fn a_read_only_share_inside_the_workspace_cannot_be_changed_through_the_workspac
 
 #[test]
 fn a_read_only_share_inside_a_writable_one_cannot_be_replaced_by_moving_what_holds_it() {
-    for wall in walls() {
+    for backend in backends() {
         let shared = folder();
         fs::create_dir_all(shared.path().join("a/keep")).unwrap();
         fs::write(shared.path().join("a/keep/f"), "good").unwrap();
-        let jail = jail_with(*wall, |spec, _| {
+        let jail = jail_with(*backend, |spec, _| {
             spec.shared = vec![
                 share(shared.path(), Permission::Write),
                 share(&shared.path().join("a/keep"), Permission::Read),
@@ -294,23 +294,27 @@ fn a_read_only_share_inside_a_writable_one_cannot_be_replaced_by_moving_what_hol
             "cd {} && mv a b && mkdir -p a/keep && echo evil > a/keep/f",
             shared.path().display()
         ));
-        assert_eq!(fs::read_to_string(shared.path().join("a/keep/f")).unwrap_or_default(), "good", "{wall}");
+        assert_eq!(
+            fs::read_to_string(shared.path().join("a/keep/f")).unwrap_or_default(),
+            "good",
+            "{backend}"
+        );
     }
 }
 
 /// An agent of yesterday can leave a link where the caller of today names a folder of the workspace.
 #[test]
 fn a_share_that_an_earlier_run_replaced_by_a_link_shows_nothing_else() {
-    for wall in walls() {
+    for backend in backends() {
         for permission in [Permission::Read, Permission::Write] {
             let secret = canary("planted-link");
             let private = folder();
             fs::write(private.path().join("key"), &secret).unwrap();
             let workspace = folder();
-            let first = jail_with(*wall, |spec, _| spec.workspace = Some(workspace.path().into()));
+            let first = jail_with(*backend, |spec, _| spec.workspace = Some(workspace.path().into()));
             first.run(&["ln", "-s", private.path().to_str().unwrap(), "cache"]);
             first.sandbox.dispose_blocking();
-            let second = try_jail(*wall, |spec, _| {
+            let second = try_jail(*backend, |spec, _| {
                 spec.workspace = Some(workspace.path().into());
                 spec.shared = vec![share(&workspace.path().join("cache"), permission)];
             });
@@ -318,16 +322,16 @@ fn a_share_that_an_earlier_run_replaced_by_a_link_shows_nothing_else() {
             if let Ok(second) = second {
                 let seen = second
                     .sh(&format!("cat {0}/key cache/key; echo evil > {0}/key", private.path().display()));
-                assert!(!text(&seen.stdout).contains(&secret), "{wall} {permission:?}: read");
+                assert!(!text(&seen.stdout).contains(&secret), "{backend} {permission:?}: read");
             }
-            assert_eq!(fs::read_to_string(private.path().join("key")).unwrap(), secret, "{wall}: written");
+            assert_eq!(fs::read_to_string(private.path().join("key")).unwrap(), secret, "{backend}: written");
         }
     }
 }
 
 #[test]
 fn a_mount_point_replaced_by_a_link_does_not_move_the_mount() {
-    for wall in walls() {
+    for backend in backends() {
         // The workspace is at the host's path, and a share lies below it: its mount point is the agent's to replace.
         let workspace = folder();
         let data = workspace.path().join("data");
@@ -338,26 +342,26 @@ fn a_mount_point_replaced_by_a_link_does_not_move_the_mount() {
             spec.workspace_path = WorkspacePath::SameAsHost;
             spec.shared = vec![share(&data, Permission::Read)];
         };
-        let first = jail_with(*wall, spec);
+        let first = jail_with(*backend, spec);
         first.sh("mv data old; rm -rf data; ln -s /usr/bin data");
         first.sandbox.dispose_blocking();
-        if let Ok(second) = try_jail(*wall, spec) {
+        if let Ok(second) = try_jail(*backend, spec) {
             assert_eq!(
                 second.run(&["test", "-x", "/usr/bin/env"]).exit_code,
                 Some(0),
-                "{wall}: /usr/bin is covered"
+                "{backend}: /usr/bin is covered"
             );
             second.sh("echo evil > data/f");
         }
         let found = fs::read_to_string(data.join("f"));
-        assert!(!found.is_ok_and(|content| content.contains("evil")), "{wall}");
+        assert!(!found.is_ok_and(|content| content.contains("evil")), "{backend}");
     }
 }
 
 #[test]
-fn no_stub_is_left_in_the_workspace() {
-    for wall in walls() {
-        let jail = jail_with(*wall, |spec, workspace| {
+fn no_mountpoint_is_left_in_the_workspace() {
+    for backend in backends() {
+        let jail = jail_with(*backend, |spec, workspace| {
             fs::create_dir(workspace.join("there")).unwrap();
             spec.workspace_path = WorkspacePath::SameAsHost;
             spec.shared = vec![share(&workspace.join("there"), Permission::Read)];
@@ -366,14 +370,14 @@ fn no_stub_is_left_in_the_workspace() {
         jail.sandbox.dispose_blocking();
         let left: Vec<_> =
             fs::read_dir(jail.workspace.path()).unwrap().flatten().map(|e| e.file_name()).collect();
-        assert_eq!(left, ["there"], "{wall}");
+        assert_eq!(left, ["there"], "{backend}");
     }
 }
 
 #[test]
 fn devices_cannot_be_made_or_opened() {
-    for wall in walls() {
-        let jail = jail_with(*wall, |_, workspace| {
+    for backend in backends() {
+        let jail = jail_with(*backend, |_, workspace| {
             if is_root() {
                 // kmsg, mem and a null device, open to all.
                 for (name, major, minor) in
@@ -413,22 +417,22 @@ for flags in (1, 2):
     attack('a device of a network', lambda: fcntl.ioctl(os.open('/dev/net/tun', os.O_RDWR), 0x400454ca, struct.pack('16sH22x', b'x', flags)))
 "#,
             // The message queues of a container's own IPC namespace.
-            if is_docker(*wall) { &["mqueue"] } else { &[] },
+            if is_docker(*backend) { &["mqueue"] } else { &[] },
         );
         let is_its_own = |line: &String| {
-            devices_of_its_own(*wall)
+            devices_of_its_own(*backend)
                 .iter()
                 .any(|name| *line == format!("in /dev {name}") || line.starts_with(&format!("/dev/{name}")))
         };
         let done: Vec<String> = done.into_iter().filter(|line| !is_its_own(line)).collect();
-        assert_eq!(done, Vec::<String>::new(), "{wall}");
+        assert_eq!(done, Vec::<String>::new(), "{backend}");
     }
 }
 
 #[test]
 fn setuid_programs_give_nothing() {
-    for wall in walls() {
-        let jail = jail_with(*wall, |_, workspace| {
+    for backend in backends() {
+        let jail = jail_with(*backend, |_, workspace| {
             let path = workspace.join("python");
             fs::copy(fs::canonicalize("/usr/bin/python3").unwrap(), &path).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).unwrap();
@@ -447,8 +451,8 @@ fn setuid_programs_give_nothing() {
             let status = process_file(pid, "status").unwrap_or_default();
             let ids: Vec<&str> = status.lines().filter(|line| line.starts_with("Uid:")).collect();
             for id in ids.iter().flat_map(|line| line.split_whitespace().skip(1)) {
-                assert_ne!(id, "0", "{wall}: {ids:?}");
-                assert!(is_root() || id == own.to_string(), "{wall}: {ids:?}");
+                assert_ne!(id, "0", "{backend}: {ids:?}");
+                assert!(is_root() || id == own.to_string(), "{backend}: {ids:?}");
             }
         }
     }
@@ -458,8 +462,8 @@ fn setuid_programs_give_nothing() {
 /// who runs it that user, or root.
 #[test]
 fn the_sandbox_leaves_no_setuid_program_behind() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         jail.successes(
             r#"
 import shutil
@@ -494,19 +498,19 @@ for mode in (0o4755, 0o2755, 0o6755):
                 .map(|entry| entry.file_name())
                 .collect()
         };
-        assert_eq!(set(), Vec::<std::ffi::OsString>::new(), "{wall}");
+        assert_eq!(set(), Vec::<std::ffi::OsString>::new(), "{backend}");
         // It was tried, with files that are the owner's; and what had succeeded would have been seen.
         let is_owners = |name: &str| fs::metadata(jail.outside(name)).unwrap().uid() == owner.uid();
-        assert!(["chmod-4755", "fchmod-6755", "high bits-2755"].into_iter().all(is_owners), "{wall}");
+        assert!(["chmod-4755", "fchmod-6755", "high bits-2755"].into_iter().all(is_owners), "{backend}");
         fs::set_permissions(jail.outside("chmod-4755"), fs::Permissions::from_mode(0o4755)).unwrap();
-        assert_eq!(set(), ["chmod-4755"], "{wall}");
+        assert_eq!(set(), ["chmod-4755"], "{backend}");
     }
 }
 
 #[test]
 fn a_sandbox_with_nesting_leaves_no_program_with_capabilities_behind() {
-    for wall in nesting_walls() {
-        let jail = jail_with(*wall, |spec, _| spec.nesting = belljar_spec::Nesting::Allowed);
+    for backend in nesting_backends() {
+        let jail = jail_with(*backend, |spec, _| spec.nesting = belljar_spec::Nesting::Allowed);
         jail.sh(
             "cp /usr/bin/env capable; unshare -r /usr/bin/python3 -c '
 import os, struct
@@ -522,18 +526,18 @@ os.setxattr(\"/workspace/capable\", \"security.capability\", struct.pack(\"<IIII
         // Version 3 names the root of a namespace, which nobody on the host is; version 2, or root 0, is everybody's.
         let for_the_host =
             value.starts_with("01000002") || value.trim().ends_with("00000000") && !value.trim().is_empty();
-        assert!(!for_the_host, "{wall}: {value}");
+        assert!(!for_the_host, "{backend}: {value}");
     }
 }
 
 #[test]
 fn what_a_sandbox_writes_belongs_to_the_owner_of_the_workspace() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         jail.sh("echo x > made; mkdir folder");
         let owner = fs::metadata(jail.workspace.path()).unwrap().uid();
         for name in ["made", "folder"] {
-            assert_eq!(fs::metadata(jail.outside(name)).unwrap().uid(), owner, "{wall}");
+            assert_eq!(fs::metadata(jail.outside(name)).unwrap().uid(), owner, "{backend}");
         }
     }
 }
@@ -544,23 +548,23 @@ fn files_of_others_in_the_workspace_stay_theirs() {
     if !is_root() {
         return;
     }
-    for wall in walls() {
-        let jail = jail_with(*wall, |_, workspace| {
+    for backend in backends() {
+        let jail = jail_with(*backend, |_, workspace| {
             let path = workspace.join("theirs");
             fs::write(&path, "good").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
             std::os::unix::fs::chown(&path, Some(1001), Some(1001)).unwrap();
         });
         let read = jail.sh("cat theirs; echo evil > theirs; chmod 777 theirs; chown 1000 theirs");
-        assert!(!text(&read.stdout).contains("good"), "{wall}");
-        assert_eq!(fs::read_to_string(jail.outside("theirs")).unwrap(), "good", "{wall}");
+        assert!(!text(&read.stdout).contains("good"), "{backend}");
+        assert_eq!(fs::read_to_string(jail.outside("theirs")).unwrap(), "good", "{backend}");
     }
 }
 
-fn seen_with(wall: BackendName, home: &Path, path: &str, command: &str) -> String {
+fn seen_with(backend: BackendName, home: &Path, path: &str, command: &str) -> String {
     let workspace = folder();
     let output = std::process::Command::new(belljar())
-        .args(["run", "--backend", wall.as_str(), "--workspace"])
+        .args(["run", "--backend", backend.as_str(), "--workspace"])
         .arg(workspace.path())
         .args(["--", "sh", "-c", command])
         .env("HOME", home)
@@ -575,21 +579,21 @@ fn a_home_below_a_system_folder_is_hidden_too() {
     if !is_root() {
         return;
     }
-    for wall in walls() {
+    for backend in backends() {
         let secret = canary("opt-home");
         let home = tempfile::Builder::new().prefix("belljar-test-home-").tempdir_in("/opt").unwrap();
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(home.path().join(".ssh")).unwrap();
         fs::write(home.path().join(".ssh/id"), &secret).unwrap();
         let path = format!("/usr/local/bin:/usr/bin:/bin:{}/bin", home.path().display());
-        let seen = seen_with(*wall, home.path(), &path, &format!("cat {}/.ssh/id", home.path().display()));
-        assert!(!seen.contains(&secret), "{wall}");
+        let seen = seen_with(*backend, home.path(), &path, &format!("cat {}/.ssh/id", home.path().display()));
+        assert!(!seen.contains(&secret), "{backend}");
     }
 }
 
 #[test]
 fn a_link_on_path_does_not_show_the_home_that_it_leads_to() {
-    for wall in walls() {
+    for backend in backends() {
         let secret = canary("path-link");
         let home = folder();
         fs::create_dir(home.path().join(".ssh")).unwrap();
@@ -597,8 +601,8 @@ fn a_link_on_path_does_not_show_the_home_that_it_leads_to() {
         symlink(".", home.path().join("bin")).unwrap();
         let bin = home.path().join("bin");
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display());
-        let seen = seen_with(*wall, home.path(), &path, &format!("cat {}/.ssh/id", bin.display()));
-        assert!(!seen.contains(&secret), "{wall}");
+        let seen = seen_with(*backend, home.path(), &path, &format!("cat {}/.ssh/id", bin.display()));
+        assert!(!seen.contains(&secret), "{backend}");
     }
 }
 
@@ -608,7 +612,7 @@ fn a_proc_of_the_host_mounted_below_the_workspace_shows_no_host_process() {
     if !is_root() {
         return;
     }
-    for wall in walls() {
+    for backend in backends() {
         let workspace = folder();
         fs::create_dir(workspace.path().join("proc")).unwrap();
         fs::write(workspace.path().join("attack"), "for f in proc/[0-9]*/cmdline \"$1\"/proc/[0-9]*/cmdline; do tr '\\0' ' ' < $f | grep -o 'canary-host-process-[-0-9a-f]*'; done | sort -u; echo END").unwrap();
@@ -627,17 +631,17 @@ fn a_proc_of_the_host_mounted_below_the_workspace_shows_no_host_process() {
         // Seen once, and seen twice.
         for shared in [String::new(), format!("--ro {}", workspace.path().display())] {
             let script = format!(
-                "mount --make-rprivate / && mount -t proc proc {0}/proc && exec setpriv --reuid 1001 --regid 1001 --clear-groups env -i PATH=/usr/bin:/bin HOME={2} {1}/belljar run --backend {wall} --workspace {0} {shared} -- sh attack {0}",
+                "mount --make-rprivate / && mount -t proc proc {0}/proc && exec setpriv --reuid 1001 --regid 1001 --clear-groups env -i PATH=/usr/bin:/bin HOME={2} {1}/belljar run --backend {backend} --workspace {0} {shared} -- sh attack {0}",
                 workspace.path().display(),
                 binary.path().display(),
                 home.path().display(),
             );
             let output =
                 std::process::Command::new("unshare").args(["-m", "sh", "-c", &script]).output().unwrap();
-            assert!(host.pid() > 0 && !text(&output.stdout).contains(&marker), "{wall} {shared}");
-            if !is_docker(*wall) {
+            assert!(host.pid() > 0 && !text(&output.stdout).contains(&marker), "{backend} {shared}");
+            if !is_docker(*backend) {
                 let said = text(&output.stderr);
-                assert!(text(&output.stdout).ends_with("END\n"), "{wall} {shared}: {said}");
+                assert!(text(&output.stdout).ends_with("END\n"), "{backend} {shared}: {said}");
             }
         }
     }

@@ -14,13 +14,13 @@ fn an_administrator_reaches_nothing_more_than_an_agent() {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
-    for wall in walls() {
+    for backend in backends() {
         for admin in [Admin::User, Admin::Root] {
             // A container refuses it by name.
-            if admin == Admin::Root && is_docker(*wall) {
+            if admin == Admin::Root && is_docker(*backend) {
                 continue;
             }
-            let jail = jail_with(*wall, |spec, _| spec.admin = admin);
+            let jail = jail_with(*backend, |spec, _| spec.admin = admin);
             // Whatever is dialled ends at the gateway, which has nothing to say.
             let reached = jail.successes(
                 r#"
@@ -35,7 +35,7 @@ for host in ['127.0.0.1', '0.0.0.0', '10.0.0.1', '169.254.169.254', 'example.com
 "#,
                 &[&port],
             );
-            assert!(reached.is_empty(), "{wall} {admin:?}: {reached:?}");
+            assert!(reached.is_empty(), "{backend} {admin:?}: {reached:?}");
             let succeeded = jail.successes(
                 r#"
 for switch in ['net/ipv4/ip_forward', 'net/ipv4/ip_unprivileged_port_start', 'net/ipv4/conf/all/route_localnet',
@@ -51,13 +51,13 @@ attack('namespace', lambda: subprocess.run(['unshare', '-Ur', 'true'], check=Tru
 "#,
                 &[],
             );
-            let is_its_own = |line: &&String| line.starts_with("low port ") && !guards_low_ports(*wall);
+            let is_its_own = |line: &&String| line.starts_with("low port ") && !guards_low_ports(*backend);
             let others = succeeded.iter().filter(|line| !is_its_own(line)).count();
-            assert_eq!(others, 0, "{wall} {admin:?}: {succeeded:?}");
+            assert_eq!(others, 0, "{backend} {admin:?}: {succeeded:?}");
             let arrived = listener.accept();
             assert!(
                 matches!(&arrived, Err(error) if error.kind() == ErrorKind::WouldBlock),
-                "{wall} {admin:?}: {arrived:?}"
+                "{backend} {admin:?}: {arrived:?}"
             );
         }
     }
@@ -65,22 +65,22 @@ attack('namespace', lambda: subprocess.run(['unshare', '-Ur', 'true'], check=Tru
 
 #[test]
 fn root_inside_is_nobody_outside() {
-    for wall in walls() {
-        if is_docker(*wall) {
-            let refused = try_jail(*wall, |spec, _| spec.admin = Admin::Root).err().unwrap();
+    for backend in backends() {
+        if is_docker(*backend) {
+            let refused = try_jail(*backend, |spec, _| spec.admin = Admin::Root).err().unwrap();
             assert_eq!(refused.code, ErrorCode::NotSupported);
             continue;
         }
-        let jail = jail_with(*wall, |spec, _| spec.admin = Admin::Root);
+        let jail = jail_with(*backend, |spec, _| spec.admin = Admin::Root);
         let marker = canary("root");
         let held = HeldCommand::start(&jail, &marker);
         for pid in held.pids() {
             let status = process_file(pid, "status").unwrap();
             let line = |name: &str| status.lines().find(|line| line.starts_with(name)).unwrap().to_string();
             let uid: u32 = line("Uid:").split_whitespace().nth(1).unwrap().parse().unwrap();
-            assert!(uid != 0, "{wall}: {}", line("Uid:"));
+            assert!(uid != 0, "{backend}: {}", line("Uid:"));
             for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
-                assert!(line(set).ends_with("0000000000000000"), "{wall}: {}", line(set));
+                assert!(line(set).ends_with("0000000000000000"), "{backend}: {}", line(set));
             }
         }
     }
@@ -120,13 +120,13 @@ fn a_volume_covers_nothing_of_the_system() {
 
 /// A state directory with a secret in it, and an engine that keeps everything there.
 fn make(
-    wall: belljar_spec::BackendName,
+    backend: belljar_spec::BackendName,
     state: &Path,
     change: impl FnOnce(&mut SandboxSpec),
 ) -> Result<Jail, SandboxError> {
     let workspace = folder();
     let mut spec = SandboxSpec {
-        backend: BackendChoice::Named(wall),
+        backend: BackendChoice::Named(backend),
         workspace: Some(workspace.path().into()),
         ..SandboxSpec::default()
     };
@@ -141,7 +141,7 @@ fn volume(source: &Path) -> Vec<Volume> {
 
 #[test]
 fn nothing_of_the_state_directory_is_a_volume_a_home_or_a_workspace() {
-    for wall in walls() {
+    for backend in backends() {
         let state = folder();
         let state = state.path();
         let home = state.join("fleet/sandboxes/bj-a/home");
@@ -161,27 +161,27 @@ fn nothing_of_the_state_directory_is_a_volume_a_home_or_a_workspace() {
             "audit",
             "layers",
         ] {
-            let refused = make(*wall, state, |spec| spec.volumes = volume(&state.join(source)));
-            assert!(refused.is_err(), "{wall}: a volume at {source}");
-            let refused = make(*wall, state, |spec| spec.home = Some(state.join(source)));
-            assert!(refused.is_err(), "{wall}: a home at {source}");
-            let refused = make(*wall, state, |spec| {
+            let refused = make(*backend, state, |spec| spec.volumes = volume(&state.join(source)));
+            assert!(refused.is_err(), "{backend}: a volume at {source}");
+            let refused = make(*backend, state, |spec| spec.home = Some(state.join(source)));
+            assert!(refused.is_err(), "{backend}: a home at {source}");
+            let refused = make(*backend, state, |spec| {
                 (spec.workspace, spec.mode) = (None, WorkspaceMode::Own(state.join(source)));
             });
-            assert!(refused.is_err(), "{wall}: a workspace at {source}");
+            assert!(refused.is_err(), "{backend}: a workspace at {source}");
         }
         let own = WorkspaceMode::Own(state.join("fleet/sandboxes/bj-a/workspace"));
-        let refused = make(*wall, state, |spec| (spec.workspace, spec.mode) = (None, own));
-        assert!(refused.is_err(), "{wall}: a workspace that is a link");
+        let refused = make(*backend, state, |spec| (spec.workspace, spec.mode) = (None, own));
+        assert!(refused.is_err(), "{backend}: a workspace that is a link");
         // And by another way: what was named by its path is refused as ever.
-        let refused = make(*wall, state, |spec| spec.volumes = volume(Path::new("/etc")));
-        assert_eq!(refused.err().unwrap().code, ErrorCode::PathRefused, "{wall}");
+        let refused = make(*backend, state, |spec| spec.volumes = volume(Path::new("/etc")));
+        assert_eq!(refused.err().unwrap().code, ErrorCode::PathRefused, "{backend}");
     }
 }
 
 #[test]
 fn what_an_agent_left_in_a_volume_or_a_home_leads_nowhere() {
-    for wall in walls() {
+    for backend in backends() {
         let state = folder();
         let state = state.path();
         let home = state.join("fleet/sandboxes/bj-a/home");
@@ -192,13 +192,13 @@ fn what_an_agent_left_in_a_volume_or_a_home_leads_nowhere() {
                 target: "/home/agent/cache/v".parse().unwrap(),
             }];
         };
-        let jail = make(*wall, state, with).unwrap();
-        assert_eq!(jail.sh("mkfifo ~/p; ln -s / ~/cache/v/root").exit_code, Some(0), "{wall}");
+        let jail = make(*backend, state, with).unwrap();
+        assert_eq!(jail.sh("mkfifo ~/p; ln -s / ~/cache/v/root").exit_code, Some(0), "{backend}");
         drop(jail);
         std::fs::remove_dir_all(home.join("cache")).unwrap();
         symlink("/", home.join("cache")).unwrap();
-        let refused = make(*wall, state, with);
-        assert_eq!(refused.err().unwrap().code, ErrorCode::PathRefused, "{wall}");
-        assert!(!Path::new("/v").exists(), "{wall}: made on the host");
+        let refused = make(*backend, state, with);
+        assert_eq!(refused.err().unwrap().code, ErrorCode::PathRefused, "{backend}");
+        assert!(!Path::new("/v").exists(), "{backend}: made on the host");
     }
 }

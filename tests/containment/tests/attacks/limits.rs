@@ -7,9 +7,9 @@ use std::time::Duration;
 
 #[test]
 fn a_fork_bomb_leaves_the_host_able_to_start_programs_and_ends_with_its_sandbox() {
-    for wall in walls() {
+    for backend in backends() {
         let marker = canary("bomb");
-        let jail = jail_with(*wall, |spec, _| spec.limits.pids = Some(64));
+        let jail = jail_with(*backend, |spec, _| spec.limits.pids = Some(64));
         let bomb = format!(
             "{PRELUDE}
 open('/workspace/started', 'w')
@@ -21,38 +21,38 @@ while True:
 "
         );
         let running = HeldCommandFor::start(&jail, &["/usr/bin/python3", "-c", &bomb, &marker]);
-        assert!(eventually(|| jail.outside("started").exists()), "{wall}");
+        assert!(eventually(|| jail.outside("started").exists()), "{backend}");
         // A wall that the limit takes whole may be gone before anybody has looked.
-        let is_over = || !outlives_its_limits(*wall) && wait_for(jail.sandbox.exists(".")).is_err();
-        assert!(eventually(|| processes_with(&marker).len() > 16 || is_over()), "{wall}: no bomb");
-        let allowed = if outlives_its_limits(*wall) { 64 } else { 20 * 64 };
-        assert!(processes_with(&marker).len() <= allowed, "{wall}: more processes than allowed");
+        let is_over = || !outlives_its_limits(*backend) && wait_for(jail.sandbox.exists(".")).is_err();
+        assert!(eventually(|| processes_with(&marker).len() > 16 || is_over()), "{backend}: no bomb");
+        let allowed = if outlives_its_limits(*backend) { 64 } else { 20 * 64 };
+        assert!(processes_with(&marker).len() <= allowed, "{backend}: more processes than allowed");
         for _ in 0..20 {
             assert!(
                 std::process::Command::new("true").status().unwrap().success(),
-                "{wall}: the host is hurt"
+                "{backend}: the host is hurt"
             );
         }
         drop(running);
         jail.sandbox.dispose_blocking();
-        assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}");
+        assert!(eventually(|| processes_with(&marker).is_empty()), "{backend}");
     }
 }
 
 #[test]
 fn a_fork_bomb_ends_with_its_timeout() {
-    for wall in walls() {
+    for backend in backends() {
         let marker = canary("timed-bomb");
-        let jail = jail_with(*wall, |spec, _| spec.limits.pids = Some(64));
+        let jail = jail_with(*backend, |spec, _| spec.limits.pids = Some(64));
         let script = ":(){ :|:& }; :; sleep 1000";
         let _ = jail.run_for(&["bash", "-c", script, &marker], Duration::from_millis(500));
-        assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}");
+        assert!(eventually(|| processes_with(&marker).is_empty()), "{backend}");
     }
 }
 
 #[test]
 fn a_memory_hog_is_ended_and_not_its_neighbours() {
-    for wall in walls() {
+    for backend in backends() {
         let limit = ByteSize::mebibytes(64);
         let marker = canary("hog");
         let bystander_marker = canary("bystander");
@@ -61,10 +61,10 @@ fn a_memory_hog_is_ended_and_not_its_neighbours() {
             "import time; b = bytearray(100 << 20); print('ready', flush=True); time.sleep(1000)",
             &[&bystander_marker],
         );
-        let started = try_jail(*wall, |spec, _| spec.limits.memory = Some(limit));
+        let started = try_jail(*backend, |spec, _| spec.limits.memory = Some(limit));
         let Ok(jail) = started else {
             // Refused is held, too: no cgroup is ours.
-            assert_eq!(started.err().map(|error| error.code), Some(ErrorCode::LimitUnavailable), "{wall}");
+            assert_eq!(started.err().map(|error| error.code), Some(ErrorCode::LimitUnavailable), "{backend}");
             continue;
         };
         // Anonymous memory, then memory that no process has: files in memory.
@@ -78,18 +78,22 @@ fn a_memory_hog_is_ended_and_not_its_neighbours() {
             let result = jail.run_for(&argv, Duration::from_secs(30));
             assert!(
                 !result.is_ok_and(|result| result.exit_code == Some(0) || result.timed_out),
-                "{wall}: {hog}"
+                "{backend}: {hog}"
             );
-            assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}");
+            assert!(eventually(|| processes_with(&marker).is_empty()), "{backend}");
         }
-        assert_eq!(processes_with(&bystander_marker), [bystander.pid()], "{wall}: somebody else was ended");
+        assert_eq!(
+            processes_with(&bystander_marker),
+            [bystander.pid()],
+            "{backend}: somebody else was ended"
+        );
     }
 }
 
 #[test]
 fn a_filler_of_temporary_files_stops_at_its_limit_and_leaves_no_byte() {
-    for wall in walls() {
-        let jail = jail_with(*wall, |spec, _| spec.limits.disk = Some(ByteSize::mebibytes(8)));
+    for backend in backends() {
+        let jail = jail_with(*backend, |spec, _| spec.limits.disk = Some(ByteSize::mebibytes(8)));
         let available = || {
             let meminfo = fs::read_to_string("/proc/meminfo").unwrap();
             let line = meminfo.lines().find(|line| line.starts_with("Shmem:")).unwrap().to_string();
@@ -121,21 +125,21 @@ print(total, count)
             &[],
         );
         let numbers: Vec<u64> = written[0].split(' ').map(|number| number.parse().unwrap()).collect();
-        assert!(numbers[0] <= 9 << 20, "{wall}: {numbers:?}");
-        assert!(numbers[1] < 100_000, "{wall}: {numbers:?}");
+        assert!(numbers[0] <= 9 << 20, "{backend}: {numbers:?}");
+        assert!(numbers[1] < 100_000, "{backend}: {numbers:?}");
         jail.sandbox.dispose_blocking();
         // Other tests use memory too: what is looked for is 8 MiB that stay for ever.
         assert!(
             eventually(|| available() <= before + (6 << 10)) || available() < before + (64 << 10),
-            "{wall}"
+            "{backend}"
         );
     }
 }
 
 #[test]
 fn open_files_are_limited() {
-    for wall in walls() {
-        let jail = jail_with(*wall, |spec, _| spec.limits.open_files = Some(32));
+    for backend in backends() {
+        let jail = jail_with(*backend, |spec, _| spec.limits.open_files = Some(32));
         let opened = jail.successes(
             r#"
 import resource
@@ -153,33 +157,33 @@ if len(fds) > 32:
 "#,
             &[],
         );
-        assert_eq!(opened, Vec::<String>::new(), "{wall}");
+        assert_eq!(opened, Vec::<String>::new(), "{backend}");
     }
 }
 
 #[test]
 fn an_endless_printer_does_not_fill_the_hosts_memory() {
-    for wall in walls() {
-        let jail = jail(*wall);
-        let script = format!("yes | head -c {}", 200_000_000 / call_costs(*wall));
+    for backend in backends() {
+        let jail = jail(*backend);
+        let script = format!("yes | head -c {}", 200_000_000 / call_costs(*backend));
         let mut command = belljar_spec::Command::new(["sh", "-c", script.as_str()]).unwrap();
         command.max_output = Some(ByteSize::mebibytes(1));
         let result = wait_for(jail.sandbox.exec(&command)).unwrap();
-        assert_eq!(result.stdout.len(), 1 << 20, "{wall}");
-        assert!(result.output_truncated, "{wall}");
+        assert_eq!(result.stdout.len(), 1 << 20, "{backend}");
+        assert!(result.output_truncated, "{backend}");
     }
 }
 
 /// Limits of the user, not of the sandbox: real-time priority would stop the machine.
 #[test]
 fn nothing_inside_gets_real_time_priority() {
-    for wall in walls() {
+    for backend in backends() {
         let workspace = folder();
         // As for somebody whom the host allows it.
         let output = std::process::Command::new("prlimit")
             .args(if is_root() { ["--rtprio=50:50", "--nice=40:40"] } else { ["--rtprio=0:0", "--nice=0:0"] })
             .arg(belljar())
-            .args(["run", "--backend", wall.as_str(), "--workspace"])
+            .args(["run", "--backend", backend.as_str(), "--workspace"])
             .arg(workspace.path())
             .args([
                 "--",
@@ -198,7 +202,7 @@ attack('nice', lambda: os.setpriority(os.PRIO_PROCESS, 0, -5))
         if text(&output.stderr).starts_with("prlimit:") {
             return; // The host allows it to nobody.
         }
-        assert!(output.status.success(), "{wall}: {}", text(&output.stderr));
-        assert_eq!(text(&output.stdout), "", "{wall}");
+        assert!(output.status.success(), "{backend}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), "", "{backend}");
     }
 }

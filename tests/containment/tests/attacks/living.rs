@@ -15,12 +15,12 @@ fn no_listener_of_the_host_is_connected_to() {
         .into_iter()
         .filter_map(|address| TcpListener::bind(address).ok())
         .collect();
-    for wall in walls() {
+    for backend in backends() {
         // With a way out too: what is dialled inside must not be taken for a program that wants to leave.
         let open = |spec: &mut belljar_spec::SandboxSpec| {
             spec.egress = Some(belljar_spec::egress::EgressPolicy::open());
         };
-        for jail in [jail(*wall), jail_with(*wall, |spec, _| open(spec))] {
+        for jail in [jail(*backend), jail_with(*backend, |spec, _| open(spec))] {
             for listener in &listeners {
                 let port = listener.local_addr().unwrap().port();
                 let outcome = wait_for(jail.sandbox.connect(port));
@@ -28,11 +28,11 @@ fn no_listener_of_the_host_is_connected_to() {
                 let arrived = listener.accept();
                 assert!(
                     matches!(&arrived, Err(error) if error.kind() == ErrorKind::WouldBlock),
-                    "{wall}: {arrived:?}"
+                    "{backend}: {arrived:?}"
                 );
-                assert_eq!(outcome.map(drop).unwrap_err().code, ErrorCode::ConnectionFailed, "{wall}");
+                assert_eq!(outcome.map(drop).unwrap_err().code, ErrorCode::ConnectionFailed, "{backend}");
             }
-            assert!(jail.sandbox.refused().is_empty(), "{wall}: the gateway was asked");
+            assert!(jail.sandbox.refused().is_empty(), "{backend}: the gateway was asked");
         }
     }
     // The listeners would have seen it.
@@ -86,12 +86,12 @@ fn seen(pids: &[u32]) -> (Vec<char>, u64) {
 
 #[test]
 fn nobody_inside_keeps_a_paused_sandbox_going() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         let marker = canary("restless");
         let script = format!("exec -a {marker} /usr/bin/python3 -c \"$1\" {marker}");
         let held = HeldCommandFor::start(&jail, &["bash", "-c", &script, "bash", RESTLESS]);
-        assert!(eventually(|| processes_with(&marker).len() >= 7), "{wall}");
+        assert!(eventually(|| processes_with(&marker).len() >= 7), "{backend}");
         let around = processes_with(&marker).first().map(|pid| around(*pid)).unwrap_or_default();
         for _ in 0..5 {
             if !around.is_empty() {
@@ -102,49 +102,52 @@ fn nobody_inside_keeps_a_paused_sandbox_going() {
             let pids = processes_with(&marker);
             let before = seen(&pids);
             // One that waits for a child in vfork hangs in the kernel (D).
-            assert!(before.0.iter().all(|state| matches!(state, 'T' | 'D')), "{wall}: {before:?}");
+            assert!(before.0.iter().all(|state| matches!(state, 'T' | 'D')), "{backend}: {before:?}");
             sleep(Duration::from_millis(100));
-            assert_eq!(seen(&pids), before, "{wall}: it uses no processor");
-            assert_eq!(processes_with(&marker), pids, "{wall}: nobody is new");
+            assert_eq!(seen(&pids), before, "{backend}: it uses no processor");
+            assert_eq!(processes_with(&marker), pids, "{backend}: nobody is new");
             wait_for(jail.sandbox.resume()).unwrap();
-            assert!(eventually(|| seen(&pids).1 > before.1), "{wall}: it goes on");
+            assert!(eventually(|| seen(&pids).1 > before.1), "{backend}: it goes on");
         }
         drop(held);
         wait_for(jail.sandbox.pause()).unwrap();
         drop(jail);
-        assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}");
+        assert!(eventually(|| processes_with(&marker).is_empty()), "{backend}");
     }
 }
 
 /// Where the host sees nothing of processes but the kernel around them: paused, that has nothing to do. A kernel may be too slow for
 /// the restless; then the pause is refused aloud, and all goes on.
 fn pause_behind_a_kernel(jail: &Jail, kernel: &[u32]) {
-    let wall = jail.sandbox.backend();
+    let backend = jail.sandbox.backend();
     let used = || seen(kernel).1;
     match wait_for(jail.sandbox.pause()) {
         Ok(()) => {
             let before = used();
             sleep(Duration::from_millis(500));
             let ticks = used() - before;
-            assert!(ticks < 15, "{wall}: it used {ticks} of 50 hundredths while it was paused");
+            assert!(ticks < 15, "{backend}: it used {ticks} of 50 hundredths while it was paused");
             wait_for(jail.sandbox.resume()).unwrap();
         }
         Err(error) => {
-            assert!(!stops_the_restless(wall) && error.code == ErrorCode::NotSupported, "{wall}: {error}")
+            assert!(
+                !stops_the_restless(backend) && error.code == ErrorCode::NotSupported,
+                "{backend}: {error}"
+            )
         }
     }
     let before = used();
-    assert!(eventually(|| used() > before + 20), "{wall}: it goes on");
+    assert!(eventually(|| used() > before + 20), "{backend}: it goes on");
 }
 
 #[test]
 fn a_pause_stops_nobody_outside() {
     let mut bystander = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-    for wall in walls() {
-        let (paused, other) = (jail(*wall), jail(*wall));
+    for backend in backends() {
+        let (paused, other) = (jail(*backend), jail(*backend));
         wait_for(paused.sandbox.pause()).unwrap();
-        assert_eq!(text(&other.sh("echo going").stdout), "going\n", "{wall}");
-        assert_ne!(seen(&[bystander.id()]).0, ['T'], "{wall}");
+        assert_eq!(text(&other.sh("echo going").stdout), "going\n", "{backend}");
+        assert_ne!(seen(&[bystander.id()]).0, ['T'], "{backend}");
     }
     bystander.kill().unwrap();
     bystander.wait().unwrap();
@@ -153,17 +156,17 @@ fn a_pause_stops_nobody_outside() {
 #[test]
 fn a_watch_sees_nothing_of_the_host() {
     let outside = folder();
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         std::os::unix::fs::symlink(outside.path(), jail.workspace.path().join("out")).unwrap();
         let seen = wait_for(async {
             // Where a look into each folder of a system takes minutes, at what leads out of it.
-            let top = if sees_host_changes(*wall) { "/" } else { "/workspace" };
+            let top = if sees_host_changes(*backend) { "/" } else { "/workspace" };
             let mut watch = jail.sandbox.watch(top, true).await.unwrap();
             fs::create_dir_all(outside.path().join("folder")).unwrap();
             fs::write(outside.path().join("folder/secret"), "").unwrap();
             fs::remove_dir_all(outside.path().join("folder")).unwrap();
-            match sees_host_changes(*wall) {
+            match sees_host_changes(*backend) {
                 true => fs::write(jail.workspace.path().join("end"), "").unwrap(),
                 false => drop(jail.sandbox.exec(&Command::new(["touch", "end"]).unwrap()).await.unwrap()),
             }
@@ -178,6 +181,6 @@ fn a_watch_sees_nothing_of_the_host() {
                 }
             }
         });
-        assert!(seen.is_empty(), "{wall}: {seen:?}");
+        assert!(seen.is_empty(), "{backend}: {seen:?}");
     }
 }

@@ -18,7 +18,7 @@ struct Routed {
     _safe: TempDir,
 }
 
-fn routed(wall: BackendName, change: impl FnOnce(&mut LlmRoute)) -> Routed {
+fn routed(backend: BackendName, change: impl FnOnce(&mut LlmRoute)) -> Routed {
     let (safe, model) = (folder(), Model::start(at("127.66.9.1")));
     let (file, key) = (safe.path().join("key"), canary("model-key"));
     fs::write(&file, &key).unwrap();
@@ -28,7 +28,7 @@ fn routed(wall: BackendName, change: impl FnOnce(&mut LlmRoute)) -> Routed {
     route.key = Some(format!("file:{}", file.display()).parse().unwrap());
     route.billing.end_user = Some("the-account".into());
     change(&mut route);
-    let cage = cage_with(wall, &EgressPolicy::none(), |spec, _| spec.llm = Some(route));
+    let cage = cage_with(backend, &EgressPolicy::none(), |spec, _| spec.llm = Some(route));
     Routed { cage, model, key, _safe: safe }
 }
 
@@ -57,8 +57,8 @@ fn ours(request: &Request, key: &str) -> bool {
 
 #[test]
 fn no_other_path_of_the_upstream_is_reached() {
-    for wall in gateway_walls() {
-        let routed = routed(*wall, |_| {});
+    for backend in gateway_backends() {
+        let routed = routed(*backend, |_| {});
         let script = r#"
 for path in [b'/', b'/key/generate', b'/spend/logs', b'/v1/files', b'/v1/messages/../../key/generate', b'/v1/messages/..%2f..%2fkey',
         b'//key/generate', b'/v1/messages%2f..%2f..%2fkey/generate', b'/v1/%2e%2e/key/generate', b'/v1/messages?user=x',
@@ -73,15 +73,15 @@ say(b'CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: x\r\n\r\n')
         routed.cage.attack(&format!("{SAY}{script}"), &[]);
         let arrived: Vec<String> =
             routed.model.requests().into_iter().map(|request| request.target).collect();
-        assert!(arrived.is_empty(), "{wall}: {arrived:?}");
+        assert!(arrived.is_empty(), "{backend}: {arrived:?}");
         assert!(!routed.record("model_refused").is_empty());
     }
 }
 
 #[test]
 fn whatever_is_forged_in_a_head_the_key_and_the_bill_are_ours() {
-    for wall in gateway_walls() {
-        let routed = routed(*wall, |_| {});
+    for backend in gateway_backends() {
+        let routed = routed(*backend, |_| {});
         let script = r#"
 FORGED = [b'Authorization: Bearer forged', b'AUTHORIZATION: forged', b'authorization:forged', b'X-API-KEY: forged', b'Api-Key: forged',
     b'X-Goog-Api-Key: forged', b'Cookie: forged', b'Proxy-Authorization: forged', b'X-LiteLLM-End-User-Id: forged',
@@ -99,11 +99,11 @@ say(b'POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nCont
 "#;
         routed.cage.attack(&format!("{SAY}{script}"), &[]);
         let requests = routed.model.requests();
-        assert!(requests.len() > 15, "{wall}: most of them are plain requests: {}", requests.len());
+        assert!(requests.len() > 15, "{backend}: most of them are plain requests: {}", requests.len());
         for request in &requests {
-            assert!(ours(request, &routed.key), "{wall}: {request:?}");
+            assert!(ours(request, &routed.key), "{backend}: {request:?}");
             let text = format!("{:?}", request.headers);
-            assert!(!text.contains("forged"), "{wall}: {text}");
+            assert!(!text.contains("forged"), "{backend}: {text}");
             assert_eq!(request.target, "/v1/chat/completions");
         }
     }
@@ -111,8 +111,8 @@ say(b'POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nCont
 
 #[test]
 fn no_request_is_smuggled_behind_another() {
-    for wall in gateway_walls() {
-        let routed = routed(*wall, |_| {});
+    for backend in gateway_backends() {
+        let routed = routed(*backend, |_| {});
         let script = r#"
 INNER = b'POST /smuggled HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n'
 BASE = b'POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n'
@@ -144,7 +144,7 @@ for head, body in [
             assert_eq!((request.method.as_str(), request.target.as_str()), ("POST", "/v1/chat/completions"));
             assert!(
                 ours(&request, &routed.key) && request.body == br#"{"model":"m"}"#,
-                "{wall}: {request:?}"
+                "{backend}: {request:?}"
             );
         }
     }
@@ -152,8 +152,8 @@ for head, body in [
 
 #[test]
 fn no_model_is_called_that_the_list_does_not_name() {
-    for wall in gateway_walls() {
-        let routed = routed(*wall, |route| route.models = vec![vec!["good-*".parse().unwrap()]]);
+    for backend in gateway_backends() {
+        let routed = routed(*backend, |route| route.models = vec![vec!["good-*".parse().unwrap()]]);
         let script = r#"
 for body in [b'{"model":"evil"}', b'{"model":"good-1","model":"evil"}', b'{"model":"evil","model":"good-1"}', b'{"model":"good-1","mod\\u0065l":"evil"}',
         b'{"model":"good-1","Model":"evil"}', b'{"MODEL":"good-1","model":"evil"}', b'{"model":["evil"]}', b'{"model":{"x":"good-1"}}',
@@ -171,15 +171,15 @@ for line in (b'Content-Encoding: gzip', b'Content-Encoding: identity, gzip', b'C
 "#;
         routed.cage.attack(&format!("{SAY}{script}"), &[]);
         let arrived = routed.model.requests();
-        assert!(arrived.is_empty(), "{wall}: {:?}", arrived.first());
+        assert!(arrived.is_empty(), "{backend}: {:?}", arrived.first());
         assert!(routed.record("model_called").is_empty());
     }
 }
 
 #[test]
 fn the_key_of_the_model_is_nowhere_inside() {
-    for wall in walls() {
-        let routed = routed(*wall, |_| {});
+    for backend in backends() {
+        let routed = routed(*backend, |_| {});
         routed.model.instead(|request| {
             let all = format!("{:?}", request.headers);
             let key = request.header("authorization").unwrap_or_default().to_string();
@@ -206,11 +206,14 @@ open('seen', 'wb').write(b''.join(out) + repr(dict(os.environ)).encode())
         assert!(ours(&routed.model.requests()[0], &routed.key), "the upstream got it");
         for file in ["answer", "seen"] {
             let seen = fs::read(routed.cage.outside(file)).unwrap();
-            assert!(!seen.is_empty() && !contains(&seen, routed.key.as_bytes()), "{wall}: {file}");
+            assert!(!seen.is_empty() && !contains(&seen, routed.key.as_bytes()), "{backend}: {file}");
         }
         let record = fs::read(routed.cage.record()).unwrap();
-        assert!(!contains(&record, routed.key.as_bytes()), "{wall}: the record");
-        assert!(contains(&record, br#""input_tokens":77"#), "{wall}: what is redacted is read all the same");
+        assert!(!contains(&record, routed.key.as_bytes()), "{backend}: the record");
+        assert!(
+            contains(&record, br#""input_tokens":77"#),
+            "{backend}: what is redacted is read all the same"
+        );
     }
 }
 
@@ -222,9 +225,9 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
 fn a_sandbox_with_a_model_has_no_other_way_out() {
     let outside = Capture::start(at("127.66.9.2"));
     let port = outside.port().to_string();
-    for wall in walls() {
-        let routed = routed(*wall, |_| {});
-        let other = cage_with(*wall, &EgressPolicy::none(), |_, _| {});
+    for backend in backends() {
+        let routed = routed(*backend, |_| {});
+        let other = cage_with(*backend, &EgressPolicy::none(), |_, _| {});
         let script = r#"
 for host in ('127.66.9.2', '127.66.9.1', '198.18.0.1', '10.0.0.1', '::ffff:127.66.9.2', 'fd62:656c:6c6a:6172::1'):
     for number in (sys.argv[1], sys.argv[2], 1, 53):
@@ -233,7 +236,7 @@ for host in ('127.66.9.2', '127.66.9.1', '198.18.0.1', '10.0.0.1', '::ffff:127.6
         let model = routed.model.authority();
         let (_, model_port) = model.rsplit_once(':').unwrap();
         routed.cage.attack(script, &[&port, model_port]);
-        assert!(routed.model.requests().is_empty(), "{wall}");
+        assert!(routed.model.requests().is_empty(), "{backend}");
         // A neighbour's port of the same number is its own.
         let heard = other.attack(
             &format!(
@@ -241,15 +244,15 @@ for host in ('127.66.9.2', '127.66.9.1', '198.18.0.1', '10.0.0.1', '::ffff:127.6
             ),
             &[],
         );
-        assert!(heard.is_empty() && routed.model.requests().is_empty(), "{wall}: {heard:?}");
+        assert!(heard.is_empty() && routed.model.requests().is_empty(), "{backend}: {heard:?}");
     }
     outside.assert_nothing_arrived();
 }
 
 #[test]
 fn a_program_cannot_forge_or_hide_a_call_in_the_record() {
-    for wall in gateway_walls() {
-        let routed = routed(*wall, |_| {});
+    for backend in gateway_backends() {
+        let routed = routed(*backend, |_| {});
         routed.model.instead(|request| {
             let id = request.header("x-request-id").unwrap_or("call-real").to_string();
             let headers = vec![
@@ -270,7 +273,7 @@ say(post(b'/v1/chat/completions', b'{"model":"\\n{\\"kind\\":\\"sandbox_ended\\"
 "#;
         routed.cage.attack(&format!("{SAY}{script}"), &[]);
         let calls = routed.record("model_called");
-        assert_eq!(calls.len(), 2, "{wall}: {calls:?}");
+        assert_eq!(calls.len(), 2, "{backend}: {calls:?}");
         for call in &calls {
             assert!(
                 call.contains(
@@ -290,7 +293,7 @@ say(post(b'/v1/chat/completions', b'{"model":"\\n{\\"kind\\":\\"sandbox_ended\\"
 #[test]
 fn a_flood_of_questions_takes_bounded_memory_and_lines() {
     alone("llm_route::a_flood_of_questions_takes_bounded_memory_and_lines", &[], || {
-        let routed = routed(walls()[0], |route| route.models = vec![vec!["none".parse().unwrap()]]);
+        let routed = routed(backends()[0], |route| route.models = vec![vec!["none".parse().unwrap()]]);
         let grown = growth(|| {
             let script = r#"
 def large():
@@ -323,7 +326,7 @@ fn questions_that_nobody_takes_do_not_fill_the_memory_of_the_host() {
         // It accepts, and never reads.
         let busy = std::net::TcpListener::bind((at("127.66.9.3"), 0)).unwrap();
         let upstream = format!("http://{}", busy.local_addr().unwrap());
-        let routed = routed(walls()[0], |route| route.upstream = upstream.parse().unwrap());
+        let routed = routed(backends()[0], |route| route.upstream = upstream.parse().unwrap());
         let grown = growth(|| {
             let script = r#"
 held = []

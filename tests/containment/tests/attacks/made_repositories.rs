@@ -19,23 +19,23 @@ fn run(place: &Place, spec: &SandboxSpec, script: &str) -> Result<String, Sandbo
     Ok(text(&result.stdout))
 }
 
-fn of_clone(place: &Place, wall: BackendName, folder: &str) -> SandboxSpec {
+fn of_clone(place: &Place, backend: BackendName, folder: &str) -> SandboxSpec {
     let url = place.path(folder).display().to_string();
     SandboxSpec {
         mode: WorkspaceMode::Clone(CloneSpec { url, branch: None, depth: None }),
         workspace: None,
-        ..spec(place, wall, folder)
+        ..spec(place, backend, folder)
     }
 }
 
-fn of_branch(place: &Place, wall: BackendName, folder: &str) -> SandboxSpec {
-    let mode = WorkspaceMode::Shelf { branch: Some("agent/x".parse().unwrap()) };
-    SandboxSpec { mode, ..spec(place, wall, folder) }
+fn of_branch(place: &Place, backend: BackendName, folder: &str) -> SandboxSpec {
+    let mode = WorkspaceMode::ManagedClone { branch: Some("agent/x".parse().unwrap()) };
+    SandboxSpec { mode, ..spec(place, backend, folder) }
 }
 
 #[test]
 fn submodules_of_another_repository_are_neither_shown_nor_moved() {
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let place = Place::new();
         ["source", "other", "w"].into_iter().for_each(|name| place.repository(name));
         let source = place.path("source").display().to_string();
@@ -52,69 +52,69 @@ fn submodules_of_another_repository_are_neither_shown_nor_moved() {
         symlink(place.path("other/.git/modules"), modules.join("x/modules")).unwrap();
         let commit = "export GIT_DIR=$PWD/.git/modules/x/modules/sub GIT_WORK_TREE=/tmp; git for-each-ref; \
                       c=$(git -c user.name=x -c user.email=x commit-tree -p HEAD -m x HEAD^{tree}); git update-ref HEAD $c";
-        if let Ok(seen) = run(&place, &spec(&place, *wall, "w"), commit) {
-            assert_eq!(seen, "", "{wall}");
+        if let Ok(seen) = run(&place, &spec(&place, *backend, "w"), commit) {
+            assert_eq!(seen, "", "{backend}");
         }
-        assert_eq!(place.git("-C other/sub for-each-ref").unwrap(), before, "{wall}");
+        assert_eq!(place.git("-C other/sub for-each-ref").unwrap(), before, "{backend}");
     }
 }
 
 #[test]
 fn no_sandbox_starts_in_a_repository_that_another_one_can_write_to() {
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let place = Place::new();
         place.repository("w");
         place.repository("w/old");
-        let around = start(&place, &spec(&place, *wall, "w"));
+        let around = start(&place, &spec(&place, *backend, "w"));
         let make = "cd /workspace; git init -q made; cd made; git -c user.name=x -c user.email=x commit -q --allow-empty -m s";
         wait_for(around.exec(&Command::new(["sh", "-c", make]).unwrap())).unwrap();
         let inside = [
-            spec(&place, *wall, "w/made"),
-            of_clone(&place, *wall, "w/made"),
-            of_branch(&place, *wall, "w/made"),
+            spec(&place, *backend, "w/made"),
+            of_clone(&place, *backend, "w/made"),
+            of_branch(&place, *backend, "w/made"),
         ];
         for spec in &inside {
             let Err(error) = run(&place, spec, "true") else {
-                panic!("{wall}: started in a repository that changes: {:?}", spec.mode)
+                panic!("{backend}: started in a repository that changes: {:?}", spec.mode)
             };
-            assert!(error.message.contains("is running in or around"), "{wall}: {error}");
+            assert!(error.message.contains("is running in or around"), "{backend}: {error}");
         }
         // What was there before is read-only in the other one, and so is the folder's own.
         for folder in ["w/old", "w"] {
             assert_eq!(
-                run(&place, &spec(&place, *wall, folder), "echo x").unwrap(),
+                run(&place, &spec(&place, *backend, folder), "echo x").unwrap(),
                 "x\n",
-                "{wall}: {folder}"
+                "{backend}: {folder}"
             );
         }
         wait_for(around.dispose());
-        assert_eq!(run(&place, &inside[0], "echo x").unwrap(), "x\n", "{wall}");
+        assert_eq!(run(&place, &inside[0], "echo x").unwrap(), "x\n", "{backend}");
     }
 }
 
 #[test]
 fn no_sandbox_starts_around_a_repository_that_another_one_works_in() {
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let place = Place::new();
         // So far down that it is not found.
         fs::create_dir_all(place.path("w/a/b/c/d")).unwrap();
         place.repository("w/a/b/c/d/r");
-        for inner in [spec(&place, *wall, "w/a/b/c/d/r"), of_branch(&place, *wall, "w/a/b/c/d/r")] {
+        for inner in [spec(&place, *backend, "w/a/b/c/d/r"), of_branch(&place, *backend, "w/a/b/c/d/r")] {
             let inside = start(&place, &inner);
-            let Err(error) = run(&place, &spec(&place, *wall, "w"), "mv a/b/c/d/r/.git x") else {
-                panic!("{wall}: started around a repository that git works in: {:?}", inner.mode)
+            let Err(error) = run(&place, &spec(&place, *backend, "w"), "mv a/b/c/d/r/.git x") else {
+                panic!("{backend}: started around a repository that git works in: {:?}", inner.mode)
             };
-            assert!(error.message.contains("is running in or around"), "{wall}: {error}");
-            assert!(place.path("w/a/b/c/d/r/.git/HEAD").exists(), "{wall}: its command ran");
+            assert!(error.message.contains("is running in or around"), "{backend}: {error}");
+            assert!(place.path("w/a/b/c/d/r/.git/HEAD").exists(), "{backend}: its command ran");
             wait_for(inside.dispose());
         }
-        assert_eq!(run(&place, &spec(&place, *wall, "w"), "echo x").unwrap(), "x\n", "{wall}");
+        assert_eq!(run(&place, &spec(&place, *backend, "w"), "echo x").unwrap(), "x\n", "{backend}");
     }
 }
 
 #[test]
 fn a_clone_or_a_branch_shows_nothing_of_another_repository() {
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         for attack in ["alternates", "commondir", "link", "file"] {
             let place = Place::new();
             ["w", "other"].into_iter().for_each(|name| place.repository(name));
@@ -140,12 +140,14 @@ fn a_clone_or_a_branch_shows_nothing_of_another_repository() {
                     fs::write(&own, format!("gitdir: {}\n", other.display())).unwrap();
                 }
             }
-            for spec in
-                [of_clone(&place, *wall, "w"), of_branch(&place, *wall, "w"), spec(&place, *wall, "w")]
-            {
+            for spec in [
+                of_clone(&place, *backend, "w"),
+                of_branch(&place, *backend, "w"),
+                spec(&place, *backend, "w"),
+            ] {
                 let seen = run(&place, &spec, "cat key; git log --all -p 2>/dev/null");
                 let seen = seen.unwrap_or_default();
-                assert!(!seen.contains("TOPSECRET"), "{wall}: {attack}: {:?}: {seen}", spec.mode);
+                assert!(!seen.contains("TOPSECRET"), "{backend}: {attack}: {:?}: {seen}", spec.mode);
             }
         }
     }
@@ -157,7 +159,7 @@ fn a_submodule_that_any_commit_of_the_user_names_cannot_be_made_inside() {
         ("its removal is staged", "-C w rm -q --cached d/y", None),
         ("another branch has it", "-C w switch -q --orphan fresh", Some("main")),
     ];
-    for wall in walls() {
+    for backend in backends() {
         for (state, line, checkout) in states {
             let place = Place::new();
             place.repository("w");
@@ -171,21 +173,21 @@ fn a_submodule_that_any_commit_of_the_user_names_cannot_be_made_inside() {
                 "mkdir -p d/y; cd d/y; git init -q; git config core.fsmonitor {}; echo x > x",
                 place.path("evil.sh").display()
             );
-            run(&place, &spec(&place, *wall, "w"), &make).unwrap();
-            assert!(!place.path("w/d/y/.git/config").exists(), "{wall}: {state}");
+            run(&place, &spec(&place, *backend, "w"), &make).unwrap();
+            assert!(!place.path("w/d/y/.git/config").exists(), "{backend}: {state}");
             match checkout {
                 Some(branch) => drop(place.git(&format!("-C w checkout -q {branch}"))),
                 None => drop(place.git("-C w reset -q")),
             }
             let _ = place.git("-C w status");
-            assert!(!canary.exists(), "{wall}: {state}");
+            assert!(!canary.exists(), "{backend}: {state}");
         }
     }
 }
 
 #[test]
 fn files_of_a_git_directory_neither_hold_up_nor_fill_the_host() {
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let place = Place::new();
         place.repository("w");
         let id = "1111111111111111111111111111111111111111";
@@ -202,19 +204,19 @@ fn files_of_a_git_directory_neither_hold_up_nor_fill_the_host() {
         File::create(own.join("worktrees/x/BISECT_START")).unwrap().set_len(1 << 40).unwrap();
         let commit = "git config user.name x; git config user.email x@x; \
                       git update-index --cacheinfo 160000,2222222222222222222222222222222222222222,sub; git commit -q -m moved; echo done";
-        assert_eq!(run(&place, &spec(&place, *wall, "w"), commit).unwrap(), "done\n", "{wall}");
+        assert_eq!(run(&place, &spec(&place, *backend, "w"), commit).unwrap(), "done\n", "{backend}");
         // The same bytes under many names.
         File::create(own.join("sharedindex.0")).unwrap().set_len(100 << 20).unwrap();
         for number in 1..20 {
             fs::hard_link(own.join("sharedindex.0"), own.join(format!("sharedindex.{number}"))).unwrap();
         }
-        let Err(error) = run(&place, &spec(&place, *wall, "w"), "true") else {
-            panic!("{wall}: two gigabytes were copied")
+        let Err(error) = run(&place, &spec(&place, *backend, "w"), "true") else {
+            panic!("{backend}: two gigabytes were copied")
         };
-        assert!(error.message.contains("more than belljar copies"), "{wall}: {error}");
+        assert!(error.message.contains("more than belljar copies"), "{backend}: {error}");
         let left = fs::read_dir(place.path("state/git")).into_iter().flatten().flatten();
         let left: Vec<_> = left.filter(|entry| entry.path().join("0").exists()).collect();
-        assert!(left.is_empty(), "{wall}: {left:?}");
+        assert!(left.is_empty(), "{backend}: {left:?}");
     }
 }
 

@@ -42,6 +42,6 @@ mod terminate_floods;
 mod terminate_requests;
 mod terminate_trust;
 mod vault;
+mod workspace_backends;
 mod workspace_modes;
-mod workspace_stubs;
-mod workspace_walls;
+mod workspace_mountpoints;

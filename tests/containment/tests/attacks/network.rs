@@ -29,8 +29,8 @@ fn listen_everywhere() -> Vec<TcpListener> {
 fn no_tcp_service_of_the_host_is_reached_by_any_of_its_addresses() {
     let listeners = listen_everywhere();
     let addresses = own_addresses();
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         for listener in &listeners {
             let port = listener.local_addr().unwrap().port().to_string();
             let mut args = vec![port.as_str()];
@@ -45,7 +45,7 @@ for host in sys.argv[2:]:
             let arrived = listener.accept();
             assert!(
                 matches!(&arrived, Err(error) if error.kind() == ErrorKind::WouldBlock),
-                "{wall}: {arrived:?} {connected:?}"
+                "{backend}: {arrived:?} {connected:?}"
             );
         }
     }
@@ -61,10 +61,10 @@ fn no_datagram_arrives_at_the_host() {
     receiver.set_nonblocking(true).unwrap();
     let port = receiver.local_addr().unwrap().port().to_string();
     let addresses = own_addresses();
-    for wall in walls() {
+    for backend in backends() {
         let mut args = vec![port.as_str(), "255.255.255.255", "224.0.0.1"];
         args.extend(addresses.iter().map(String::as_str).filter(|text| text.parse::<IpAddr>().is_ok()));
-        jail(*wall).successes(
+        jail(*backend).successes(
             r#"
 for host in sys.argv[2:]:
     s = socket.socket(socket.AF_INET6 if ':' in host else socket.AF_INET, socket.SOCK_DGRAM)
@@ -76,7 +76,7 @@ for host in sys.argv[2:]:
         let arrived = receiver.recv_from(&mut [0; 16]);
         assert!(
             matches!(&arrived, Err(error) if error.kind() == ErrorKind::WouldBlock),
-            "{wall}: {arrived:?}"
+            "{backend}: {arrived:?}"
         );
     }
     UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", format!("127.0.0.1:{port}")).unwrap();
@@ -92,8 +92,8 @@ fn abstract_sockets_of_the_host_are_out_of_reach() {
     let datagrams =
         UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(format!("{name}-d")).unwrap()).unwrap();
     datagrams.set_nonblocking(true).unwrap();
-    for wall in walls() {
-        jail(*wall).successes(
+    for backend in backends() {
+        jail(*backend).successes(
             r#"
 name = '\0' + sys.argv[1]
 attack('stream', lambda: socket.socket(socket.AF_UNIX).connect(name))
@@ -101,15 +101,15 @@ attack('datagram', lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).send
 "#,
             &[&name],
         );
-        assert!(listener.accept().is_err(), "{wall}: a stream arrived");
-        assert!(datagrams.recv(&mut [0; 8]).is_err(), "{wall}: a datagram arrived");
+        assert!(listener.accept().is_err(), "{backend}: a stream arrived");
+        assert!(datagrams.recv(&mut [0; 8]).is_err(), "{backend}: a datagram arrived");
     }
 }
 
 #[test]
 fn a_sandbox_has_a_network_namespace_of_its_own_with_nothing_in_it() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         let marker = canary("netns");
         let held = HeldCommand::start(&jail, &marker);
         for pid in held.pids() {
@@ -117,22 +117,22 @@ fn a_sandbox_has_a_network_namespace_of_its_own_with_nothing_in_it() {
             let pid = kernel_around(pid).unwrap_or(pid);
             let theirs = std::fs::read_link(format!("/proc/{pid}/ns/net"));
             if let Ok(theirs) = theirs {
-                assert_ne!(theirs, std::fs::read_link("/proc/self/ns/net").unwrap(), "{wall}");
+                assert_ne!(theirs, std::fs::read_link("/proc/self/ns/net").unwrap(), "{backend}");
             }
             // As the kernel tells it outside: one device, no route.
             let devices = std::fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap();
             let names: Vec<_> = devices.lines().skip(2).filter_map(|line| line.split(':').next()).collect();
-            assert!(names.iter().all(|name| name.trim() == "lo"), "{wall}: {names:?}");
+            assert!(names.iter().all(|name| name.trim() == "lo"), "{backend}: {names:?}");
             let routes = std::fs::read_to_string(format!("/proc/{pid}/net/route")).unwrap();
-            assert_eq!(routes.lines().count(), 1, "{wall}: {routes}");
+            assert_eq!(routes.lines().count(), 1, "{backend}: {routes}");
         }
     }
 }
 
 #[test]
 fn sockets_that_know_no_namespace_or_see_every_packet_are_refused() {
-    for wall in walls() {
-        let made = jail(*wall).successes(
+    for backend in backends() {
+        let made = jail(*backend).successes(
             r#"
 families = dict(VSOCK=40, PACKET=17, ALG=38, BLUETOOTH=31, CAN=29, NFC=39, QIPCRTR=42, XDP=44, RDS=21, TIPC=30,
     RXRPC=33, KCM=41, SMC=43, X25=9, AX25=3, LLC=26, PPPOX=24, KEY=15, IUCV=32, PHONET=35, IEEE802154=36)
@@ -151,7 +151,7 @@ attack('AF_PACKET behind a bit', lambda: syscall(41, (1 << 32) | 17, 3, 0))
 "#,
             &[],
         );
-        assert_eq!(made, Vec::<String>::new(), "{wall}");
+        assert_eq!(made, Vec::<String>::new(), "{backend}");
     }
 }
 
@@ -167,9 +167,9 @@ fn a_ping_goes_nowhere() {
         .filter(|text| is_elsewhere(text) && !text.starts_with("::ffff:"))
         .collect();
     assert!(!hosts.is_empty(), "this machine has no address but loopback's: there is nothing to ping");
-    for wall in walls() {
-        let answered = jail(*wall).successes(PING, &hosts);
-        assert_eq!(answered, Vec::<String>::new(), "{wall}");
+    for backend in backends() {
+        let answered = jail(*backend).successes(PING, &hosts);
+        assert_eq!(answered, Vec::<String>::new(), "{backend}");
     }
     // Outside they are answered, where one may ask.
     let script = format!("{PRELUDE}{PING}");

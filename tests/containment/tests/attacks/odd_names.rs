@@ -27,7 +27,7 @@ fn latin(place: &Place, folder: &str) -> PathBuf {
 
 #[test]
 fn a_repository_that_cannot_be_protected_is_refused() {
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let submodule = |place: &Place| {
             let script =
                 "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),$(printf 'caf\\351')";
@@ -52,11 +52,11 @@ fn a_repository_that_cannot_be_protected_is_refused() {
             place.repository("w");
             make(&place);
             let engine = Engine::new().with_state(place.path("state"));
-            let Err(error) = engine.create_blocking(&spec(&place, *wall, "w")) else {
-                panic!("{wall}: case {number} started")
+            let Err(error) = engine.create_blocking(&spec(&place, *backend, "w")) else {
+                panic!("{backend}: case {number} started")
             };
-            assert_eq!(error.code, ErrorCode::PathRefused, "{wall}: case {number}: {error}");
-            assert!(error.message.contains("not valid UTF-8"), "{wall}: case {number}: {error}");
+            assert_eq!(error.code, ErrorCode::PathRefused, "{backend}: case {number}: {error}");
+            assert!(error.message.contains("not valid UTF-8"), "{backend}: case {number}: {error}");
         }
     }
 }
@@ -68,33 +68,33 @@ fn a_submodule_that_commits_make_is_always_told() {
     let behind = format!("git reset -q --hard HEAD~1; {evil}; git commit -qm helpful");
     let tag = format!("{evil}; git commit -qm helpful; git tag -m x refs; git reset -q --hard HEAD~1");
     let stash = format!("{evil}; git stash -q");
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         for (name, script) in
             [("refs/heads/trunk-w", &behind), ("refs/tags/refs", &tag), ("stash@{0}", &stash)]
         {
             let place = Place::new();
             place.repository("w");
             place.git("-C w commit -q --allow-empty -m two").unwrap();
-            let sandbox = start(&place, &spec(&place, *wall, "w"));
+            let sandbox = start(&place, &spec(&place, *backend, "w"));
             run(&sandbox, script);
             wait_for(sandbox.dispose());
             let Some(Ok(Changes::Folder { git, .. })) = sandbox.changes() else {
-                panic!("{wall}: {:?}", sandbox.changes())
+                panic!("{backend}: {:?}", sandbox.changes())
             };
             let one = git.set_aside.iter().find(|one| one.reference.to_string() == name);
-            let one = one.unwrap_or_else(|| panic!("{wall}: {name}: {git:?}"));
-            assert!(one.makes_submodule, "{wall}: {one:?}");
-            assert!(one.reason.contains("`evil` a submodule"), "{wall}: {one:?}");
+            let one = one.unwrap_or_else(|| panic!("{backend}: {name}: {git:?}"));
+            assert!(one.makes_submodule, "{backend}: {one:?}");
+            assert!(one.reason.contains("`evil` a submodule"), "{backend}: {one:?}");
         }
     }
 }
 
 #[test]
 fn commits_on_a_branch_with_an_odd_name_are_kept() {
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let place = Place::new();
         place.repository("w");
-        let sandbox = start(&place, &spec(&place, *wall, "w"));
+        let sandbox = start(&place, &spec(&place, *backend, "w"));
         // Without logs: nothing else inside has the commits.
         let script = "c() { git commit-tree -p HEAD -m $1 HEAD^{tree}; }
             git update-ref refs/heads/$(printf 'f\\374r') $(c loose)
@@ -108,7 +108,7 @@ fn commits_on_a_branch_with_an_odd_name_are_kept() {
             let is_kept = |line: &str| {
                 line.contains(&format!("odd-name-{name}")) && line.ends_with(&format!("+{subject}"))
             };
-            assert!(all.lines().any(is_kept), "{wall}: {subject}: {all}");
+            assert!(all.lines().any(is_kept), "{backend}: {subject}: {all}");
         }
     }
 }

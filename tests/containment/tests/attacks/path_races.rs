@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 
 #[test]
 fn what_is_shown_is_what_was_judged() {
-    for wall in walls().iter().filter(|wall| !is_docker(**wall)) {
+    for backend in backends().iter().filter(|backend| !is_docker(**backend)) {
         let forbidden = Forbidden::make();
-        let attacker = jail_with(*wall, |spec, _| spec.home = Some(forbidden.kept.home.clone()));
+        let attacker = jail_with(*backend, |spec, _| spec.home = Some(forbidden.kept.home.clone()));
         let folder = attacker.workspace.path().canonicalize().unwrap();
         for name in ["sub", "other"] {
             fs::create_dir(folder.join(name)).unwrap();
@@ -31,27 +31,27 @@ fn what_is_shown_is_what_was_judged() {
         }
         let script = format!("{PRELUDE}{SWAP}");
         let _swapping = HeldCommandFor::start(&attacker, &["/usr/bin/python3", "-c", &script]);
-        assert!(eventually(|| folder.join("swapping").exists()), "{wall}: the attack did not begin");
+        assert!(eventually(|| folder.join("swapping").exists()), "{backend}: the attack did not begin");
 
         let mut outcomes: BTreeMap<String, u32> = BTreeMap::new();
         for start in 0..starts() {
             let way = Way::ALL[start as usize % Way::ALL.len()];
-            let outcome = match way.victim(*wall, &folder, &forbidden.kept) {
+            let outcome = match way.victim(*backend, &folder, &forbidden.kept) {
                 Ok(sandbox) => forbidden.reached_by(&sandbox, way, &folder.join("sub")),
                 Err(refused) => refused.code.to_string(),
             };
             *outcomes.entry(format!("{way:?}: {outcome}")).or_default() += 1;
             let left = forbidden.strangers();
-            assert!(left.is_empty(), "{wall}: start {start} ({way:?}) wrote to what is refused: {left:?}");
+            assert!(left.is_empty(), "{backend}: start {start} ({way:?}) wrote to what is refused: {left:?}");
         }
-        let _ = writeln!(std::io::stderr(), "{wall}: {outcomes:#?}");
+        let _ = writeln!(std::io::stderr(), "{backend}: {outcomes:#?}");
         // Some are refused, since the path leads to what is forbidden or has just moved; of every way some start.
         let won: Vec<_> = outcomes.keys().filter(|outcome| outcome.ends_with(WON)).collect();
-        assert!(won.is_empty(), "{wall}: {outcomes:?}");
+        assert!(won.is_empty(), "{backend}: {outcomes:?}");
         if starts() >= 1000 {
             for way in Way::ALL {
                 let held = format!("{way:?}: {HELD}");
-                assert!(outcomes.contains_key(&held), "{wall}: none of {way:?} started: {outcomes:?}");
+                assert!(outcomes.contains_key(&held), "{backend}: none of {way:?} started: {outcomes:?}");
             }
         }
     }
@@ -84,10 +84,10 @@ impl Way {
     ];
 
     /// A sandbox that is given the folder that changes.
-    fn victim(self, wall: BackendName, folder: &Path, kept: &KeptPaths) -> Result<Sandbox, SandboxError> {
+    fn victim(self, backend: BackendName, folder: &Path, kept: &KeptPaths) -> Result<Sandbox, SandboxError> {
         let swapped = folder.join("sub");
         let mut spec = SandboxSpec {
-            backend: BackendChoice::Named(wall),
+            backend: BackendChoice::Named(backend),
             workspace: Some(folder.join("other")),
             ..SandboxSpec::default()
         };

@@ -11,9 +11,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub(crate) fn spec(place: &Place, wall: BackendName, folder: &str) -> SandboxSpec {
+pub(crate) fn spec(place: &Place, backend: BackendName, folder: &str) -> SandboxSpec {
     SandboxSpec {
-        backend: BackendChoice::Named(wall),
+        backend: BackendChoice::Named(backend),
         workspace: Some(place.path(folder)),
         ..SandboxSpec::default()
     }
@@ -72,14 +72,14 @@ fn use_git(place: &Place, folder: &str) {
 
 #[test]
 fn nothing_inside_reaches_the_hosts_git_directory() {
-    for wall in walls() {
+    for backend in backends() {
         let place = Place::new();
         place.repository("w");
         let canary = place.canary();
         script(&place.path("w/evil.sh"), &format!("#!/bin/sh\ntouch {}\n", canary.display()));
         let evil = place.path("w/evil.sh").display().to_string();
         let before = unchanging(&place, "w");
-        let sandbox = start(&place, &spec(&place, *wall, "w"));
+        let sandbox = start(&place, &spec(&place, *backend, "w"));
         let run = |script: &str| {
             let script = format!("cd /workspace\nE={evil}\n{script}\ntrue");
             wait_for(sandbox.exec(&Command::new(["sh", "-c", script.as_str()]).unwrap())).unwrap()
@@ -88,10 +88,10 @@ fn nothing_inside_reaches_the_hosts_git_directory() {
             run(attack);
         }
         wait_for(sandbox.dispose());
-        assert_eq!(unchanging(&place, "w"), before, "{wall}");
+        assert_eq!(unchanging(&place, "w"), before, "{backend}");
         plain(&place.path("w/.git"));
         use_git(&place, "w");
-        assert!(!canary.exists(), "{wall}: git of the host ran what the sandbox left");
+        assert!(!canary.exists(), "{backend}: git of the host ran what the sandbox left");
     }
 }
 
@@ -126,7 +126,7 @@ const ATTACKS: [&str; 24] = [
 
 #[test]
 fn commits_come_out_at_once_with_index_and_author() {
-    for wall in walls() {
+    for backend in backends() {
         let place = Place::new();
         place.repository("w");
         place.git("-C w config user.name Ada").unwrap();
@@ -134,20 +134,20 @@ fn commits_come_out_at_once_with_index_and_author() {
         fs::write(place.path("w/staged"), "by the user\n").unwrap();
         place.git("-C w add staged").unwrap();
         fs::write(place.path("w/a"), "edited by the user\n").unwrap();
-        let sandbox = start(&place, &spec(&place, *wall, "w"));
+        let sandbox = start(&place, &spec(&place, *backend, "w"));
         let commit = "echo new > new; git add new; git commit -q -m inside -- new";
         let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", commit]).unwrap())).unwrap();
-        assert_eq!(result.exit_code, Some(0), "{wall}: {}", all_output(&result));
+        assert_eq!(result.exit_code, Some(0), "{backend}: {}", all_output(&result));
         let until = Instant::now() + Duration::from_secs(30);
         let log = || place.git("-C w log -1 --format=%an:%ae:%s").unwrap();
         while log() != "Ada:ada@example.org:inside\n" && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
         }
-        assert_eq!(log(), "Ada:ada@example.org:inside\n", "{wall}");
-        assert_eq!(place.git("-C w status --porcelain").unwrap(), " M a\nA  staged\n", "{wall}");
+        assert_eq!(log(), "Ada:ada@example.org:inside\n", "{backend}");
+        assert_eq!(place.git("-C w status --porcelain").unwrap(), " M a\nA  staged\n", "{backend}");
         // What the user commits meanwhile is there at the next command.
         // The import may still hold the index.
-        assert!(eventually(|| place.git("-C w commit -q -a -m outside").is_ok()), "{wall}");
+        assert!(eventually(|| place.git("-C w commit -q -a -m outside").is_ok()), "{backend}");
         let seen = || {
             let look = Command::new(["sh", "-c", "git log -1 --format=%s; git status --porcelain"]).unwrap();
             text(&wait_for(sandbox.exec(&look)).unwrap().stdout)
@@ -155,20 +155,20 @@ fn commits_come_out_at_once_with_index_and_author() {
         while seen() != "outside\n" && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
         }
-        assert_eq!(seen(), "outside\n", "{wall}");
+        assert_eq!(seen(), "outside\n", "{backend}");
         wait_for(sandbox.dispose());
-        assert_eq!(place.git("-C w status --porcelain").unwrap(), "", "{wall}");
-        assert_eq!(place.git("-C w for-each-ref refs/belljar").unwrap(), "", "{wall}");
+        assert_eq!(place.git("-C w status --porcelain").unwrap(), "", "{backend}");
+        assert_eq!(place.git("-C w for-each-ref refs/belljar").unwrap(), "", "{backend}");
         place.git("-C w fsck").unwrap();
     }
 }
 
 #[test]
 fn a_git_directory_that_the_host_makes_anew_is_not_written() {
-    for wall in walls() {
+    for backend in backends() {
         let place = Place::new();
         place.repository("w");
-        let sandbox = start(&place, &spec(&place, *wall, "w"));
+        let sandbox = start(&place, &spec(&place, *backend, "w"));
         let write = "while :; do echo '[core] fsmonitor = evil' >> .git/config; done";
         let (sender, ended) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
@@ -178,37 +178,37 @@ fn a_git_directory_that_the_host_makes_anew_is_not_written() {
             });
             std::thread::sleep(Duration::from_millis(300));
             fs::rename(place.path("w/.git"), place.path("w-git")).unwrap();
-            assert!(ended.recv_timeout(Duration::from_secs(60)).is_ok(), "{wall}: the sandbox goes on");
+            assert!(ended.recv_timeout(Duration::from_secs(60)).is_ok(), "{backend}: the sandbox goes on");
         });
         place.git("init -q w").unwrap();
         let config = fs::read_to_string(place.path("w/.git/config")).unwrap();
-        assert!(!config.contains("evil"), "{wall}: {config}");
+        assert!(!config.contains("evil"), "{backend}: {config}");
         let moved = fs::read_to_string(place.path("w-git/config")).unwrap();
-        assert!(!moved.contains("evil"), "{wall}: {moved}");
+        assert!(!moved.contains("evil"), "{backend}: {moved}");
         wait_for(sandbox.dispose());
         let Some(Ok(Changes::Folder { git, .. })) = sandbox.changes() else {
-            panic!("{wall}: nothing was said")
+            panic!("{backend}: nothing was said")
         };
-        assert!(git.notes.iter().any(|note| note.contains("replaced on the host")), "{wall}: {git:?}");
+        assert!(git.notes.iter().any(|note| note.contains("replaced on the host")), "{backend}: {git:?}");
     }
 }
 
 #[test]
 fn a_shared_git_directory_is_the_hosts_own() {
-    for wall in walls() {
+    for backend in backends() {
         let place = Place::new();
         place.repository("w");
-        let sandbox = start(&place, &SandboxSpec { git: GitAccess::Share, ..spec(&place, *wall, "w") });
+        let sandbox = start(&place, &SandboxSpec { git: GitAccess::Share, ..spec(&place, *backend, "w") });
         let result = wait_for(sandbox.exec(&Command::new(["git", "tag", "mark"]).unwrap()));
-        assert_eq!(result.unwrap().exit_code, Some(0), "{wall}");
-        assert!(place.path("w/.git/refs/tags/mark").exists(), "{wall}");
+        assert_eq!(result.unwrap().exit_code, Some(0), "{backend}");
+        assert!(place.path("w/.git/refs/tags/mark").exists(), "{backend}");
         wait_for(sandbox.dispose());
     }
 }
 
 #[test]
 fn submodules_of_another_branch_cannot_be_made_repositories() {
-    for wall in walls() {
+    for backend in backends() {
         let place = Place::new();
         place.repository("w");
         let canary = place.canary();
@@ -227,7 +227,7 @@ fn submodules_of_another_branch_cannot_be_made_repositories() {
         }
         place.git("-C w commit -q -m links").unwrap();
         place.git(&format!("-C w checkout -q -f {}", main.trim())).unwrap();
-        let sandbox = start(&place, &spec(&place, *wall, "w"));
+        let sandbox = start(&place, &spec(&place, *backend, "w"));
         let evil = place.path("w/evil.sh").display().to_string();
         let attack = format!(
             "for s in missing/deep/sub full; do rm -rf $s; mv ${{s%%/*}} away; mkdir -p $s; git init -q $s; \
@@ -235,23 +235,23 @@ fn submodules_of_another_branch_cannot_be_made_repositories() {
              done; git status >/dev/null || exit 3; echo x > missing/deep/beside"
         );
         let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", attack.as_str()]).unwrap())).unwrap();
-        assert_eq!(result.exit_code, Some(0), "{wall}: {}", all_output(&result));
+        assert_eq!(result.exit_code, Some(0), "{backend}: {}", all_output(&result));
         // While it lives, and afterwards.
-        assert!(!place.path("w/missing/deep/sub/.git").exists(), "{wall}");
-        assert!(!place.path("w/full/.git/config").exists(), "{wall}");
+        assert!(!place.path("w/missing/deep/sub/.git").exists(), "{backend}");
+        assert!(!place.path("w/full/.git/config").exists(), "{backend}");
         wait_for(sandbox.dispose());
         place.git("-C w checkout -q -f other").unwrap();
         place.git("-C w status").unwrap();
         place.git("-C w diff").unwrap();
-        assert!(!canary.exists(), "{wall}: git of the host ran what the sandbox left");
-        assert!(!place.path("w/full/.git").exists(), "{wall}");
-        assert_eq!(fs::read_to_string(place.path("w/missing/deep/beside")).unwrap(), "x\n", "{wall}");
+        assert!(!canary.exists(), "{backend}: git of the host ran what the sandbox left");
+        assert!(!place.path("w/full/.git").exists(), "{backend}");
+        assert_eq!(fs::read_to_string(place.path("w/missing/deep/beside")).unwrap(), "x\n", "{backend}");
     }
 }
 
 #[test]
 fn submodules_of_linked_worktrees_and_of_submodules_work_inside() {
-    for wall in linux_walls() {
+    for backend in linux_backends() {
         let place = Place::new();
         place.repository("inner");
         place.repository("lib");
@@ -265,21 +265,21 @@ fn submodules_of_linked_worktrees_and_of_submodules_work_inside() {
         place.git("-C main worktree add -q -b linked ../linked").unwrap();
         place.git(&format!("-C linked {allow} submodule update -q --init --recursive")).unwrap();
         for folder in ["main", "linked"] {
-            let sandbox = start(&place, &spec(&place, *wall, folder));
+            let sandbox = start(&place, &spec(&place, *backend, folder));
             let work = "set -e; git status --porcelain; git submodule status --recursive >/dev/null; \
                 cd sub/inner; git checkout -q -b work; echo x > new; git add new; git commit -q -m inner; \
                 cd ..; git checkout -q -b work; git add inner; git commit -q -m lib; \
                 cd ..; git add sub; git commit -q -m sub; git status --porcelain";
             let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", work]).unwrap())).unwrap();
-            assert_eq!(result.exit_code, Some(0), "{wall} {folder}: {}", all_output(&result));
-            assert_eq!(text(&result.stdout), "", "{wall} {folder}");
+            assert_eq!(result.exit_code, Some(0), "{backend} {folder}: {}", all_output(&result));
+            assert_eq!(text(&result.stdout), "", "{backend} {folder}");
             wait_for(sandbox.dispose());
             for path in ["", "/sub", "/sub/inner"] {
                 let status = place.git(&format!("-C {folder}{path} status --porcelain")).unwrap();
-                assert_eq!(status, "", "{wall} {folder}{path}: {:?}", sandbox.changes());
+                assert_eq!(status, "", "{backend} {folder}{path}: {:?}", sandbox.changes());
             }
             let last = place.git(&format!("-C {folder} log -1 --format=%s")).unwrap();
-            assert_eq!(last, "sub\n", "{wall} {folder}");
+            assert_eq!(last, "sub\n", "{backend} {folder}");
         }
     }
 }

@@ -6,31 +6,34 @@ use std::fs;
 
 /// Asked of the kernel: landlock_create_ruleset(2), LANDLOCK_CREATE_RULESET_VERSION.
 #[test]
-fn the_second_wall_is_in_force_where_the_kernel_has_it() {
+fn the_second_backend_is_in_force_where_the_kernel_has_it() {
     let script = "import ctypes; print(max(0, ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1)))";
     let output = std::process::Command::new("/usr/bin/python3").args(["-c", script]).output().unwrap();
     let version: u32 = text(&output.stdout).trim().parse().unwrap();
     // gVisor's kernel has none.
-    for wall in walls().iter().filter(|wall| hides_late_sockets(**wall)) {
+    for backend in backends().iter().filter(|backend| hides_late_sockets(**backend)) {
         for nesting in [Nesting::Denied, Nesting::Allowed] {
-            if nesting == Nesting::Allowed && is_docker(*wall) {
+            if nesting == Nesting::Allowed && is_docker(*backend) {
                 continue;
             }
-            let jail = jail_with(*wall, |spec, _| spec.nesting = nesting);
+            let jail = jail_with(*backend, |spec, _| spec.nesting = nesting);
             let in_force = jail.sandbox.landlock_abi();
-            assert!(in_force >= version.min(NEWEST_LANDLOCK), "{wall} {nesting:?}: {in_force} of {version}");
+            assert!(
+                in_force >= version.min(NEWEST_LANDLOCK),
+                "{backend} {nesting:?}: {in_force} of {version}"
+            );
         }
     }
 }
 
 #[test]
 fn every_process_has_no_capability_no_new_privileges_and_a_filter() {
-    for wall in walls() {
+    for backend in backends() {
         for nesting in [Nesting::Denied, Nesting::Allowed] {
-            if nesting == Nesting::Allowed && is_docker(*wall) {
+            if nesting == Nesting::Allowed && is_docker(*backend) {
                 continue;
             }
-            let jail = jail_with(*wall, |spec, _| spec.nesting = nesting);
+            let jail = jail_with(*backend, |spec, _| spec.nesting = nesting);
             let marker = canary("status");
             let held = HeldCommand::start(&jail, &marker);
             let mut pids = held.pids();
@@ -49,31 +52,31 @@ fn every_process_has_no_capability_no_new_privileges_and_a_filter() {
             }
             // PR_GET_NO_NEW_PRIVS
             let asked = "print('no_new_privs') if libc.prctl(39, 0, 0, 0, 0) == 1 else None";
-            assert_eq!(jail.successes(asked, &[]), ["no_new_privs"], "{wall}");
+            assert_eq!(jail.successes(asked, &[]), ["no_new_privs"], "{backend}");
             for pid in pids {
                 let status = process_file(pid, "status").unwrap();
-                let is_told = |name: &str| status.contains(name) || tells_all_of_a_process(*wall);
+                let is_told = |name: &str| status.contains(name) || tells_all_of_a_process(*backend);
                 for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
                     let found = field(&status, set).trim();
                     assert!(
                         found == "0000000000000000" || !is_told(set),
-                        "{wall} {nesting:?} {pid} {set} {found}"
+                        "{backend} {nesting:?} {pid} {set} {found}"
                     );
                 }
                 let found = field(&status, "NoNewPrivs:").trim();
-                assert!(found == "1" || !is_told("NoNewPrivs:"), "{wall} {found}");
-                assert_eq!(field(&status, "Seccomp:").trim(), "2", "{wall}");
+                assert!(found == "1" || !is_told("NoNewPrivs:"), "{backend} {found}");
+                assert_eq!(field(&status, "Seccomp:").trim(), "2", "{backend}");
                 for id in ["Uid:", "Gid:"] {
-                    assert!(field(&status, id).split_whitespace().all(|id| id != "0"), "{wall} {status}");
+                    assert!(field(&status, id).split_whitespace().all(|id| id != "0"), "{backend} {status}");
                 }
                 if is_root() {
                     // A daemon names the user's own group once more.
                     let own = field(&status, "Gid:").split_whitespace().next().unwrap_or_default();
-                    let groups = if is_docker(*wall) { own } else { "" };
+                    let groups = if is_docker(*backend) { own } else { "" };
                     let found = field(&status, "Groups:").trim().to_string();
                     assert!(
                         found.is_empty() || found == groups,
-                        "{wall}: groups of the host's root: {found}"
+                        "{backend}: groups of the host's root: {found}"
                     );
                 }
             }
@@ -87,8 +90,8 @@ fn field<'s>(status: &'s str, name: &str) -> &'s str {
 
 #[test]
 fn namespaces_cannot_be_made_or_joined() {
-    for wall in walls() {
-        let done = jail(*wall).successes(
+    for backend in backends() {
+        let done = jail(*backend).successes(
             r#"
 flags = dict(newns=0x20000, newcgroup=0x2000000, newuts=0x4000000, newipc=0x8000000, newuser=0x10000000,
     newpid=0x20000000, newnet=0x40000000, newtime=0x80)
@@ -130,14 +133,14 @@ for request in range(0xb701, 0xb70b):
 "#,
             &[],
         );
-        assert_eq!(done, Vec::<String>::new(), "{wall}");
+        assert_eq!(done, Vec::<String>::new(), "{backend}");
     }
 }
 
 #[test]
 fn mounts_cannot_be_made_changed_or_taken_away() {
-    for wall in walls() {
-        let done = jail(*wall).successes(
+    for backend in backends() {
+        let done = jail(*backend).successes(
             r#"
 os.mkdir('/tmp/m')
 for kind in (b'tmpfs', b'proc', b'sysfs', b'overlay', b'cgroup2', b'fuse', b'devpts', b'mqueue', b'ext4', b'debugfs'):
@@ -163,19 +166,19 @@ attack('quotactl', lambda: syscall(179, 0, b'/dev/vda', 0, None))
 "#,
             &[],
         );
-        assert_eq!(done, Vec::<String>::new(), "{wall}");
+        assert_eq!(done, Vec::<String>::new(), "{backend}");
     }
 }
 
 /// With and without nesting.
 #[test]
 fn interfaces_that_reach_deep_into_the_kernel_are_refused() {
-    for wall in walls() {
+    for backend in backends() {
         for nesting in [Nesting::Denied, Nesting::Allowed] {
-            if nesting == Nesting::Allowed && is_docker(*wall) {
+            if nesting == Nesting::Allowed && is_docker(*backend) {
                 continue;
             }
-            let jail = jail_with(*wall, |spec, _| spec.nesting = nesting);
+            let jail = jail_with(*backend, |spec, _| spec.nesting = nesting);
             let done = jail.successes(
                 r#"
 zero = ctypes.create_string_buffer(4096)
@@ -208,7 +211,7 @@ attack('TIOCLINUX', lambda: fcntl.ioctl(0, 0x541c, b'\2'))
 "#,
                 &[&format!("{nesting:?}")],
             );
-            assert_eq!(done, Vec::<String>::new(), "{wall} {nesting:?}");
+            assert_eq!(done, Vec::<String>::new(), "{backend} {nesting:?}");
         }
     }
 }
@@ -216,8 +219,8 @@ attack('TIOCLINUX', lambda: fcntl.ioctl(0, 0x541c, b'\2'))
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn calls_of_32_bit_programs_are_refused() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         // int 0x80 from a 64-bit program: 20 is getpid, 5 open, 310 unshare, 359 socket, 102 socketcall. And what the filter
         // refuses by the numbers of 64-bit ones: unshare, mount, socket.
         let done = jail.successes(
@@ -238,8 +241,8 @@ for number, a, b in ((20, 0, 0), (310, 0x10000000, 0), (359, 40, 1), (359, 1, 1)
         // As numbers of 64-bit calls: getuid and sched_yield.
         let is_harmless = |line: &String| line.starts_with("int 0x80 102 ") || line == "int 0x80 24 0";
         let done: Vec<String> =
-            done.into_iter().filter(|line| knows_32_bit_calls(*wall) || !is_harmless(line)).collect();
-        assert_eq!(done, Vec::<String>::new(), "{wall}");
+            done.into_iter().filter(|line| knows_32_bit_calls(*backend) || !is_harmless(line)).collect();
+        assert_eq!(done, Vec::<String>::new(), "{backend}");
     }
 }
 
@@ -254,13 +257,13 @@ fn with_nesting_a_namespace_inside_gives_access_to_nothing_hidden() {
     fs::set_permissions(shared.path().join("f"), std::os::unix::fs::PermissionsExt::from_mode(0o666))
         .unwrap();
     let mut failures = Vec::new();
-    for wall in nesting_walls() {
-        let jail = jail_with(*wall, |spec, _| {
+    for backend in nesting_backends() {
+        let jail = jail_with(*backend, |spec, _| {
             spec.nesting = Nesting::Allowed;
             spec.shared = vec![share(shared.path(), belljar_spec::Permission::Read)];
         });
         let works = jail.run(&["unshare", "-rmpf", "mount", "-t", "tmpfs", "x", "/tmp"]);
-        assert_eq!(works.exit_code, Some(0), "{wall}: nesting does not work: {}", text(&works.stderr));
+        assert_eq!(works.exit_code, Some(0), "{backend}: nesting does not work: {}", text(&works.stderr));
         let attack = format!(
             r#"
 import glob
@@ -331,7 +334,7 @@ for path in (sys.argv[1], '/proc/self/root' + sys.argv[1], '/proc/1/root' + sys.
         );
         let done = jail.successes(&attack, &[planted.to_str().unwrap()]);
         if !done.is_empty() || fs::read_to_string(shared.path().join("f")).unwrap() != "good" {
-            failures.push(format!("{wall}: {done:?}"));
+            failures.push(format!("{backend}: {done:?}"));
         }
     }
     fs::remove_file(&planted).unwrap();
@@ -340,8 +343,8 @@ for path in (sys.argv[1], '/proc/self/root' + sys.argv[1], '/proc/1/root' + sys.
 
 #[test]
 fn what_proc_hides_stays_hidden() {
-    for wall in walls() {
-        let seen = jail(*wall).successes(
+    for backend in backends() {
+        let seen = jail(*backend).successes(
             r#"
 for name in ('keys', 'key-users', 'interrupts', 'kcore', 'kmsg', 'timer_list', 'sched_debug', 'slabinfo', 'vmallocinfo', 'kpagecount', 'kpageflags', 'pagetypeinfo'):
     attack(name, lambda: open('/proc/' + name, 'rb').read(16) or (_ for _ in ()).throw(OSError()))
@@ -361,7 +364,7 @@ for line in open('/proc/kallsyms') if os.path.exists('/proc/kallsyms') else ():
 "#,
             &[],
         );
-        assert_eq!(seen, Vec::<String>::new(), "{wall}");
+        assert_eq!(seen, Vec::<String>::new(), "{backend}");
     }
 }
 
@@ -371,10 +374,10 @@ const NEWEST_LANDLOCK: u32 = 9;
 /// The root may be a directory of the host's user, as whom an ordinary user's sandbox runs: only its mount keeps it as it is.
 #[test]
 fn the_root_stays_read_only_where_users_may_be_made() {
-    for wall in walls().iter().filter(|wall| **wall == BackendName::Native) {
+    for backend in backends().iter().filter(|backend| **backend == BackendName::Native) {
         let workspace = tempfile::tempdir().unwrap();
         let output = std::process::Command::new(belljar())
-            .args(["run", "--nested", "--backend", wall.as_str(), "--workspace"])
+            .args(["run", "--nested", "--backend", backend.as_str(), "--workspace"])
             .arg(workspace.path())
             .args(["--", "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", OPEN_THE_ROOT])
             .output()

@@ -13,8 +13,8 @@ fn no_process_of_the_host_is_seen_or_signalled() {
         "import time; print('ready', flush=True); time.sleep(1000)",
         &[&marker],
     );
-    for wall in walls() {
-        let found = jail(*wall).successes(
+    for backend in backends() {
+        let found = jail(*backend).successes(
             r#"
 marker, pid = sys.argv[1].encode(), int(sys.argv[2])
 for entry in os.listdir('/proc'):
@@ -40,15 +40,15 @@ os.wait()
             .as_str(),
             &[&marker, &host.pid().to_string()],
         );
-        assert_eq!(found.iter().filter(|line| line.starts_with("seen")).count(), 0, "{wall}: {found:?}");
-        assert_eq!(processes_with(&marker), [host.pid()], "{wall}: the host's process is gone: {found:?}");
+        assert_eq!(found.iter().filter(|line| line.starts_with("seen")).count(), 0, "{backend}: {found:?}");
+        assert_eq!(processes_with(&marker), [host.pid()], "{backend}: the host's process is gone: {found:?}");
     }
 }
 
 #[test]
 fn the_first_process_cannot_be_killed_stopped_traced_read_or_limited_by_any_of_its_threads() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         let marker = canary("bystander");
         // More threads in process 1, and something that dies with it.
         let bystander = HeldCommand::start(&jail, &marker);
@@ -124,40 +124,40 @@ attack('scheduler', lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_par
 attack('affinity', lambda: os.sched_setaffinity(1, {0}))
 attack('move to my session', lambda: os.setpgid(os.getpid(), 1))
 "#,
-            if guards_process_one(*wall) { &["signals"] } else { &[] },
+            if guards_process_one(*backend) { &["signals"] } else { &[] },
         );
-        let done: Vec<String> = done.into_iter().filter(|line| !is_open(*wall, line)).collect();
-        assert_eq!(done, Vec::<String>::new(), "{wall}");
-        assert_eq!(jail.run(&["true"]).exit_code, Some(0), "{wall}: process 1 does not answer any more");
-        assert!(!bystander.pids().is_empty(), "{wall}: process 1 died");
+        let done: Vec<String> = done.into_iter().filter(|line| !is_open(*backend, line)).collect();
+        assert_eq!(done, Vec::<String>::new(), "{backend}");
+        assert_eq!(jail.run(&["true"]).exit_code, Some(0), "{backend}: process 1 does not answer any more");
+        assert!(!bystander.pids().is_empty(), "{backend}: process 1 died");
     }
 }
 
 /// Whether it is known that process 1 can be asked that: it holds no secret, and nothing of it can be changed.
-fn is_open(wall: belljar_spec::BackendName, line: &str) -> bool {
+fn is_open(backend: belljar_spec::BackendName, line: &str) -> bool {
     let shown = ["environ", "maps", "smaps", "auxv", "io", "fdinfo", "fd", "exe", "root", "cwd"];
     let name = line.split(' ').nth(1).and_then(|path| path.rsplit('/').next()).unwrap_or_default();
-    !guards_process_one(wall) && line.starts_with("read ") && shown.contains(&name)
+    !guards_process_one(backend) && line.starts_with("read ") && shown.contains(&name)
 }
 
 /// Where process 1 is not out of reach of signals, they end this sandbox or stop it, and no other; and it is still disposed of.
 #[test]
 fn a_signal_to_process_one_reaches_no_other_sandbox() {
-    for wall in walls() {
+    for backend in backends() {
         for number in [9, 15, 19] {
-            let (jail, other) = (jail(*wall), jail(*wall));
+            let (jail, other) = (jail(*backend), jail(*backend));
             let (marker, bystander) = (canary("own"), canary("bystander"));
             let _own = HeldCommand::start(&jail, &marker);
             let held = HeldCommand::start(&other, &bystander);
             let script = format!("import os; os.kill(1, {number})");
             let _ = jail.run_for(&["/usr/bin/python3", "-c", &script], Duration::from_secs(5));
-            assert_eq!(other.run(&["true"]).exit_code, Some(0), "{wall}: {number}");
-            assert!(!held.pids().is_empty(), "{wall}: {number}");
-            if guards_process_one(*wall) {
-                assert_eq!(jail.run(&["true"]).exit_code, Some(0), "{wall}: {number}");
+            assert_eq!(other.run(&["true"]).exit_code, Some(0), "{backend}: {number}");
+            assert!(!held.pids().is_empty(), "{backend}: {number}");
+            if guards_process_one(*backend) {
+                assert_eq!(jail.run(&["true"]).exit_code, Some(0), "{backend}: {number}");
             }
             jail.sandbox.dispose_blocking();
-            assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}: {number}");
+            assert!(eventually(|| processes_with(&marker).is_empty()), "{backend}: {number}");
         }
     }
 }
@@ -197,46 +197,46 @@ for s in range(1, 65):
 
 #[test]
 fn a_daemon_that_forked_twice_does_not_outlive_its_timeout() {
-    for wall in walls() {
-        assert!(!still_beats(&jail(*wall), "detached(beat)\ntime.sleep(1000)"), "{wall}");
+    for backend in backends() {
+        assert!(!still_beats(&jail(*backend), "detached(beat)\ntime.sleep(1000)"), "{backend}");
     }
 }
 
 #[test]
 fn killing_the_supervisor_lets_nothing_outlive_its_timeout() {
-    for wall in walls() {
+    for backend in backends() {
         let script = "detached(beat)\ntime.sleep(0.3)\nos.kill(os.getppid(), 9)\ntime.sleep(1000)";
-        assert!(!still_beats(&jail(*wall), script), "{wall}");
+        assert!(!still_beats(&jail(*backend), script), "{backend}");
     }
 }
 
 #[test]
 fn stopping_the_supervisor_lets_nothing_outlive_its_timeout() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         let script = "detached(beat)\nos.kill(os.getppid(), 19)\ntime.sleep(1000)";
-        assert!(!still_beats(&jail, script), "{wall}");
-        assert_eq!(jail.run(&["true"]).exit_code, Some(0), "{wall}: the sandbox is of no use any more");
+        assert!(!still_beats(&jail, script), "{backend}");
+        assert_eq!(jail.run(&["true"]).exit_code, Some(0), "{backend}: the sandbox is of no use any more");
     }
 }
 
 /// Its first thread ended: the kernel calls such a process a zombie, though its other threads go on.
 #[test]
 fn a_process_that_lost_its_first_thread_does_not_outlive_its_timeout() {
-    for wall in walls() {
+    for backend in backends() {
         let script = "
 def headless():
     threading.Thread(target=beat).start()
     libc.syscall(60, 0)
 detached(headless)
 time.sleep(1000)";
-        assert!(!still_beats(&jail(*wall), script), "{wall}");
+        assert!(!still_beats(&jail(*backend), script), "{backend}");
     }
 }
 
 #[test]
 fn children_of_a_process_that_lost_its_first_thread_do_not_outlive_its_timeout() {
-    for wall in walls() {
+    for backend in backends() {
         let script = "
 def headless():
     threading.Thread(target=lambda: time.sleep(1000)).start()
@@ -245,21 +245,21 @@ def headless():
     libc.syscall(60, 0)
 detached(headless)
 time.sleep(1000)";
-        assert!(!still_beats(&jail(*wall), script), "{wall}");
+        assert!(!still_beats(&jail(*backend), script), "{backend}");
     }
 }
 
 #[test]
 fn a_command_that_lost_its_first_thread_does_not_outlive_its_timeout() {
-    for wall in walls() {
+    for backend in backends() {
         let script = "threading.Thread(target=beat).start()\nlibc.syscall(60, 0)";
-        assert!(!still_beats(&jail(*wall), script), "{wall}");
+        assert!(!still_beats(&jail(*backend), script), "{backend}");
     }
 }
 
 #[test]
 fn a_sibling_made_with_clone_parent_does_not_outlive_its_timeout() {
-    for wall in walls() {
+    for backend in backends() {
         // CLONE_PARENT: a child of the supervisor, or, from further below, of whoever is asked.
         let script = "
 if syscall(56, 0x8000 | 17, 0, 0, 0, 0) == 0:
@@ -267,13 +267,13 @@ if syscall(56, 0x8000 | 17, 0, 0, 0, 0) == 0:
         beat()
     os._exit(0)
 time.sleep(1000)";
-        assert!(!still_beats(&jail(*wall), script), "{wall}");
+        assert!(!still_beats(&jail(*backend), script), "{backend}");
     }
 }
 
 #[test]
 fn a_stopped_and_traced_process_does_not_outlive_its_timeout() {
-    for wall in walls() {
+    for backend in backends() {
         let script = "
 pid = os.fork()
 if pid == 0:
@@ -282,15 +282,15 @@ time.sleep(0.2)
 syscall(101, 0x4206, pid, 0, 1)
 detached(lambda: [time.sleep(0.001) or os.kill(os.getpid(), 0) for _ in range(10**9)])
 time.sleep(1000)";
-        assert!(!still_beats(&jail(*wall), script), "{wall}");
+        assert!(!still_beats(&jail(*backend), script), "{backend}");
     }
 }
 
 /// Faster at forking than anybody is at looking.
 #[test]
 fn a_chain_that_forks_without_end_does_not_outlive_its_timeout() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         let marker = canary("chain");
         let script = format!(
             "{PRELUDE}{BEAT}
@@ -304,14 +304,14 @@ for _ in range(4):
 time.sleep(1000)"
         );
         let _ = jail.run_for(&["/usr/bin/python3", "-c", &script, &marker], Duration::from_millis(800));
-        assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}");
+        assert!(eventually(|| processes_with(&marker).is_empty()), "{backend}");
     }
 }
 
 #[test]
 fn disposing_ends_everything() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         let marker = canary("disposed");
         jail.python(
             &format!(
@@ -324,16 +324,16 @@ detached(beat)"
             ),
             &[&marker],
         );
-        assert!(eventually(|| !processes_with(&marker).is_empty()), "{wall}: nothing to end");
+        assert!(eventually(|| !processes_with(&marker).is_empty()), "{backend}: nothing to end");
         jail.sandbox.dispose_blocking();
-        assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}");
+        assert!(eventually(|| processes_with(&marker).is_empty()), "{backend}");
     }
 }
 
 #[test]
 fn tracing_works_inside_and_only_there() {
-    for wall in walls() {
-        let done = jail(*wall).successes(
+    for backend in backends() {
+        let done = jail(*backend).successes(
             r#"
 pid = os.fork()
 if pid == 0:
@@ -364,17 +364,17 @@ os.kill(child, 9)
         );
         // How many there are, and nothing of what is behind them.
         let is_open =
-            |line: &String| line.starts_with("supervisor, descriptors ") && !guards_process_one(*wall);
+            |line: &String| line.starts_with("supervisor, descriptors ") && !guards_process_one(*backend);
         let done: Vec<String> = done.into_iter().filter(|line| !is_open(line)).collect();
-        assert_eq!(done, Vec::<String>::new(), "{wall}");
+        assert_eq!(done, Vec::<String>::new(), "{backend}");
     }
 }
 
 /// What a supervisor tells its guest is nobody else's to say, whatever of its descriptors /proc shows.
 #[test]
 fn nobody_inside_says_how_another_command_ended() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         let forger = format!(
             r#"{PRELUDE}
 import glob
@@ -396,10 +396,10 @@ while True:
 "#
         );
         let forging = HeldCommandFor::start(&jail, &["/usr/bin/python3", "-c", &forger]);
-        assert!(eventually(|| jail.outside("up").exists()), "{wall}");
+        assert!(eventually(|| jail.outside("up").exists()), "{backend}");
         for _ in 0..3 {
             let done = jail.sh("sleep 0.7; exit 7");
-            assert_eq!(done.exit_code, Some(7), "{wall}: {done:?}");
+            assert_eq!(done.exit_code, Some(7), "{backend}: {done:?}");
         }
         drop(forging);
     }
@@ -409,15 +409,15 @@ while True:
 /// keep the kernel from starting it; 1 does (fs/coredump.c).
 #[test]
 fn a_crash_inside_is_not_handed_to_a_program_of_the_host() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         let marker = canary("core");
         let held = HeldCommand::start(&jail, &marker);
         for pid in held.pids() {
             let Ok(limits) = process_file(pid, "limits") else { continue };
             let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
             let values: Vec<&str> = core.split_whitespace().skip(4).take(2).collect();
-            assert_eq!(values, ["1", "1"], "{wall}: {core}");
+            assert_eq!(values, ["1", "1"], "{backend}: {core}");
         }
     }
 }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 #[test]
 fn every_protected_path_stays_as_it_is() {
-    each(walls(), |wall, mode| {
+    each(backends(), |backend, mode| {
         let place = Place::new();
         place.repository("w");
         place.submodule("w", "sub");
@@ -48,23 +48,23 @@ fn every_protected_path_stays_as_it_is() {
             ".github/workflows",
         ];
         let before = place.snapshot("w", &paths);
-        let result = place.run(wall, mode, "w", &attacks(&paths)).unwrap();
+        let result = place.run(backend, mode, "w", &attacks(&paths)).unwrap();
         assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
-        assert_eq!(place.snapshot("w", &paths), before, "{wall} {mode:?}: {}", all_output(&result));
+        assert_eq!(place.snapshot("w", &paths), before, "{backend} {mode:?}: {}", all_output(&result));
     });
 }
 
 #[test]
-fn no_stub_stays_behind() {
-    each(walls(), |wall, mode| {
+fn no_mountpoint_stays_behind() {
+    each(backends(), |backend, mode| {
         let place = Place::new();
         place.repository("w");
         fs::create_dir(place.path("plain")).unwrap();
         for folder in ["w", "plain"] {
             let before = place.tree(folder);
-            let result = place.run(wall, mode, folder, "true").unwrap();
+            let result = place.run(backend, mode, folder, "true").unwrap();
             assert_eq!(result.exit_code, Some(0));
-            assert_eq!(place.tree(folder), before, "{wall} {mode:?}");
+            assert_eq!(place.tree(folder), before, "{backend} {mode:?}");
         }
     });
 }
@@ -72,7 +72,7 @@ fn no_stub_stays_behind() {
 /// The folder itself, as with an overlay nothing gets to the host at all.
 #[test]
 fn the_hosts_git_runs_nothing_that_was_left_for_it() {
-    for wall in linux_walls() {
+    for backend in linux_backends() {
         let place = Place::new();
         place.repository("w");
         place.submodule("w", "sub");
@@ -107,7 +107,7 @@ echo END
             canary = place.canary().display(),
             folder = place.path("w").display()
         );
-        let result = place.run(*wall, &WorkspaceMode::Bind, "w", &script).unwrap();
+        let result = place.run(*backend, &WorkspaceMode::Bind, "w", &script).unwrap();
         assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
         for line in [
             "status",
@@ -124,7 +124,11 @@ echo END
         ] {
             for folder in ["w", "other", "w/sub"] {
                 let _ = place.git(&format!("-C {folder} {line}"));
-                assert!(!place.canary().exists(), "{wall}: git {line} in {folder}: {}", all_output(&result));
+                assert!(
+                    !place.canary().exists(),
+                    "{backend}: git {line} in {folder}: {}",
+                    all_output(&result)
+                );
             }
         }
     }
@@ -134,7 +138,7 @@ echo END
 /// judged by their content, and by a canary of the host's git, of a stand-in for an agent, and of a shell.
 #[test]
 fn what_hooks_lead_to_and_what_programs_execute_stays_as_it_is() {
-    each(linux_walls(), |wall, mode| {
+    each(linux_backends(), |backend, mode| {
         let place = Place::new();
         place.repository("w");
         for folder in ["w/scripts", "w/.husky"] {
@@ -172,36 +176,36 @@ fn what_hooks_lead_to_and_what_programs_execute_stays_as_it_is() {
             evil.replace('\n', "\\n"),
             evil.replace('\n', "\\n"),
         );
-        let result = place.run(wall, mode, "w", &format!("{plant}; {}", attacks(&paths))).unwrap();
+        let result = place.run(backend, mode, "w", &format!("{plant}; {}", attacks(&paths))).unwrap();
         assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
         place.apply_all("w");
-        assert_eq!(place.snapshot("w", &paths), before, "{wall} {mode:?}: {}", all_output(&result));
+        assert_eq!(place.snapshot("w", &paths), before, "{backend} {mode:?}: {}", all_output(&result));
         let _ = place.git("-C w commit --allow-empty -q -m x");
         for executed in [".claude/settings.json", ".envrc", ".husky/pre-commit"] {
             let _ = std::process::Command::new("sh").arg(executed).current_dir(place.path("w")).output();
         }
-        assert!(!place.canary().exists(), "{wall} {mode:?}: {}", all_output(&result));
+        assert!(!place.canary().exists(), "{backend} {mode:?}: {}", all_output(&result));
     });
 }
 
 /// Seven at once in one folder, whose placeholders come and go, with a repository that was made a moment before.
 #[test]
 fn sandboxes_side_by_side_raise_no_alarm() {
-    let wall = walls()[0];
+    let backend = backends()[0];
     for is_repository in [true, false] {
         let place = Place::new();
         fs::create_dir(place.path("w")).unwrap();
         if is_repository {
             place.repository("w");
         }
-        let one = || place.ended(wall, "w", "sleep 0.2");
+        let one = || place.ended(backend, "w", "sleep 0.2");
         let all: Vec<Changes> = std::thread::scope(|scope| {
             let running: Vec<_> = (0..7).map(|_| scope.spawn(one)).collect();
             running.into_iter().map(|one| one.join().unwrap()).collect()
         });
         assert!(all.iter().all(|changes| *changes == Changes::None), "{all:?}");
         // And a real one is told.
-        let changes = place.ended(wall, "w", "echo evil > Makefile; echo '{}' > opencode.json");
+        let changes = place.ended(backend, "w", "echo evil > Makefile; echo '{}' > opencode.json");
         let Changes::Folder { findings: Findings { left, executed, .. }, .. } = changes else {
             panic!("{changes:?}")
         };
@@ -213,7 +217,7 @@ fn sandboxes_side_by_side_raise_no_alarm() {
 /// In the folder itself: a layer is looked at when it is applied.
 #[test]
 fn repositories_further_down_are_protected_too() {
-    for wall in linux_walls() {
+    for backend in linux_backends() {
         for is_repository in [false, true] {
             let place = Place::new();
             fs::create_dir_all(place.path("w/group/deeper")).unwrap();
@@ -246,9 +250,9 @@ fn repositories_further_down_are_protected_too() {
             // First: what attacks leave of a repository is not much.
             let commit = "git -C app commit -q --allow-empty -m inside; git -C app log -1 --format=%s\n";
             let script = commit.to_string() + &attacks(&paths);
-            let result = place.run(*wall, &WorkspaceMode::Bind, "w", &script).unwrap();
-            assert_eq!(text(&result.stdout), "first\nEND\n", "{wall}: {}", all_output(&result));
-            assert_eq!(place.snapshot("w", &paths), before, "{wall}: {}", all_output(&result));
+            let result = place.run(*backend, &WorkspaceMode::Bind, "w", &script).unwrap();
+            assert_eq!(text(&result.stdout), "first\nEND\n", "{backend}: {}", all_output(&result));
+            assert_eq!(place.snapshot("w", &paths), before, "{backend}: {}", all_output(&result));
         }
     }
 }
@@ -261,7 +265,7 @@ echo new > file; echo more > more; git add -A; git commit -q -m inside
 git checkout -q -b branch; git commit -q --allow-empty -m again; git rebase -q HEAD~1; git checkout -q -; git branch -q -D branch
 echo x >> file; git stash -q; git stash pop -q; git commit -q -a -m third; git tag -f t > /dev/null; git reset -q --hard HEAD~1; git repack -q -a -d
 git log -1 --format=%s";
-    each(linux_walls(), |wall, mode| {
+    each(linux_backends(), |backend, mode| {
         let place = Place::new();
         place.repository("main");
         place.git("-C main worktree add -q ../linked").unwrap();
@@ -274,22 +278,22 @@ git log -1 --format=%s";
         for folder in folders {
             let head = || place.git(&format!("-C {folder} log -1 --format=%s")).unwrap();
             let before = head();
-            let result = place.run(wall, mode, folder, script).unwrap();
+            let result = place.run(backend, mode, folder, script).unwrap();
             let output = all_output(&result);
-            assert_eq!(text(&result.stdout), "inside\n", "{wall} {mode:?} {folder}: {output}");
+            assert_eq!(text(&result.stdout), "inside\n", "{backend} {mode:?} {folder}: {output}");
             match mode {
-                WorkspaceMode::Bind => assert_eq!(head(), "inside\n", "{wall} {folder}"),
-                _ => assert_eq!(head(), before, "{wall} {folder}"),
+                WorkspaceMode::Bind => assert_eq!(head(), "inside\n", "{backend} {folder}"),
+                _ => assert_eq!(head(), before, "{backend} {folder}"),
             }
             let state = place.git(&format!("-C {folder} status --porcelain --ignore-submodules")).unwrap();
-            assert_eq!(state, "", "{wall} {mode:?} {folder}");
+            assert_eq!(state, "", "{backend} {mode:?} {folder}");
         }
     });
 }
 
 #[test]
 fn a_linked_worktree_changes_nothing_of_the_others() {
-    each(linux_walls(), |wall, mode| {
+    each(linux_backends(), |backend, mode| {
         let place = Place::new();
         place.repository("main");
         place.git("-C main worktree add -q ../one").unwrap();
@@ -311,27 +315,27 @@ fn a_linked_worktree_changes_nothing_of_the_others() {
         let inside: Vec<String> =
             paths.iter().map(|path| path.replacen(".git", "/run/belljar/git", 1)).collect();
         let inside: Vec<&str> = inside.iter().map(String::as_str).chain([".git", ".husky"]).collect();
-        let outcome = place.run(wall, mode, "one", &attacks(&inside));
+        let outcome = place.run(backend, mode, "one", &attacks(&inside));
         let result = outcome.unwrap();
         assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
         let after = (place.snapshot("main", &paths), place.snapshot("one", &[".git", ".husky"]));
-        assert_eq!(after, before, "{wall} {mode:?}: {}", all_output(&result));
+        assert_eq!(after, before, "{backend} {mode:?}: {}", all_output(&result));
     });
 }
 
 #[test]
 fn a_git_file_of_an_agent_shares_nothing() {
-    for wall in walls() {
+    for backend in backends() {
         let place = Place::new();
         place.repository("secret");
         fs::create_dir(place.path("w")).unwrap();
         fs::write(place.path("w/.git"), format!("gitdir: {}\n", place.path("secret/.git").display()))
             .unwrap();
-        let refusal = place.run(*wall, &WorkspaceMode::Bind, "w", "true").unwrap_err();
+        let refusal = place.run(*backend, &WorkspaceMode::Bind, "w", "true").unwrap_err();
         assert_eq!(refusal.code, ErrorCode::PathRefused);
         fs::remove_file(place.path("w/.git")).unwrap();
         std::os::unix::fs::symlink(place.path("secret/.git"), place.path("w/.git")).unwrap();
-        let refusal = place.run(*wall, &WorkspaceMode::Bind, "w", "true").unwrap_err();
+        let refusal = place.run(*backend, &WorkspaceMode::Bind, "w", "true").unwrap_err();
         assert_eq!(refusal.code, ErrorCode::PathRefused);
     }
 }
@@ -384,10 +388,10 @@ for path in map(os.path.abspath, sys.argv[1:]):
 "#;
 
 /// Each of these walls, with the folder itself and with a layer over it.
-fn each(walls: &[BackendName], mut attempt: impl FnMut(BackendName, &WorkspaceMode)) {
-    for wall in walls {
+fn each(backends: &[BackendName], mut attempt: impl FnMut(BackendName, &WorkspaceMode)) {
+    for backend in backends {
         for mode in [WorkspaceMode::Bind, WorkspaceMode::Overlay { layer: None }] {
-            attempt(*wall, &mode);
+            attempt(*backend, &mode);
         }
     }
 }
@@ -445,13 +449,13 @@ impl Place {
     /// Runs a script in a sandbox, which is gone afterwards.
     fn run(
         &self,
-        wall: BackendName,
+        backend: BackendName,
         mode: &WorkspaceMode,
         folder: &str,
         script: &str,
     ) -> Result<ExecResult, SandboxError> {
         let spec = SandboxSpec {
-            backend: BackendChoice::Named(wall),
+            backend: BackendChoice::Named(backend),
             workspace: Some(self.path(folder)),
             mode: mode.clone(),
             protected: vec![".github/workflows".parse().unwrap()],
@@ -462,9 +466,9 @@ impl Place {
     }
 
     /// The same in the folder itself; says what became of it.
-    fn ended(&self, wall: BackendName, folder: &str, script: &str) -> Changes {
+    fn ended(&self, backend: BackendName, folder: &str, script: &str) -> Changes {
         let spec = SandboxSpec {
-            backend: BackendChoice::Named(wall),
+            backend: BackendChoice::Named(backend),
             workspace: Some(self.path(folder)),
             ..SandboxSpec::default()
         };

@@ -3,7 +3,7 @@
 use belljar_engine::Engine;
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{BackendChoice, BackendName, SandboxSpec};
-use belljar_tests_containment::{HeldCommandFor, Jail, canary, eventually, folder, processes_with, walls};
+use belljar_tests_containment::{HeldCommandFor, Jail, backends, canary, eventually, folder, processes_with};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +26,9 @@ time.sleep(1000)
 #[test]
 fn a_push_is_unpacked_within_the_limits_of_its_sandbox() {
     // A container's cgroup is the Docker daemon's: there git has another one with the same limits.
-    for wall in walls().iter().filter(|wall| matches!(wall, BackendName::Native | BackendName::Bwrap)) {
+    for backend in
+        backends().iter().filter(|backend| matches!(backend, BackendName::Native | BackendName::Bwrap))
+    {
         let (place, state) = (folder(), folder());
         for line in
             ["init -q -b main", "-c user.name=T -c user.email=t@example.org commit -q --allow-empty -m x"]
@@ -36,9 +38,9 @@ fn a_push_is_unpacked_within_the_limits_of_its_sandbox() {
             assert!(output.status.success(), "{output:?}");
         }
         let spec = SandboxSpec {
-            backend: BackendChoice::Named(*wall),
+            backend: BackendChoice::Named(*backend),
             workspace: Some(place.path().canonicalize().unwrap()),
-            mode: WorkspaceMode::Shelf { branch: Some("agent/x".parse().unwrap()) },
+            mode: WorkspaceMode::ManagedClone { branch: Some("agent/x".parse().unwrap()) },
             ..SandboxSpec::default()
         };
         let sandbox = Engine::new().with_state(state.path()).create_blocking(&spec).unwrap();
@@ -57,7 +59,7 @@ fn a_push_is_unpacked_within_the_limits_of_its_sandbox() {
                 |line: &&str| ["0::", ":memory:", ":pids:", ":cpu:"].iter().any(|name| line.contains(name));
             listed.lines().filter(of_limits).map(str::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(limits(indexer.unwrap()), limits(inside[0]), "{wall}");
+        assert_eq!(limits(indexer.unwrap()), limits(inside[0]), "{backend}");
         drop(running);
     }
 }

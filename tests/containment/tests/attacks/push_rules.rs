@@ -127,11 +127,11 @@ impl Forge {
     }
 
     /// A cage with a clone of the repository in `w`.
-    fn cage(&self, wall: BackendName, pushes: PushRules) -> Cage {
-        let cage = cage_with(wall, &self.egress(), |spec, _| spec.pushes = pushes);
+    fn cage(&self, backend: BackendName, pushes: PushRules) -> Cage {
+        let cage = cage_with(backend, &self.egress(), |spec, _| spec.pushes = pushes);
         let said = cage
             .sh(&format!("{GIT}\nrm -rf w; git clone -q {} w 2>&1; git -C w log --format=%s", self.url()));
-        assert_eq!(text(&said.stdout), "second\nfirst\n", "{wall}");
+        assert_eq!(text(&said.stdout), "second\nfirst\n", "{backend}");
         cage
     }
 }
@@ -205,10 +205,10 @@ async fn over_http2(
 
 #[test]
 fn a_push_that_the_rules_allow_arrives() {
-    for (forge, walls) in [(Forge::old(), gateway_walls()), (Forge::new(), linux_walls())] {
-        for wall in walls.iter().copied() {
-            let cage = forge.cage(wall, PushRules::default());
-            let branch = format!("agent/{wall}");
+    for (forge, backends) in [(Forge::old(), gateway_backends()), (Forge::new(), linux_backends())] {
+        for backend in backends.iter().copied() {
+            let cage = forge.cage(backend, PushRules::default());
+            let branch = format!("agent/{backend}");
             // Small and in one piece; large, after a probe, in chunks; and on to a branch that is there.
             let said = inside(
                 &cage,
@@ -218,11 +218,11 @@ fn a_push_that_the_rules_allow_arrives() {
                      git commit -q --allow-empty -m last && git push origin {branch} HEAD:refs/heads/{branch}2"
                 ),
             );
-            assert!(said.ends_with("code 0\n"), "{wall}: {said}");
+            assert!(said.ends_with("code 0\n"), "{backend}: {said}");
             assert_eq!(forge.subject(&branch), "last\n");
             assert_eq!(forge.subject(&format!("{branch}2")), "last\n");
             let sent = cage.lines().iter().filter(|line| line.contains(r#""kind":"push_sent""#)).count();
-            assert_eq!(sent, 4, "{wall}: {:?}", cage.lines());
+            assert_eq!(sent, 4, "{backend}: {:?}", cage.lines());
         }
         if let Host::New(server, _) = &forge.server {
             assert!(
@@ -238,19 +238,19 @@ fn a_push_that_the_rules_allow_arrives() {
 fn main_is_refused_with_the_reason_at_the_prompt() {
     for forge in [Forge::old(), Forge::new()] {
         let refs = forge.refs();
-        for wall in gateway_walls().iter().copied() {
-            let cage = forge.cage(wall, PushRules::default());
+        for backend in gateway_backends().iter().copied() {
+            let cage = forge.cage(backend, PushRules::default());
             let said = inside(
                 &cage,
                 "git commit -q --allow-empty -m evil && head -c 3000000 /dev/urandom > l && git add l && git commit -q -m l;
                  git push origin main",
             );
-            assert!(said.contains("! [remote rejected] main -> main (branch main may not be pushed from a sandbox; allowed: *, !main, !master ([git] push in belljar.toml))"), "{wall}: {said}");
+            assert!(said.contains("! [remote rejected] main -> main (branch main may not be pushed from a sandbox; allowed: *, !main, !master ([git] push in belljar.toml))"), "{backend}: {said}");
             assert!(
                 said.contains("remote: belljar refused this push; nothing of it was sent to good.test"),
                 "{said}"
             );
-            assert!(said.ends_with("code 1\n"), "{wall}: {said}");
+            assert!(said.ends_with("code 1\n"), "{backend}: {said}");
             assert!(cage.lines().iter().any(|line| {
                 line.contains(r#""kind":"push_refused""#)
                     && line.contains(
@@ -271,20 +271,20 @@ fn a_branch_goes_forward_over_what_the_server_has() {
         let forge = Forge::old();
         host_git(&forge.repository(), &["config", "uploadpack.allowFilter", filters]);
         host_git(&forge.repository(), &["update-ref", "refs/heads/topic", "main~1"]);
-        for wall in gateway_walls().iter().copied() {
+        for backend in gateway_backends().iter().copied() {
             host_git(&forge.repository(), &["update-ref", "refs/heads/topic", "main~1"]);
-            let cage = forge.cage(wall, PushRules { workflows: Some(true), ..PushRules::default() });
+            let cage = forge.cage(backend, PushRules { workflows: Some(true), ..PushRules::default() });
             let back = inside(&cage, "git push -f origin main:aside && git push -f origin main~1:aside");
-            assert!(back.contains("fast-forward") && back.ends_with("code 1\n"), "{wall}: {back}");
+            assert!(back.contains("fast-forward") && back.ends_with("code 1\n"), "{backend}: {back}");
             let said = inside(
                 &cage,
                 "git checkout -q topic && git merge -q --ff-only origin/main && git push origin topic",
             );
-            assert_eq!(said.ends_with("code 0\n"), filters == "true", "{filters} {wall}: {said}");
+            assert_eq!(said.ends_with("code 0\n"), filters == "true", "{filters} {backend}: {said}");
             let said = inside(&cage, "git commit -q --allow-empty -m on && git push origin topic");
-            assert_eq!(said.ends_with("code 0\n"), filters == "true", "{filters} {wall}: {said}");
+            assert_eq!(said.ends_with("code 0\n"), filters == "true", "{filters} {backend}: {said}");
             let subject = if filters == "true" { "on\n" } else { "first\n" };
-            assert_eq!(forge.subject("topic"), subject, "{wall}");
+            assert_eq!(forge.subject("topic"), subject, "{backend}");
             host_git(&forge.repository(), &["update-ref", "-d", "refs/heads/aside"]);
         }
     }
@@ -294,8 +294,8 @@ fn a_branch_goes_forward_over_what_the_server_has() {
 fn nothing_is_forced_deleted_tagged_or_mirrored() {
     let forge = Forge::old();
     let refs = forge.refs();
-    for wall in gateway_walls().iter().copied() {
-        let cage = forge.cage(wall, PushRules::default());
+    for backend in gateway_backends().iter().copied() {
+        let cage = forge.cage(backend, PushRules::default());
         for (script, reason) in [
             (
                 "git checkout -q -B topic main~1 && git commit -q --allow-empty -m aside && git push -f origin topic",
@@ -316,8 +316,8 @@ fn nothing_is_forced_deleted_tagged_or_mirrored() {
             ("git push --atomic origin HEAD:refs/heads/fine HEAD:refs/heads/master", "branch master"),
         ] {
             let said = inside(&cage, script);
-            assert!(said.contains(reason) && !said.ends_with("code 0\n"), "{wall}: {script}: {said}");
-            assert_eq!(forge.refs(), refs, "{wall}: {script}: {said}");
+            assert!(said.contains(reason) && !said.ends_with("code 0\n"), "{backend}: {script}: {said}");
+            assert_eq!(forge.refs(), refs, "{backend}: {script}: {said}");
         }
     }
     assert_eq!(forge.arrived(), 0);
@@ -329,17 +329,17 @@ fn workflow_files_stay_as_they_are() {
     for filters in ["true", "false"] {
         let forge = Forge::old();
         host_git(&forge.repository(), &["config", "uploadpack.allowFilter", filters]);
-        for wall in gateway_walls().iter().copied() {
-            let cage = forge.cage(wall, policy());
+        for backend in gateway_backends().iter().copied() {
+            let cage = forge.cage(backend, policy());
             let said = inside(
                 &cage,
                 &format!(
-                    "git checkout -q -b x-{wall} && echo b > src/b && git add src && git commit -q -m fine && git push origin HEAD &&
+                    "git checkout -q -b x-{backend} && echo b > src/b && git add src && git commit -q -m fine && git push origin HEAD &&
                      echo y > .github/x && git add .github && git commit -q -m beside && git push origin HEAD"
                 ),
             );
-            assert!(said.ends_with("code 0\n"), "{filters} {wall}: {said}");
-            assert_eq!(forge.subject(&format!("x-{wall}")), "beside\n");
+            assert!(said.ends_with("code 0\n"), "{filters} {backend}: {said}");
+            assert_eq!(forge.subject(&format!("x-{backend}")), "beside\n");
             let refs = forge.refs();
             for script in [
                 "echo 'on: evil' > .github/workflows/ci.yml; git commit -q -a -m evil; git push origin HEAD",
@@ -347,8 +347,11 @@ fn workflow_files_stay_as_they_are() {
                 "git checkout -q --orphan o; git commit -q -m orphan; git push origin HEAD:refs/heads/o",
             ] {
                 let said = inside(&cage, script);
-                assert!(said.contains(".github/workflows") && said.ends_with("code 1\n"), "{wall}: {said}");
-                assert_eq!(forge.refs(), refs, "{wall}: {said}");
+                assert!(
+                    said.contains(".github/workflows") && said.ends_with("code 1\n"),
+                    "{backend}: {said}"
+                );
+                assert_eq!(forge.refs(), refs, "{backend}: {said}");
             }
         }
     }
@@ -357,14 +360,14 @@ fn workflow_files_stay_as_they_are() {
 #[test]
 fn workflow_files_change_where_policy_lets_them() {
     let forge = Forge::old();
-    for wall in gateway_walls().iter().copied() {
-        let cage = forge.cage(wall, PushRules { workflows: Some(true), ..PushRules::default() });
+    for backend in gateway_backends().iter().copied() {
+        let cage = forge.cage(backend, PushRules { workflows: Some(true), ..PushRules::default() });
         let script = format!(
-            "git checkout -q -b x-{wall} && echo 'on: push' > .github/workflows/ci.yml && git commit -q -a -m meant && git push origin HEAD"
+            "git checkout -q -b x-{backend} && echo 'on: push' > .github/workflows/ci.yml && git commit -q -a -m meant && git push origin HEAD"
         );
         let said = inside(&cage, &script);
-        assert!(said.ends_with("code 0\n"), "{wall}: {said}");
-        assert_eq!(forge.subject(&format!("x-{wall}")), "meant\n");
+        assert!(said.ends_with("code 0\n"), "{backend}: {said}");
+        assert_eq!(forge.subject(&format!("x-{backend}")), "meant\n");
     }
 }
 
@@ -374,8 +377,8 @@ fn no_hand_written_push_moves_main() {
     let forge = Forge::old();
     let refs = forge.refs();
     let port = forge.port().to_string();
-    for wall in gateway_walls().iter().copied() {
-        let cage = forge.cage(wall, PushRules::default());
+    for backend in gateway_backends().iter().copied() {
+        let cage = forge.cage(backend, PushRules::default());
         inside(
             &cage,
             "git commit -q --allow-empty -m evil; git rev-parse HEAD > ../new; git rev-parse HEAD~1 > ../old;
@@ -385,11 +388,11 @@ fn no_hand_written_push_moves_main() {
         let (words, parts) = HAND_WRITTEN.split_once("#---\n").unwrap();
         let part = |part: &str| cage.attack(&format!("{WORDS}{words}{part}"), &[&port]);
         let worked: Vec<String> = parts.split("#---\n").flat_map(part).collect();
-        assert_eq!(forge.refs(), refs, "{wall}: {worked:?}");
-        assert_eq!(worked, [""; 0], "{wall}");
+        assert_eq!(forge.refs(), refs, "{backend}: {worked:?}");
+        assert_eq!(worked, [""; 0], "{backend}");
     }
     // A branch that may be pushed, with something else in its chunk or its options: both are what they say they are.
-    assert_eq!(forge.arrived(), 2 * gateway_walls().len());
+    assert_eq!(forge.arrived(), 2 * gateway_backends().len());
 }
 
 /// A sanity check of the attack itself: with rules that allow it, the plain one works.
@@ -397,9 +400,9 @@ fn no_hand_written_push_moves_main() {
 fn the_hand_written_push_works_where_main_may_be_pushed() {
     let forge = Forge::old();
     let port = forge.port().to_string();
-    let wall = walls()[0];
+    let backend = backends()[0];
     let cage = forge.cage(
-        wall,
+        backend,
         PushRules { branches: vec!["*".parse().unwrap()], workflows: Some(true), ..PushRules::default() },
     );
     inside(
@@ -417,8 +420,8 @@ fn two_pushes_on_one_connection_are_two_pushes() {
     let forge = Forge::old();
     let port = forge.port().to_string();
     let main = host_git(&forge.repository(), &["rev-parse", "main"]);
-    for wall in gateway_walls().iter().copied() {
-        let cage = forge.cage(wall, PushRules::default());
+    for backend in gateway_backends().iter().copied() {
+        let cage = forge.cage(backend, PushRules::default());
         inside(
             &cage,
             "git commit -q --allow-empty -m evil; git rev-parse HEAD > ../new; git rev-parse HEAD~1 > ../old;
@@ -427,15 +430,15 @@ fn two_pushes_on_one_connection_are_two_pushes() {
         let script = format!(
             "{WORDS}
 s = tls()
-fine = request(body(b'refs/heads/{wall}', old=ZERO), last=False)
+fine = request(body(b'refs/heads/{backend}', old=ZERO), last=False)
 s.sendall(fine + request(body(b'refs/heads/main')))
 said = reply(s, 8)
-print(said.count(b'HTTP/1.1 200'), said.count(b'unpack ok'), said.count(b'ok refs/heads/{wall}'), said.count(b'ng refs/heads/main'))
+print(said.count(b'HTTP/1.1 200'), said.count(b'unpack ok'), said.count(b'ok refs/heads/{backend}'), said.count(b'ng refs/heads/main'))
 "
         );
         let said = cage.attack(&script, &[&port]);
-        assert_eq!(said, ["2 2 1 1"], "{wall}");
-        assert_eq!(forge.subject(&wall.to_string()), "evil\n");
+        assert_eq!(said, ["2 2 1 1"], "{backend}");
+        assert_eq!(forge.subject(&backend.to_string()), "evil\n");
         assert_eq!(host_git(&forge.repository(), &["rev-parse", "main"]), main);
     }
 }
@@ -446,18 +449,18 @@ fn a_push_is_not_larger_than_allowed() {
     let refs = forge.refs();
     let small =
         || PushRules { bytes: Some(ByteSize::mebibytes(1)), objects: Some(20), ..PushRules::default() };
-    for wall in gateway_walls().iter().copied() {
-        let cage = forge.cage(wall, small());
+    for backend in gateway_backends().iter().copied() {
+        let cage = forge.cage(backend, small());
         let said = inside(
             &cage,
             "git checkout -q -b x; head -c 3000000 /dev/urandom > l; git add l; git commit -q -m l; git push origin x",
         );
-        assert!(said.contains("larger than 1m") && said.ends_with("code 1\n"), "{wall}: {said}");
+        assert!(said.contains("larger than 1m") && said.ends_with("code 1\n"), "{backend}: {said}");
         let said = inside(
             &cage,
             "git checkout -q -b y main; for n in $(seq 30); do echo $n > $n; done; git add .; git commit -q -m m; git push origin y",
         );
-        assert!(said.contains("more than 20 objects") && said.ends_with("code 1\n"), "{wall}: {said}");
+        assert!(said.contains("more than 20 objects") && said.ends_with("code 1\n"), "{backend}: {said}");
     }
     assert_eq!(forge.refs(), refs);
     assert_eq!(forge.arrived(), 0);

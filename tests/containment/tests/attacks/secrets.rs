@@ -24,12 +24,12 @@ print(found[:3])
 
 #[test]
 fn the_callers_environment_and_arguments_are_not_visible() {
-    for wall in walls() {
+    for backend in backends() {
         let secret = canary("environment");
         let workspace = folder();
         let output = std::process::Command::new(belljar())
             .arg0(format!("belljar-{secret}"))
-            .args(["run", "--backend", wall.as_str(), "--workspace"])
+            .args(["run", "--backend", backend.as_str(), "--workspace"])
             .arg(workspace.path())
             .args(["--", "/usr/bin/python3", "-c", &format!("{PRELUDE}{LOOK}")])
             .env("SECRET_TOKEN", &secret)
@@ -37,27 +37,27 @@ fn the_callers_environment_and_arguments_are_not_visible() {
             .env("AWS_SECRET_ACCESS_KEY", &secret)
             .output()
             .unwrap();
-        assert!(output.status.success(), "{wall}: {}", text(&output.stderr));
-        assert!(!text(&output.stdout).contains(&secret), "{wall}");
+        assert!(output.status.success(), "{backend}: {}", text(&output.stderr));
+        assert!(!text(&output.stdout).contains(&secret), "{backend}");
     }
 }
 
 #[test]
 fn the_environment_of_one_command_is_not_readable_by_process_one_or_after_its_end() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         let secret = canary("command");
         let mut command = Command::new(["true"]).unwrap();
         command.env = vec!["TOKEN".parse::<EnvName>().map(|name| (name, secret.clone().into())).unwrap()];
         wait_for(jail.sandbox.exec(&command)).unwrap();
         let seen = jail.python(LOOK, &[]);
-        assert!(!text(&seen.stdout).contains(&secret), "{wall}");
+        assert!(!text(&seen.stdout).contains(&secret), "{backend}");
     }
 }
 
 #[test]
 fn open_files_of_the_caller_are_not_inherited() {
-    for wall in walls() {
+    for backend in backends() {
         let secret = canary("descriptor");
         let place = folder();
         let path = place.path().join("secret");
@@ -68,7 +68,7 @@ fn open_files_of_the_caller_are_not_inherited() {
         let output = std::process::Command::new("sh")
             .args(["-c", &script, "sh"])
             .arg(belljar())
-            .args(["run", "--backend", wall.as_str(), "--workspace"])
+            .args(["run", "--backend", backend.as_str(), "--workspace"])
             .arg(workspace.path())
             .args([
                 "--",
@@ -91,29 +91,29 @@ for pid in os.listdir('/proc'):
             ])
             .output()
             .unwrap();
-        assert!(output.status.success(), "{wall}: {}", text(&output.stderr));
-        assert!(!text(&output.stdout).contains(&secret), "{wall}");
+        assert!(output.status.success(), "{backend}: {}", text(&output.stderr));
+        assert!(!text(&output.stdout).contains(&secret), "{backend}");
     }
 }
 
 /// The guest's door, its program, other commands' pipes: a command has three descriptors.
 #[test]
 fn a_command_starts_with_three_descriptors_and_no_more() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         // A neighbour whose pipes could leak.
         let _neighbour = HeldCommand::start(&jail, &canary("neighbour"));
         // The shell's own: by the time it is listed, `ls` is another process.
         let result = jail.sh("cd /proc/self/fd && ls");
-        assert_eq!(text(&result.stdout), "0\n1\n2\n", "{wall}");
+        assert_eq!(text(&result.stdout), "0\n1\n2\n", "{backend}");
     }
 }
 
 /// With the guest's end of the door, a command could take the requests that are meant for the guest.
 #[test]
 fn a_command_cannot_take_the_requests_of_others() {
-    for wall in walls() {
-        let jail = jail(*wall);
+    for backend in backends() {
+        let jail = jail(*backend);
         let secret = canary("request");
         let thief = r#"
 import array
@@ -156,8 +156,8 @@ if os.fork() == 0:
             }
         }
         let stolen = fs::read(jail.outside("stolen")).unwrap_or_default();
-        assert!(!text(&stolen).contains(&secret), "{wall}: the command's environment was stolen");
-        assert!(stolen.is_empty(), "{wall}: a request was stolen");
+        assert!(!text(&stolen).contains(&secret), "{backend}: the command's environment was stolen");
+        assert!(stolen.is_empty(), "{backend}: a request was stolen");
     }
 }
 
@@ -165,7 +165,7 @@ if os.fork() == 0:
 fn keyrings_of_the_host_are_out_of_reach() {
     let secret = canary("key");
     // add_key("user", name, secret) into the user and the session keyring.
-    let keeper = HostProgram::start(
+    let owner = HostProgram::start(
         std::path::Path::new("/"),
         r#"
 import ctypes, sys, time
@@ -177,9 +177,9 @@ time.sleep(1000)
 "#,
         &[&secret],
     );
-    assert!(keeper.pid() > 0);
-    for wall in walls() {
-        let seen = jail(*wall).python(
+    assert!(owner.pid() > 0);
+    for backend in backends() {
+        let seen = jail(*backend).python(
             r#"
 for ring in (-1, -2, -3, -4, -5, -6, -7, -8):
     attack('join', lambda: syscall(250, 1, None))
@@ -191,6 +191,6 @@ attack('describe', lambda: [open('/proc/keys').read()] if open('/proc/keys').rea
 "#,
             &[&secret],
         );
-        assert_eq!(text(&seen.stdout), "", "{wall}");
+        assert_eq!(text(&seen.stdout), "", "{backend}");
     }
 }

@@ -70,12 +70,12 @@ impl Place {
         Place { dns, authority, server }
     }
 
-    fn spec(&self, wall: BackendName, workspace: &Path, value: PathBuf) -> SandboxSpec {
+    fn spec(&self, backend: BackendName, workspace: &Path, value: PathBuf) -> SandboxSpec {
         let port = self.server.port();
         let mut policy = policy(&self.dns, &[&format!("=api.test:{port}/tls")]);
         policy.authorities = self.authority.pem().into_bytes();
         SandboxSpec {
-            backend: BackendChoice::Named(wall),
+            backend: BackendChoice::Named(backend),
             workspace: Some(workspace.to_path_buf()),
             egress: Some(policy),
             credentials: vec![credential(value, port)],
@@ -103,16 +103,16 @@ impl Place {
 
 #[test]
 fn a_real_value_is_nowhere_in_a_sandbox_nor_in_its_record() {
-    for wall in walls() {
+    for backend in backends() {
         let place = Place::start();
         let (home, records, workspace) = (folder(), folder(), folder());
         let (value, decoy) = (token(), token());
-        let mut spec = place.spec(*wall, workspace.path(), keep(home.path(), &value));
+        let mut spec = place.spec(*backend, workspace.path(), keep(home.path(), &value));
         spec.env = vec![("DECOY".parse().unwrap(), decoy.clone().into())];
         let engine = Engine::new().with_records(records.path());
         let jail = Jail { sandbox: engine.create_blocking(&spec).unwrap(), workspace };
         jail.sh(&place.use_it());
-        assert!(place.got(&value), "{wall}: {:?}", place.server.requests());
+        assert!(place.got(&value), "{backend}: {:?}", place.server.requests());
         assert!(!jail.sh("grep 'you sent Bearer tok_' /tmp/answer /workspace/answer").stdout.is_empty());
         let held = HeldCommand::run(&jail, &canary("held"), "echo $DECOY > /tmp/decoy; sleep 1000");
         assert!(eventually(|| !jail.sh("cat /tmp/decoy").stdout.is_empty()));
@@ -122,16 +122,16 @@ fn a_real_value_is_nowhere_in_a_sandbox_nor_in_its_record() {
             ["os.environ", "/tmp/decoy"].iter().all(|place| seen.iter().any(|line| line == place)),
             "{seen:?}"
         );
-        assert_eq!(found_inside(&jail, &value), Vec::<String>::new(), "{wall}");
+        assert_eq!(found_inside(&jail, &value), Vec::<String>::new(), "{backend}");
         // Who is not root may not look into a process that changed its user id.
-        assert!(!is_root() || found_from_outside(&held, &decoy).len() > 2, "{wall}");
-        assert_eq!(found_from_outside(&held, &value), Vec::<String>::new(), "{wall}");
+        assert!(!is_root() || found_from_outside(&held, &decoy).len() > 2, "{backend}");
+        assert_eq!(found_from_outside(&held, &value), Vec::<String>::new(), "{backend}");
 
         drop(held);
         jail.sandbox.dispose_blocking();
-        assert!(fs::read_dir(records.path()).unwrap().count() > 0, "{wall}: there is no record");
-        assert_eq!(found_in_folder(records.path(), &value), Vec::<PathBuf>::new(), "{wall}");
-        assert_eq!(found_in_folder(jail.workspace.path(), &value), Vec::<PathBuf>::new(), "{wall}");
+        assert!(fs::read_dir(records.path()).unwrap().count() > 0, "{backend}: there is no record");
+        assert_eq!(found_in_folder(records.path(), &value), Vec::<PathBuf>::new(), "{backend}");
+        assert_eq!(found_in_folder(jail.workspace.path(), &value), Vec::<PathBuf>::new(), "{backend}");
     }
 }
 
@@ -139,11 +139,11 @@ fn a_real_value_is_nowhere_in_a_sandbox_nor_in_its_record() {
 #[test]
 fn a_minted_token_and_the_apps_key_are_nowhere() {
     // Where a value comes from makes no difference to a wall: the test above looks for one behind all of them.
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let place = Place::start();
         let (home, records, workspace) = (folder(), folder(), folder());
         let github = GitHub::start(3600);
-        let mut spec = place.spec(*wall, workspace.path(), PathBuf::new());
+        let mut spec = place.spec(*backend, workspace.path(), PathBuf::new());
         spec.credentials[0].source = SecretSource::GitHubApp;
         spec.github = Some(GitHubGrant {
             app: GitHubApp {
@@ -161,21 +161,21 @@ fn a_minted_token_and_the_apps_key_are_nowhere() {
         let jail = Jail { sandbox: engine.create_blocking(&spec).unwrap(), workspace };
         let token = github.tokens().pop().unwrap().text;
         jail.sh(&place.use_it());
-        assert!(place.got(&token), "{wall}: {:?}", place.server.requests());
+        assert!(place.got(&token), "{backend}: {:?}", place.server.requests());
         let held = HeldCommand::run(&jail, &canary("held"), "sleep 1000");
         // As much of its middle as a line of PEM usually has.
         let line = github.key_pem().lines().nth(1).unwrap()[100..164].to_string();
         for value in [&token, &line] {
-            assert_eq!(found_inside(&jail, value), Vec::<String>::new(), "{wall}");
-            assert_eq!(found_from_outside(&held, value), Vec::<String>::new(), "{wall}");
+            assert_eq!(found_inside(&jail, value), Vec::<String>::new(), "{backend}");
+            assert_eq!(found_from_outside(&held, value), Vec::<String>::new(), "{backend}");
         }
         drop(held);
         jail.sandbox.dispose_blocking();
         for value in [&token, &line] {
-            assert_eq!(found_in_folder(records.path(), value), Vec::<PathBuf>::new(), "{wall}");
-            assert_eq!(found_in_folder(jail.workspace.path(), value), Vec::<PathBuf>::new(), "{wall}");
+            assert_eq!(found_in_folder(records.path(), value), Vec::<PathBuf>::new(), "{backend}");
+            assert_eq!(found_in_folder(jail.workspace.path(), value), Vec::<PathBuf>::new(), "{backend}");
         }
-        assert!(github.tokens().pop().unwrap().revoked, "{wall}");
+        assert!(github.tokens().pop().unwrap().revoked, "{backend}");
     }
 }
 
@@ -184,27 +184,27 @@ const HOLDER: &str = "BELLJAR_TEST_HOLDER";
 
 #[test]
 fn a_crash_of_the_host_side_leaves_no_real_value() {
-    if let Ok(wall) = std::env::var(HOLDER) {
-        return hold(&wall);
+    if let Ok(backend) = std::env::var(HOLDER) {
+        return hold(&backend);
     }
     a_crash_leaves_what_a_process_held();
-    for wall in walls() {
+    for backend in backends() {
         let (home, place) = (folder(), folder());
         let value = token();
         let file = keep(home.path(), &value);
         let mut holder = crashing(place.path())
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", "secrets_home::a_crash_of_the_host_side_leaves_no_real_value", "--nocapture"])
-            .env(HOLDER, wall.as_str())
+            .env(HOLDER, backend.as_str())
             .env("BELLJAR_TEST_VALUE", file)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap().ends_with("holding")), "{wall}: no sandbox");
+        assert!(lines.any(|line| line.unwrap().ends_with("holding")), "{backend}: no sandbox");
         kill_process(Pid::from_child(&holder), Signal::ABORT).unwrap();
-        assert_eq!(holder.wait().unwrap().signal(), Some(6), "{wall}");
-        assert_eq!(found_in_folder(place.path(), &value), Vec::<PathBuf>::new(), "{wall}");
+        assert_eq!(holder.wait().unwrap().signal(), Some(6), "{backend}");
+        assert_eq!(found_in_folder(place.path(), &value), Vec::<PathBuf>::new(), "{backend}");
     }
 }
 
@@ -236,16 +236,16 @@ fn crashing(place: &Path) -> process::Command {
 
 /// Holds a sandbox with a credential until it is killed.
 #[expect(clippy::print_stdout, reason = "the other process waits for it")]
-fn hold(wall: &str) {
+fn hold(backend: &str) {
     let place = Place::start();
-    let wall = walls().iter().find(|name| name.as_str() == wall).unwrap();
+    let backend = backends().iter().find(|name| name.as_str() == backend).unwrap();
     let here = std::env::current_dir().unwrap();
     let workspace = here.join("workspace");
     fs::create_dir(&workspace).unwrap();
     let value = std::env::var_os("BELLJAR_TEST_VALUE").unwrap();
     let engine = Engine::new().with_records(here.join("records"));
     let token = fs::read_to_string(&value).unwrap();
-    let sandbox = engine.create_blocking(&place.spec(*wall, &workspace, value.into())).unwrap();
+    let sandbox = engine.create_blocking(&place.spec(*backend, &workspace, value.into())).unwrap();
     // Held in memory by now, as a request's head and as what is looked for in answers.
     let jail = Jail { sandbox, workspace: folder() };
     jail.sh(&place.use_it());

@@ -112,15 +112,16 @@ const CLONE_NEWNET: u32 = 0x4000_0000;
 fn refused_but_for_the_gap(test: impl Fn(BackendName) -> bool) {
     let sandbox = belljar_engine::Engine::new().create_blocking(&belljar_spec::SandboxSpec::default());
     let version = sandbox.expect("a sandbox can be made").landlock_abi();
-    let has_gap = |wall: BackendName| version < 9 || !hides_late_sockets(wall);
-    for wall in walls().iter().filter(|wall| has_gap(**wall)) {
-        eprintln!("not tried: {wall}: this takes Landlock 9, and the kernel has {version} (known gap)");
+    let has_gap = |backend: BackendName| version < 9 || !hides_late_sockets(backend);
+    for backend in backends().iter().filter(|backend| has_gap(**backend)) {
+        eprintln!("not tried: {backend}: this takes Landlock 9, and the kernel has {version} (known gap)");
     }
-    refused_everywhere(|wall| !has_gap(wall) && test(wall));
+    refused_everywhere(|backend| !has_gap(backend) && test(backend));
 }
 
 fn refused_everywhere(test: impl Fn(BackendName) -> bool) {
-    let reached: Vec<_> = walls().iter().filter(|wall| test(**wall)).map(ToString::to_string).collect();
+    let reached: Vec<_> =
+        backends().iter().filter(|backend| test(**backend)).map(ToString::to_string).collect();
     assert_eq!(reached, Vec::<String>::new(), "a service of the host was reached from inside");
 }
 
@@ -137,7 +138,7 @@ enum Bound {
 }
 
 /// Binds in `outside`, jails, calls at `inside`.
-fn shared(wall: BackendName, permission: Option<Permission>, bound: Bound, when: When) -> bool {
+fn shared(backend: BackendName, permission: Option<Permission>, bound: Bound, when: When) -> bool {
     let shared = folder();
     let deep = shared.path().join("deep");
     fs::create_dir(&deep).unwrap();
@@ -146,7 +147,7 @@ fn shared(wall: BackendName, permission: Option<Permission>, bound: Bound, when:
         Bound::Relative => Service::bind(&deep, NAME),
     };
     let before = matches!(when, When::Before).then(bind);
-    let jail = jail_with(wall, |spec, _| match permission {
+    let jail = jail_with(backend, |spec, _| match permission {
         Some(permission) => spec.shared = vec![share(shared.path(), permission)],
         None => spec.workspace = Some(shared.path().into()),
     });
@@ -161,60 +162,62 @@ fn shared(wall: BackendName, permission: Option<Permission>, bound: Bound, when:
 
 #[test]
 fn a_socket_in_the_workspace_is_out_of_reach() {
-    refused_everywhere(|wall| shared(wall, None, Bound::Absolute, When::Before));
+    refused_everywhere(|backend| shared(backend, None, Bound::Absolute, When::Before));
 }
 
 #[test]
 fn a_socket_in_the_workspace_bound_by_a_relative_path_is_out_of_reach() {
-    refused_but_for_the_gap(|wall| shared(wall, None, Bound::Relative, When::Before));
+    refused_but_for_the_gap(|backend| shared(backend, None, Bound::Relative, When::Before));
 }
 
 #[test]
 fn a_socket_in_the_workspace_bound_after_the_start_is_out_of_reach() {
-    refused_but_for_the_gap(|wall| shared(wall, None, Bound::Absolute, When::After));
+    refused_but_for_the_gap(|backend| shared(backend, None, Bound::Absolute, When::After));
 }
 
 #[test]
 fn a_socket_in_a_read_only_share_is_out_of_reach() {
-    refused_everywhere(|wall| shared(wall, Some(Permission::Read), Bound::Absolute, When::Before));
+    refused_everywhere(|backend| shared(backend, Some(Permission::Read), Bound::Absolute, When::Before));
 }
 
 #[test]
 fn a_socket_in_a_read_only_share_bound_by_a_relative_path_is_out_of_reach() {
-    refused_but_for_the_gap(|wall| shared(wall, Some(Permission::Read), Bound::Relative, When::Before));
+    refused_but_for_the_gap(|backend| shared(backend, Some(Permission::Read), Bound::Relative, When::Before));
 }
 
 #[test]
 fn a_socket_in_a_read_only_share_bound_after_the_start_is_out_of_reach() {
-    refused_but_for_the_gap(|wall| shared(wall, Some(Permission::Read), Bound::Absolute, When::After));
+    refused_but_for_the_gap(|backend| shared(backend, Some(Permission::Read), Bound::Absolute, When::After));
 }
 
 #[test]
 fn a_socket_in_a_writable_share_is_out_of_reach() {
-    refused_everywhere(|wall| shared(wall, Some(Permission::Write), Bound::Absolute, When::Before));
+    refused_everywhere(|backend| shared(backend, Some(Permission::Write), Bound::Absolute, When::Before));
 }
 
 #[test]
 fn a_socket_in_a_writable_share_bound_by_a_relative_path_is_out_of_reach() {
-    refused_but_for_the_gap(|wall| shared(wall, Some(Permission::Write), Bound::Relative, When::Before));
+    refused_but_for_the_gap(|backend| {
+        shared(backend, Some(Permission::Write), Bound::Relative, When::Before)
+    });
 }
 
 #[test]
 fn a_socket_in_a_writable_share_bound_after_the_start_is_out_of_reach() {
-    refused_but_for_the_gap(|wall| shared(wall, Some(Permission::Write), Bound::Absolute, When::After));
+    refused_but_for_the_gap(|backend| shared(backend, Some(Permission::Write), Bound::Absolute, When::After));
 }
 
 /// One folder, seen twice: as the workspace, and in a share that holds it or is it.
 #[test]
 fn a_socket_is_out_of_reach_at_every_place_that_shows_it() {
-    refused_everywhere(|wall| {
+    refused_everywhere(|backend| {
         let shared = folder();
         let app = shared.path().join("app");
         fs::create_dir(&app).unwrap();
         let service = Service::bind(Path::new("/"), app.join(NAME).to_str().unwrap());
         for twice in [shared.path(), &app] {
             for permission in [Permission::Read, Permission::Write] {
-                let jail = jail_with(wall, |spec, _| {
+                let jail = jail_with(backend, |spec, _| {
                     spec.workspace = Some(app.clone());
                     spec.shared = vec![share(twice, permission)];
                 });
@@ -232,11 +235,11 @@ fn a_socket_in_a_workspace_below_opt_is_out_of_reach_there_too() {
     if !is_root() {
         return;
     }
-    refused_everywhere(|wall| {
+    refused_everywhere(|backend| {
         let place = tempfile::Builder::new().prefix("belljar-test-").tempdir_in("/opt").unwrap();
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let service = Service::bind(Path::new("/"), place.path().join(NAME).to_str().unwrap());
-        let jail = jail_with(wall, |spec, _| spec.workspace = Some(place.path().into()));
+        let jail = jail_with(backend, |spec, _| spec.workspace = Some(place.path().into()));
         call(&jail, "/workspace", NAME);
         call(&jail, place.path().to_str().unwrap(), NAME);
         service.was_reached(&place.path().join(NAME))
@@ -245,10 +248,10 @@ fn a_socket_in_a_workspace_below_opt_is_out_of_reach_there_too() {
 
 #[test]
 fn a_socket_that_was_moved_into_the_workspace_is_out_of_reach() {
-    refused_but_for_the_gap(|wall| {
+    refused_but_for_the_gap(|backend| {
         let elsewhere = folder();
         let service = Service::bind(Path::new("/"), elsewhere.path().join(NAME).to_str().unwrap());
-        let jail = jail_with(wall, |_, workspace| {
+        let jail = jail_with(backend, |_, workspace| {
             fs::rename(elsewhere.path().join(NAME), workspace.join(NAME)).unwrap();
         });
         call(&jail, "/workspace", NAME);
@@ -262,11 +265,11 @@ fn a_socket_of_another_network_namespace_is_out_of_reach() {
     if !is_root() {
         return;
     }
-    refused_but_for_the_gap(|wall| {
+    refused_but_for_the_gap(|backend| {
         let place = folder();
         let path = place.path().join(NAME);
         let service = Service::bind_in(CLONE_NEWNET, Path::new("/"), path.to_str().unwrap());
-        let jail = jail_with(wall, |spec, _| spec.workspace = Some(place.path().into()));
+        let jail = jail_with(backend, |spec, _| spec.workspace = Some(place.path().into()));
         call(&jail, "/workspace", NAME);
         service.was_reached(&path)
     });
@@ -275,14 +278,14 @@ fn a_socket_of_another_network_namespace_is_out_of_reach() {
 /// Bound under a name that leads over a link, and so listed under a path that nothing inside has.
 #[test]
 fn a_socket_that_was_bound_over_a_link_is_out_of_reach() {
-    refused_everywhere(|wall| {
+    refused_everywhere(|backend| {
         let place = folder();
         let real = place.path().join("data");
         fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, place.path().join("home")).unwrap();
         let path = place.path().join("home").join(NAME);
         let service = Service::bind(Path::new("/"), path.to_str().unwrap());
-        let jail = jail_with(wall, |spec, _| spec.workspace = Some(real.clone()));
+        let jail = jail_with(backend, |spec, _| spec.workspace = Some(real.clone()));
         call(&jail, "/workspace", NAME);
         service.was_reached(&path)
     });
@@ -290,11 +293,11 @@ fn a_socket_that_was_bound_over_a_link_is_out_of_reach() {
 
 #[test]
 fn a_second_name_of_a_socket_is_out_of_reach() {
-    refused_but_for_the_gap(|wall| {
+    refused_but_for_the_gap(|backend| {
         let elsewhere = folder();
         let path = elsewhere.path().join(NAME);
         let service = Service::bind(Path::new("/"), path.to_str().unwrap());
-        let jail = jail_with(wall, |_, workspace| fs::hard_link(&path, workspace.join("other")).unwrap());
+        let jail = jail_with(backend, |_, workspace| fs::hard_link(&path, workspace.join("other")).unwrap());
         call(&jail, "/workspace", "other");
         service.was_reached(&path)
     });
@@ -302,11 +305,11 @@ fn a_second_name_of_a_socket_is_out_of_reach() {
 
 #[test]
 fn a_socket_in_the_hosts_temporary_folder_is_out_of_reach() {
-    refused_everywhere(|wall| {
+    refused_everywhere(|backend| {
         let place = folder();
         let path = place.path().join(NAME);
         let service = Service::bind(Path::new("/"), path.to_str().unwrap());
-        call(&jail(wall), place.path().to_str().unwrap(), NAME);
+        call(&jail(backend), place.path().to_str().unwrap(), NAME);
         service.was_reached(&path)
     });
 }
@@ -316,11 +319,11 @@ fn a_socket_in_run_is_out_of_reach() {
     if !is_root() {
         return;
     }
-    refused_everywhere(|wall| {
+    refused_everywhere(|backend| {
         let place = tempfile::Builder::new().prefix("belljar-test-").tempdir_in("/run").unwrap();
         let path = place.path().join(NAME);
         let service = Service::bind(Path::new("/"), path.to_str().unwrap());
-        let jail = jail(wall);
+        let jail = jail(backend);
         call(&jail, place.path().to_str().unwrap(), NAME);
         call(&jail, &place.path().to_str().unwrap().replace("/run/", "/var/run/"), NAME);
         service.was_reached(&path)
@@ -329,9 +332,9 @@ fn a_socket_in_run_is_out_of_reach() {
 
 #[test]
 fn datagrams_to_a_socket_in_the_workspace_do_not_arrive() {
-    refused_everywhere(|wall| {
+    refused_everywhere(|backend| {
         let mut receiver = None;
-        let jail = jail_with(wall, |_, workspace| {
+        let jail = jail_with(backend, |_, workspace| {
             let path = workspace.join("datagrams");
             let socket = UnixDatagram::bind(&path).unwrap();
             socket.set_nonblocking(true).unwrap();
@@ -352,12 +355,12 @@ for path in ('/workspace/datagrams', 'datagrams'):
 
 #[test]
 fn a_socket_itself_cannot_be_shared() {
-    for wall in walls() {
+    for backend in backends() {
         let place = folder();
         let path = place.path().join(NAME);
         let _service = Service::bind(Path::new("/"), path.to_str().unwrap());
-        let refused = try_jail(*wall, |spec, _| spec.shared = vec![share(&path, Permission::Read)]);
-        assert_eq!(refused.err().map(|error| error.code), Some(ErrorCode::PathRefused), "{wall}");
+        let refused = try_jail(*backend, |spec, _| spec.shared = vec![share(&path, Permission::Read)]);
+        assert_eq!(refused.err().map(|error| error.code), Some(ErrorCode::PathRefused), "{backend}");
     }
 }
 
@@ -372,8 +375,8 @@ fn sockets_of_others_do_not_keep_a_sandbox_from_starting() {
         is_root().then(|| tempfile::Builder::new().prefix("belljar-test-").tempdir_in("/opt").unwrap());
     let _private =
         hidden.as_ref().map(|place| Service::bind(Path::new("/"), place.path().join(NAME).to_str().unwrap()));
-    for wall in walls() {
-        let started = try_jail(*wall, |_, _| {});
-        assert!(started.is_ok(), "{wall}: {:?}", started.err());
+    for backend in backends() {
+        let started = try_jail(*backend, |_, _| {});
+        assert!(started.is_ok(), "{backend}: {:?}", started.err());
     }
 }

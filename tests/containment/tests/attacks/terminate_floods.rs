@@ -50,8 +50,8 @@ fn answers_that_nobody_reads_take_little_room() {
         let server = WebServer::start(at("127.66.9.1"), &leaf, MODERN, |_: Request<Incoming>| async {
             WebResponse::new(whole(&LONG[..]))
         });
-        for wall in gateway_walls().iter().copied() {
-            let cage = cage(wall, &inspected(&dns, &authority, server.port()));
+        for backend in gateway_backends().iter().copied() {
+            let cage = cage(backend, &inspected(&dns, &authority, server.port()));
             let script = r#"
 sessions = []
 for _ in range(40):
@@ -64,8 +64,8 @@ print(len(sessions))
             let mut lines = Vec::new();
             let port = server.port().to_string();
             let grown = growth(|| lines = cage.attack(&format!("{SESSIONS}{script}"), &[&port]));
-            assert_eq!(lines, ["40"], "{wall}");
-            assert!(grown < 320 << 10, "{wall}: {grown} KiB");
+            assert_eq!(lines, ["40"], "{backend}");
+            assert!(grown < 320 << 10, "{backend}: {grown} KiB");
         }
     });
 }
@@ -80,8 +80,8 @@ fn bodies_that_no_server_reads_take_little_room() {
             pending::<()>().await;
             WebResponse::new(whole("never"))
         });
-        for wall in gateway_walls().iter().copied() {
-            let cage = cage(wall, &inspected(&dns, &authority, server.port()));
+        for backend in gateway_backends().iter().copied() {
+            let cage = cage(backend, &inspected(&dns, &authority, server.port()));
             let script = r#"
 sessions = []
 for _ in range(40):
@@ -102,8 +102,8 @@ print(len(sessions))
             let mut lines = Vec::new();
             let port = server.port().to_string();
             let grown = growth(|| lines = cage.attack(&format!("{SESSIONS}{script}"), &[&port]));
-            assert_eq!(lines, ["40"], "{wall}");
-            assert!(grown < 320 << 10, "{wall}: {grown} KiB");
+            assert_eq!(lines, ["40"], "{backend}");
+            assert!(grown < 320 << 10, "{backend}: {grown} KiB");
         }
     });
 }
@@ -116,8 +116,8 @@ fn heads_without_end_and_frames_without_number_take_little_room() {
         let server = WebServer::start(at("127.66.9.1"), &leaf, MODERN, |_: Request<Incoming>| async {
             WebResponse::new(whole("here"))
         });
-        for wall in gateway_walls().iter().copied() {
-            let cage = cage(wall, &inspected(&dns, &authority, server.port()));
+        for backend in gateway_backends().iter().copied() {
+            let cage = cage(backend, &inspected(&dns, &authority, server.port()));
             let script = r#"
 LINE = b'\0\4long\x7f\x81\x7e' + bytes([97] * 16382 + [97, 97, 97])[:16383]
 def flood(*frames, first=b'', times=20000):
@@ -144,8 +144,8 @@ print('still there' if b'here' in reply(s, 3) else 'gone')
             let mut lines = Vec::new();
             let port = server.port().to_string();
             let grown = growth(|| lines = cage.attack(&format!("{SESSIONS}{script}"), &[&port]));
-            assert_eq!(lines, ["still there"], "{wall}");
-            assert!(grown < 100 << 10, "{wall}: {grown} KiB");
+            assert_eq!(lines, ["still there"], "{backend}");
+            assert!(grown < 100 << 10, "{backend}: {grown} KiB");
         }
     });
 }
@@ -159,8 +159,8 @@ fn a_client_that_goes_away_takes_its_connection_along() {
         pending::<()>().await;
         WebResponse::new(whole("never"))
     });
-    for wall in gateway_walls().iter().copied() {
-        let cage = cage(wall, &inspected(&dns, &authority, server.port()));
+    for backend in gateway_backends().iter().copied() {
+        let cage = cage(backend, &inspected(&dns, &authority, server.port()));
         let script = r#"
 def begin(number):
     if number % 2:
@@ -180,11 +180,11 @@ for number in range(6):
         cage.attack(&format!("{SESSIONS}{script}"), &[&server.port().to_string()]);
         let closed =
             || cage.lines().iter().filter(|line| line.contains(r#""kind":"connection_closed""#)).count();
-        let mut patience = 100;
-        while closed() < 6 && patience > 0 {
+        let mut time_limit = 100;
+        while closed() < 6 && time_limit > 0 {
             sleep(Duration::from_millis(100));
-            patience -= 1;
+            time_limit -= 1;
         }
-        assert_eq!((cage.opened(), closed()), (6, 6), "{wall}");
+        assert_eq!((cage.opened(), closed()), (6, 6), "{backend}");
     }
 }

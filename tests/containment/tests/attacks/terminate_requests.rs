@@ -45,8 +45,8 @@ fn no_spelling_of_a_path_leads_outside_of_a_rule() {
     let leaf = authority.leaf(["good.test"]);
     let server = HttpServer::start_tls(at("127.66.9.1"), &leaf, |_| Response::ok("here"));
     let port = server.port().to_string();
-    for wall in gateway_walls().iter().copied() {
-        let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
+    for backend in gateway_backends().iter().copied() {
+        let cage = cage(backend, &inside_only(&dns, &authority, server.port()));
         let script = r#"
 port = sys.argv[1]
 TRICKS = [b'/', b'/out', b'/in/../out', b'/in/..', b'/in/../', b'/in/./../out', b'/in/%2e%2e/out', b'/in/%2E%2e/out',
@@ -65,8 +65,8 @@ for method in [b'PUT', b'DELETE', b'get', b'TRACE', b'CONNECT', b'GETX', b'OPTIO
     if b' 200 ' in said.split(b'\r\n')[0]:
         print(method)
 "#;
-        assert_eq!(cage.attack(&format!("{TLS}{script}"), &[&port]), [""; 0], "{wall}");
-        assert_eq!(server.requests(), [], "{wall}: nothing of them arrives");
+        assert_eq!(cage.attack(&format!("{TLS}{script}"), &[&port]), [""; 0], "{backend}");
+        assert_eq!(server.requests(), [], "{backend}: nothing of them arrives");
         assert!(!cage.refused_for(Reason::RequestNotAllowed).is_empty());
         assert!(!cage.refused_for(Reason::RequestMalformed).is_empty());
     }
@@ -78,8 +78,8 @@ fn what_is_allowed_arrives_as_it_was_written() {
     let leaf = authority.leaf(["good.test"]);
     let server = HttpServer::start_tls(at("127.66.9.1"), &leaf, |_| Response::ok("here"));
     let port = server.port().to_string();
-    for wall in gateway_walls().iter().copied() {
-        let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
+    for backend in gateway_backends().iter().copied() {
+        let cage = cage(backend, &inside_only(&dns, &authority, server.port()));
         let before = server.requests().len();
         let targets =
             ["/in", "/in/", "/in/x%20y", "/in/a%2Fb", "/in/x;v=1?q=/../out", "/in/%C3%BC", "/in/./x"];
@@ -90,7 +90,7 @@ for target in sys.argv[2:]:
         let arguments: Vec<&str> = [port.as_str()].into_iter().chain(targets).collect();
         cage.attack(&format!("{TLS}{script}"), &arguments);
         let arrived: Vec<String> = server.requests()[before..].iter().map(|it| it.target.clone()).collect();
-        assert_eq!(arrived, targets, "{wall}");
+        assert_eq!(arrived, targets, "{backend}");
     }
 }
 
@@ -100,8 +100,8 @@ fn no_request_hides_in_another() {
     let leaf = authority.leaf(["good.test"]);
     let server = HttpServer::start_tls(at("127.66.9.1"), &leaf, |_| Response::ok("here"));
     let port = server.port().to_string();
-    for wall in gateway_walls().iter().copied() {
-        let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
+    for backend in gateway_backends().iter().copied() {
+        let cage = cage(backend, &inside_only(&dns, &authority, server.port()));
         let script = r#"
 port = sys.argv[1]
 HOST = b'host: good.test:PORT\r\n'
@@ -130,7 +130,7 @@ for head, body in [
 "#;
         cage.attack(&format!("{TLS}{script}"), &[&port]);
         let hidden: Vec<String> = server.requests().iter().map(|it| it.target.clone()).collect();
-        assert!(hidden.iter().all(|target| target == "/in/x"), "{wall}: {hidden:?}");
+        assert!(hidden.iter().all(|target| target == "/in/x"), "{backend}: {hidden:?}");
     }
 }
 
@@ -140,8 +140,8 @@ fn no_client_says_which_headers_are_dropped_on_the_way() {
     let leaf = authority.leaf(["good.test"]);
     let server = HttpServer::start_tls(at("127.66.9.1"), &leaf, |_| Response::ok("here"));
     let port = server.port().to_string();
-    for wall in gateway_walls().iter().copied() {
-        let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
+    for backend in gateway_backends().iter().copied() {
+        let cage = cage(backend, &inside_only(&dns, &authority, server.port()));
         let before = server.requests().len();
         let script = r#"
 KEY = b'sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n'
@@ -153,7 +153,7 @@ for more in (b'', b'upgrade: websocket\r\n' + KEY, b'upgrade: h2c\r\n', b'upgrad
             .iter()
             .map(|request| request.header("connection").map(str::to_string))
             .collect();
-        assert_eq!(arrived, [None, Some("upgrade".into()), None], "{wall}");
+        assert_eq!(arrived, [None, Some("upgrade".into()), None], "{backend}");
     }
 }
 
@@ -163,8 +163,8 @@ fn a_request_for_another_host_does_not_arrive() {
     let leaf = authority.leaf(["good.test"]);
     let server = HttpServer::start_tls(at("127.66.9.1"), &leaf, |_| Response::ok("here"));
     let port = server.port().to_string();
-    for wall in walls().iter().copied() {
-        let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
+    for backend in backends().iter().copied() {
+        let cage = cage(backend, &inside_only(&dns, &authority, server.port()));
         let script = r#"
 port = sys.argv[1]
 for line, hosts in [
@@ -184,7 +184,7 @@ for line, hosts in [
     say(port, b'GET ' + line + b' HTTP/1.1\r\n' + head + b'connection: close\r\n\r\n')
 "#;
         cage.attack(&format!("{TLS}{script}"), &[&port]);
-        assert_eq!(server.requests(), [], "{wall}");
+        assert_eq!(server.requests(), [], "{backend}");
     }
 }
 
@@ -210,8 +210,8 @@ fn no_head_of_http2_says_one_thing_to_us_and_another_to_the_server() {
         WebResponse::new(whole("here"))
     });
     let port = server.port().to_string();
-    for wall in gateway_walls().iter().copied() {
-        let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
+    for backend in gateway_backends().iter().copied() {
+        let cage = cage(backend, &inside_only(&dns, &authority, server.port()));
         let script = r#"
 port = sys.argv[1]
 M, S, P, A = (b':method', b'GET'), (b':scheme', b'https'), (b':path', b'/in/x'), (b':authority', b'good.test:' + port.encode())
@@ -256,13 +256,13 @@ for number, fields in enumerate(HEADS):
 "#;
         let before = server.lines().len();
         cage.attack(&format!("{TLS}{FRAMES}{script}"), &[&port]);
-        assert_eq!(server.lines()[before..], [""; 0], "{wall}");
+        assert_eq!(server.lines()[before..], [""; 0], "{backend}");
         // The same by a head that is fine, so that the frames are known to be.
         let fine = "s = open_session(sys.argv[1])
 s.sendall(frame(1, 5, 1, head((b':method', b'GET'), (b':scheme', b'https'), (b':path', b'/in/x'), (b':authority', b'good.test'))))
 if b'here' in reply(s, 0.8):
     print('fine')";
-        assert_eq!(cage.attack(&format!("{TLS}{FRAMES}{fine}"), &[&port]), ["fine"], "{wall}");
+        assert_eq!(cage.attack(&format!("{TLS}{FRAMES}{fine}"), &[&port]), ["fine"], "{backend}");
     }
 }
 
@@ -274,8 +274,8 @@ fn streams_that_are_reset_over_and_over_end_the_connection_and_nothing_else() {
         WebResponse::new(whole("here"))
     });
     let port = server.port().to_string();
-    for wall in gateway_walls().iter().copied() {
-        let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
+    for backend in gateway_backends().iter().copied() {
+        let cage = cage(backend, &inside_only(&dns, &authority, server.port()));
         let script = r#"
 port = sys.argv[1]
 fields = head((b':method', b'GET'), (b':scheme', b'https'), (b':path', b'/in/x'), (b':authority', b'good.test'))
@@ -299,7 +299,7 @@ if b'here' in reply(s, 1.5):
 "#;
         let mut lines = Vec::new();
         let grown = growth(|| lines = cage.attack(&format!("{TLS}{FRAMES}{script}"), &[&port]));
-        assert_eq!(lines, ["still there"], "{wall}");
-        assert!(grown < 100 * 1024, "{wall}: {grown} KiB");
+        assert_eq!(lines, ["still there"], "{backend}");
+        assert!(grown < 100 * 1024, "{backend}: {grown} KiB");
     }
 }

@@ -37,15 +37,15 @@ fn a_server_that_cannot_be_verified_gets_nothing() {
         ("expired", authority.expired_leaf(["good.test"])),
         ("of an authority that nobody knows", other.leaf(["good.test"])),
     ];
-    for wall in gateway_walls().iter().copied() {
+    for backend in gateway_backends().iter().copied() {
         for (what, leaf) in &cases {
             let server = web(leaf);
-            let cage = cage(wall, &inspecting(&dns, &authority, server.port()));
+            let cage = cage(backend, &inspecting(&dns, &authority, server.port()));
             let script = "said = get(sys.argv[1])\nprint(said.split(b'\\r\\n')[0].decode())";
             let lines = cage.attack(&format!("{GET}{script}"), &[&server.port().to_string()]);
-            assert_eq!(lines, ["HTTP/1.1 502 Bad Gateway"], "{wall}: {what}");
-            assert_eq!(server.requests(), [], "{wall}: {what}");
-            assert_eq!(cage.refused_for(Reason::UpstreamUntrusted), ["good.test"], "{wall}: {what}");
+            assert_eq!(lines, ["HTTP/1.1 502 Bad Gateway"], "{backend}: {what}");
+            assert_eq!(server.requests(), [], "{backend}: {what}");
+            assert_eq!(cage.refused_for(Reason::UpstreamUntrusted), ["good.test"], "{backend}: {what}");
         }
     }
 }
@@ -54,8 +54,8 @@ fn a_server_that_cannot_be_verified_gets_nothing() {
 fn the_sandbox_cannot_make_the_gateway_trust_a_server() {
     let (dns, authority, other) = (names(), Authority::new(), Authority::new());
     let server = web(&other.leaf(["good.test"]));
-    for wall in walls().iter().copied() {
-        let cage = cage(wall, &inspecting(&dns, &authority, server.port()));
+    for backend in backends().iter().copied() {
+        let cage = cage(backend, &inspecting(&dns, &authority, server.port()));
         std::fs::write(cage.outside("other.pem"), other.pem()).unwrap();
         let script = r#"
 attack('bundle', lambda: open(os.environ['SSL_CERT_FILE'], 'a').write(open('other.pem').read()))
@@ -70,16 +70,16 @@ said = get(sys.argv[1], context)
 print(said.split(b'\r\n')[0].decode())
 "#;
         let lines = cage.attack(&format!("{GET}{script}"), &[&server.port().to_string()]);
-        assert_eq!(lines, ["HTTP/1.1 502 Bad Gateway"], "{wall}");
-        assert_eq!(server.requests(), [], "{wall}");
+        assert_eq!(lines, ["HTTP/1.1 502 Bad Gateway"], "{backend}");
+        assert_eq!(server.requests(), [], "{backend}");
     }
 }
 
 #[test]
 fn the_authoritys_key_is_nowhere_in_the_sandbox() {
     let (dns, authority) = (names(), Authority::new());
-    for wall in walls().iter().copied() {
-        let cage = cage(wall, &inspecting(&dns, &authority, 443));
+    for backend in backends().iter().copied() {
+        let cage = cage(backend, &inspecting(&dns, &authority, 443));
         let script = r#"
 found = []
 def look(path):
@@ -100,7 +100,7 @@ for pid in os.listdir('/proc'):
         look('/proc/%s/cmdline' % pid)
 print(found, b'BEGIN CERTIFICATE' in open('/etc/belljar/authority.pem', 'rb').read())
 "#;
-        assert_eq!(cage.attack(script, &[]), ["[] True"], "{wall}");
+        assert_eq!(cage.attack(script, &[]), ["[] True"], "{backend}");
     }
 }
 
@@ -108,9 +108,9 @@ print(found, b'BEGIN CERTIFICATE' in open('/etc/belljar/authority.pem', 'rb').re
 fn one_sandboxs_authority_is_worthless_in_another() {
     let (dns, authority) = (names(), Authority::new());
     let server = web(&authority.leaf(["good.test"]));
-    for wall in gateway_walls().iter().copied() {
+    for backend in gateway_backends().iter().copied() {
         let policy = inspecting(&dns, &authority, server.port());
-        let (one, other) = (cage(wall, &policy), cage(wall, &policy));
+        let (one, other) = (cage(backend, &policy), cage(backend, &policy));
         let stolen = one.attack("print(open('/etc/belljar/authority.pem').read())", &[]).join("\n");
         std::fs::write(other.outside("stolen.pem"), &stolen).unwrap();
         let script = r#"
@@ -123,7 +123,7 @@ if b'here' in get(sys.argv[1]):
     print('own')
 "#;
         let lines = other.attack(&format!("{GET}{script}"), &[&server.port().to_string()]);
-        assert_eq!(lines, ["own"], "{wall}");
+        assert_eq!(lines, ["own"], "{backend}");
     }
 }
 
@@ -132,8 +132,8 @@ if b'here' in get(sys.argv[1]):
 fn what_is_looked_into_carries_nothing_but_http() {
     let (dns, authority) = (names(), Authority::new());
     let server = web(&authority.leaf(["good.test"]));
-    for wall in gateway_walls().iter().copied() {
-        let cage = cage(wall, &inspecting(&dns, &authority, server.port()));
+    for backend in gateway_backends().iter().copied() {
+        let cage = cage(backend, &inspecting(&dns, &authority, server.port()));
         let script = r#"
 port = sys.argv[1]
 def unknown():
@@ -152,7 +152,11 @@ for what in [b'hello\r\n', b'\x80\x2e\x01\x03\x01' + b'\0' * 43, b'GET / HTTP/1.
     if said and b' 403 ' not in said:
         print(what, said)
 "#;
-        assert_eq!(cage.attack(&format!("{GET}{script}"), &[&server.port().to_string()]), [""; 0], "{wall}");
-        assert_eq!(server.requests(), [], "{wall}");
+        assert_eq!(
+            cage.attack(&format!("{GET}{script}"), &[&server.port().to_string()]),
+            [""; 0],
+            "{backend}"
+        );
+        assert_eq!(server.requests(), [], "{backend}");
     }
 }

@@ -92,11 +92,11 @@ for root in ('/workspace', '/home', '/tmp', '/var', '/root', '/mnt', '/srv', '/e
 stolen.close()
 "#;
 
-fn attempt(home: &Home, wall: BackendName, workspace: &Path, flags: &[&str]) -> Output {
+fn attempt(home: &Home, backend: BackendName, workspace: &Path, flags: &[&str]) -> Output {
     let script = format!("{PRELUDE}{STEAL}");
     let places =
         [home.path("state/belljar/vault"), home.path("state"), home.path("elsewhere/key"), home.path("")];
-    home.belljar(&["run", "--backend", wall.as_str(), "--workspace"])
+    home.belljar(&["run", "--backend", backend.as_str(), "--workspace"])
         .arg(workspace)
         .args(flags)
         .args(["--", "/usr/bin/python3", "-c", &script])
@@ -128,25 +128,25 @@ fn the_vault_and_its_key_cannot_be_shared() {
         links.path().join("vault/key"),
         links.path().join("vault/.."),
     ];
-    for wall in walls() {
-        for road in roads.iter().take(first_of(*wall, roads.len())) {
+    for backend in backends() {
+        for road in roads.iter().take(first_of(*backend, roads.len())) {
             let road_text = road.to_str().unwrap();
             for flag in ["--ro", "--rw"] {
                 let workspace = folder();
-                let output = attempt(&home, *wall, workspace.path(), &[flag, road_text]);
-                refused(&home, &output, workspace.path(), &format!("{wall}: {flag} {road_text}"));
+                let output = attempt(&home, *backend, workspace.path(), &[flag, road_text]);
+                refused(&home, &output, workspace.path(), &format!("{backend}: {flag} {road_text}"));
             }
             if road.is_dir() {
-                let output = attempt(&home, *wall, road, &[]);
-                refused(&home, &output, road, &format!("{wall}: --workspace {road_text}"));
+                let output = attempt(&home, *backend, road, &[]);
+                refused(&home, &output, road, &format!("{backend}: --workspace {road_text}"));
             }
         }
     }
 }
 
 /// How many roads are tried with a wall. What may be shared is decided before a wall is asked: that it is decided behind each takes one.
-fn first_of(wall: BackendName, roads: usize) -> usize {
-    if gateway_walls().contains(&wall) { roads } else { 1 }
+fn first_of(backend: BackendName, roads: usize) -> usize {
+    if gateway_backends().contains(&backend) { roads } else { 1 }
 }
 
 fn refused(home: &Home, output: &Output, workspace: &Path, what: &str) {
@@ -166,32 +166,32 @@ fn the_file_of_a_secret_cannot_be_shared() {
     }
     fs::copy(&outside, inside.join("key")).unwrap();
     symlink(&outside, &link).unwrap();
-    for wall in walls() {
+    for backend in backends() {
         let shares = [(inside.join("key"), &inside), (link.clone(), &home.path("links"))];
-        let count = first_of(*wall, shares.len());
+        let count = first_of(*backend, shares.len());
         for (file, shared) in shares.into_iter().take(count) {
             let key = format!("file:{}", file.display());
             let route = ["--llm", "http://127.66.9.4:1", "--llm-key", &key];
-            let output = attempt(&home, *wall, shared, &route);
-            refused(&home, &output, shared, &format!("{wall}: the workspace, {key}"));
+            let output = attempt(&home, *backend, shared, &route);
+            refused(&home, &output, shared, &format!("{backend}: the workspace, {key}"));
             for flag in ["--ro", "--rw"] {
                 let workspace = folder();
                 let flags = [&route[..], &[flag, shared.to_str().unwrap()]].concat();
-                let output = attempt(&home, *wall, workspace.path(), &flags);
-                refused(&home, &output, workspace.path(), &format!("{wall}: {flag}, {key}"));
+                let output = attempt(&home, *backend, workspace.path(), &flags);
+                refused(&home, &output, workspace.path(), &format!("{backend}: {flag}, {key}"));
             }
         }
         let workspace = folder();
         let route = ["--llm", "http://127.66.9.4:1", "--llm-key", &format!("file:{}", outside.display())];
-        let output = attempt(&home, *wall, workspace.path(), &route);
-        assert!(output.status.success(), "{wall}: {}", text(&output.stderr));
+        let output = attempt(&home, *backend, workspace.path(), &route);
+        assert!(output.status.success(), "{backend}: {}", text(&output.stderr));
     }
 }
 
 #[test]
 fn a_link_to_the_vault_leads_nowhere() {
     let home = Home::new();
-    for wall in walls() {
+    for backend in backends() {
         let (workspace, shared) = (folder(), folder());
         for (place, name, to) in [
             (workspace.path(), "vault", home.path("state/belljar/vault")),
@@ -205,15 +205,15 @@ fn a_link_to_the_vault_leads_nowhere() {
         fs::write(workspace.path().join("lock"), "in the workspace").unwrap();
         // The workspace has to be open to whoever runs inside.
         fs::set_permissions(workspace.path(), PermissionsExt::from_mode(0o777)).unwrap();
-        let output = attempt(&home, *wall, workspace.path(), &["--rw", shared.path().to_str().unwrap()]);
-        assert!(output.status.success(), "{wall}: {}", text(&output.stderr));
+        let output = attempt(&home, *backend, workspace.path(), &["--rw", shared.path().to_str().unwrap()]);
+        assert!(output.status.success(), "{backend}: {}", text(&output.stderr));
         let stolen = fs::read(workspace.path().join("stolen")).unwrap();
-        assert!(text(&stolen).contains("in the workspace"), "{wall}: the attack looks nowhere");
+        assert!(text(&stolen).contains("in the workspace"), "{backend}: the attack looks nowhere");
         for (path, treasure) in home.treasures() {
-            assert!(!text(&stolen).contains(&treasure), "{wall}: {} was read", path.display());
-            assert!(!text(&output.stdout).contains(&treasure), "{wall}");
+            assert!(!text(&stolen).contains(&treasure), "{backend}: {} was read", path.display());
+            assert!(!text(&output.stdout).contains(&treasure), "{backend}");
         }
-        assert!(!text(&stolen).contains(&home.value), "{wall}");
+        assert!(!text(&stolen).contains(&home.value), "{backend}");
     }
 }
 
@@ -274,16 +274,16 @@ fn hold(role: &str) {
         let name: SecretName = "held".parse().unwrap();
         let vault = Vault::in_folder("vault");
         // Found out before, when nothing is in their way yet.
-        let walls = walls();
+        let backends = backends();
         let _store = HostSecrets::with_vault(vault.clone());
         vault.set(&name, &Secret::new(value.clone())).unwrap();
         let _held = vault.read(&name).unwrap();
-        for wall in walls {
-            let spec = SandboxSpec { backend: BackendChoice::Named(*wall), ..SandboxSpec::default() };
+        for backend in backends {
+            let spec = SandboxSpec { backend: BackendChoice::Named(*backend), ..SandboxSpec::default() };
             let engine = Engine::new().with_records(std::env::current_dir().unwrap().join("records"));
             let sandbox = engine.create_blocking(&spec).unwrap();
             let result = wait_for(sandbox.exec(&Command::new(["true"]).unwrap())).unwrap();
-            assert_eq!(result.exit_code, Some(0), "{wall}");
+            assert_eq!(result.exit_code, Some(0), "{backend}");
         }
     }
     println!("holding");

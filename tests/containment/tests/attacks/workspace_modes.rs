@@ -5,7 +5,7 @@ use belljar_engine::{Changes, Engine, ExecResult, Sandbox};
 use belljar_spec::workspace::{CloneSpec, WorkspaceMode};
 use belljar_spec::{BackendChoice, BackendName, Command, ErrorCode, SandboxError, SandboxSpec};
 use belljar_tests_containment::folders::{Found, everything};
-use belljar_tests_containment::{folder, gateway_walls, linux_walls, text, wait_for, walls};
+use belljar_tests_containment::{backends, folder, gateway_backends, linux_backends, text, wait_for};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,25 +13,28 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 #[test]
-fn a_push_from_a_shelf_arrives_once_and_only_on_its_branch() {
-    for wall in walls() {
+fn a_push_from_a_managed_clone_arrives_once_and_only_on_its_branch() {
+    for backend in backends() {
         let place = Place::new();
         let main = place.git("rev-parse main");
         let script = "echo x > x; git add x; git commit -q -m inside; git push 2>&1
             /usr/bin/git push -f host HEAD:main 2>&1; /usr/bin/git push host :main HEAD:other HEAD:refs/tags/t 2>&1; true";
-        let (result, changes) = place.run(*wall, shelf("agent/x"), script).unwrap();
+        let (result, changes) = place.run(*backend, clone_name("agent/x"), script).unwrap();
         let said = text(&result.stdout);
-        assert!(said.contains("[new branch]") && !said.contains("Everything up-to-date"), "{wall}: {said}");
         assert!(
-            matches!(changes, Changes::Shelf { ref left, .. } if left.is_on_host()),
-            "{wall}: {changes:?}"
+            said.contains("[new branch]") && !said.contains("Everything up-to-date"),
+            "{backend}: {said}"
         );
-        assert_eq!(place.git("log -1 --format=%s agent/x"), "inside", "{wall}");
-        assert_eq!(place.git("rev-parse main"), main, "{wall}: {said}");
+        assert!(
+            matches!(changes, Changes::ManagedClone { ref left, .. } if left.is_on_host()),
+            "{backend}: {changes:?}"
+        );
+        assert_eq!(place.git("log -1 --format=%s agent/x"), "inside", "{backend}");
+        assert_eq!(place.git("rev-parse main"), main, "{backend}: {said}");
         assert_eq!(
             place.git("for-each-ref --format=%(refname)"),
             "refs/heads/agent/x\nrefs/heads/main",
-            "{wall}"
+            "{backend}"
         );
     }
 }
@@ -40,17 +43,17 @@ fn a_push_from_a_shelf_arrives_once_and_only_on_its_branch() {
 /// plumbing, config and environment, and pushes that no git wrote.
 #[test]
 fn whoever_goes_around_the_guard_moves_nothing_of_the_host() {
-    for wall in gateway_walls() {
-        for mode in [WorkspaceMode::Bind, WorkspaceMode::Overlay { layer: None }, shelf("agent/x")] {
+    for backend in gateway_backends() {
+        for mode in [WorkspaceMode::Bind, WorkspaceMode::Overlay { layer: None }, clone_name("agent/x")] {
             let place = Place::new();
             place.git("branch topic");
             fs::write(place.path("repo/.git/hooks/pre-push"), "#!/bin/sh\nexit 1\n").unwrap();
             let is_bind = mode == WorkspaceMode::Bind;
-            let is_shelf = matches!(mode, WorkspaceMode::Shelf { .. });
+            let is_managed_clone = matches!(mode, WorkspaceMode::ManagedClone { .. });
             let before = place.guarded();
-            let (result, _) = place.run(*wall, mode, AROUND).unwrap();
+            let (result, _) = place.run(*backend, mode, AROUND).unwrap();
             let said = text(&result.stdout) + &text(&result.stderr);
-            assert!(text(&result.stdout).ends_with("END\n"), "{wall}: {said}");
+            assert!(text(&result.stdout).ends_with("END\n"), "{backend}: {said}");
             let mut after = place.guarded();
             if is_bind {
                 // There the refs are the agent's own to move.
@@ -58,13 +61,13 @@ fn whoever_goes_around_the_guard_moves_nothing_of_the_host() {
             } else {
                 assert!(
                     said.contains("ng refs/heads/main"),
-                    "{wall}: the hand-written push was heard: {said}"
+                    "{backend}: the hand-written push was heard: {said}"
                 );
             }
-            assert_eq!(after, before, "{wall}: {said}");
+            assert_eq!(after, before, "{backend}: {said}");
             // Written by hand as well, and allowed: it was no other reason that kept the others out.
-            if is_shelf {
-                assert_eq!(place.git("log -1 --format=%s agent/x"), "evil", "{wall}: {said}");
+            if is_managed_clone {
+                assert_eq!(place.git("log -1 --format=%s agent/x"), "evil", "{backend}: {said}");
             }
         }
     }
@@ -147,11 +150,11 @@ echo END
 
 /// The repositories that belljar itself keeps for them are the host's too: its git works in them.
 #[test]
-fn what_git_obeys_in_a_shelf_or_a_clone_cannot_be_changed() {
-    for wall in linux_walls() {
+fn what_git_obeys_in_a_managed_clone_or_a_clone_cannot_be_changed() {
+    for backend in linux_backends() {
         let place = Place::new();
-        for mode in [shelf("agent/x"), clone(&place.path("repo"))] {
-            let sandbox = place.start(*wall, mode.clone()).unwrap();
+        for mode in [clone_name("agent/x"), clone(&place.path("repo"))] {
+            let sandbox = place.start(*backend, mode.clone()).unwrap();
             let obeyed = || {
                 let mut all = everything(&place.path("state"));
                 all.retain(|path, _| {
@@ -164,11 +167,11 @@ fn what_git_obeys_in_a_shelf_or_a_clone_cannot_be_changed() {
                 all
             };
             let before = obeyed();
-            assert!(before.keys().any(|path| path.ends_with("config")), "{wall} {mode:?}: {before:?}");
+            assert!(before.keys().any(|path| path.ends_with("config")), "{backend} {mode:?}: {before:?}");
             let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", OBEY]).unwrap())).unwrap();
             let said = text(&result.stdout) + &text(&result.stderr);
-            assert!(said.contains("committed"), "{wall} {mode:?}: {said}");
-            assert_eq!(obeyed(), before, "{wall} {mode:?}: {said}");
+            assert!(said.contains("committed"), "{backend} {mode:?}: {said}");
+            assert_eq!(obeyed(), before, "{backend} {mode:?}: {said}");
             sandbox.dispose_blocking();
         }
     }
@@ -192,17 +195,17 @@ echo x > x; git add x; git commit -q -m inside && echo committed
 /// Sandboxes of two repositories at the same time, each with the same address inside: each has its own, and the host has none.
 #[test]
 fn the_hosts_repository_is_served_inside_of_its_sandbox_alone() {
-    for wall in walls() {
+    for backend in backends() {
         let (one, other) = (Place::new(), Place::new());
         other.git("branch secret");
-        let sandboxes = [&one, &other].map(|place| place.start(*wall, shelf("agent/x")).unwrap());
+        let sandboxes = [&one, &other].map(|place| place.start(*backend, clone_name("agent/x")).unwrap());
         let refs = sandboxes.each_ref().map(|sandbox| {
             let command = Command::new(["/usr/bin/git", "ls-remote", "host"]).unwrap();
             text(&wait_for(sandbox.exec(&command)).unwrap().stdout)
         });
-        assert!(refs[0].contains("refs/heads/main") && !refs[0].contains("secret"), "{wall}: {refs:?}");
-        assert!(refs[1].contains("refs/heads/secret"), "{wall}: {refs:?}");
-        assert!(std::net::TcpStream::connect(("127.0.0.1", RELAY)).is_err(), "{wall}");
+        assert!(refs[0].contains("refs/heads/main") && !refs[0].contains("secret"), "{backend}: {refs:?}");
+        assert!(refs[1].contains("refs/heads/secret"), "{backend}: {refs:?}");
+        assert!(std::net::TcpStream::connect(("127.0.0.1", RELAY)).is_err(), "{backend}");
         sandboxes.iter().for_each(Sandbox::dispose_blocking);
     }
 }
@@ -212,59 +215,59 @@ const RELAY: u16 = 9418;
 
 #[test]
 fn only_branches_that_policy_names_are_pushed_to() {
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let place = Place::new();
-        let mut spec = place.spec(*wall, shelf("agent/x"));
+        let mut spec = place.spec(*backend, clone_name("agent/x"));
         spec.pushes.branches = vec!["agent/*".parse().unwrap()];
         let script = "git commit -q --allow-empty -m inside; \
             /usr/bin/git push host HEAD:agent/y 2>&1; /usr/bin/git push host HEAD:other 2>&1; true";
         let (result, _) = place.run_as(&spec, script).unwrap();
-        assert_eq!(place.git("log -1 --format=%s agent/y"), "inside", "{wall}: {}", text(&result.stdout));
-        assert_eq!(place.git("branch --list other"), "", "{wall}: {}", text(&result.stdout));
+        assert_eq!(place.git("log -1 --format=%s agent/y"), "inside", "{backend}: {}", text(&result.stdout));
+        assert_eq!(place.git("branch --list other"), "", "{backend}: {}", text(&result.stdout));
     }
 }
 
 #[test]
 fn a_branch_that_follows_another_remote_still_works_in_an_overlay() {
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         let place = Place::new();
         place.git("remote add origin /nowhere");
         place.git("config branch.main.remote origin");
         place.git("config branch.main.merge refs/heads/main");
         let script = "git commit -q --allow-empty -m inside; git status -sb 2>&1; git push host 2>&1";
-        let (result, _) = place.run(*wall, WorkspaceMode::Overlay { layer: None }, script).unwrap();
+        let (result, _) = place.run(*backend, WorkspaceMode::Overlay { layer: None }, script).unwrap();
         let said = text(&result.stdout);
-        assert!(!said.contains("multiple upstream"), "{wall}: {said}");
-        assert_eq!(place.git("log -1 --format=%s refs/belljar/main"), "inside", "{wall}: {said}");
-        assert_eq!(place.git("log -1 --format=%s main"), "first", "{wall}");
+        assert!(!said.contains("multiple upstream"), "{backend}: {said}");
+        assert_eq!(place.git("log -1 --format=%s refs/belljar/main"), "inside", "{backend}: {said}");
+        assert_eq!(place.git("log -1 --format=%s main"), "first", "{backend}");
     }
 }
 
 #[test]
 fn what_was_planted_in_a_git_directory_leads_the_hosts_git_nowhere() {
-    for wall in walls() {
+    for backend in backends() {
         let place = Place::new();
         let victim = place.path("victim");
         fs::create_dir(&victim).unwrap();
         symlink(&victim, place.path("repo/.git/refs/heads/agent")).unwrap();
-        let error = place.run(*wall, shelf("agent/x"), "true").unwrap_err();
-        assert_eq!(error.code, ErrorCode::PathRefused, "{wall}: {error}");
+        let error = place.run(*backend, clone_name("agent/x"), "true").unwrap_err();
+        assert_eq!(error.code, ErrorCode::PathRefused, "{backend}: {error}");
         // Commits of an overlay would come out there too.
-        let error = place.run(*wall, WorkspaceMode::Overlay { layer: None }, "true").unwrap_err();
-        assert_eq!(error.code, ErrorCode::NotSupported, "{wall}: {error}");
-        assert_eq!(fs::read_dir(&victim).unwrap().count(), 0, "{wall}");
+        let error = place.run(*backend, WorkspaceMode::Overlay { layer: None }, "true").unwrap_err();
+        assert_eq!(error.code, ErrorCode::NotSupported, "{backend}: {error}");
+        assert_eq!(fs::read_dir(&victim).unwrap().count(), 0, "{backend}");
     }
 }
 
 #[test]
 fn the_objects_of_another_repository_do_not_become_this_ones() {
-    for wall in walls() {
+    for backend in backends() {
         let place = Place::new();
         let script = "echo /elsewhere/objects > .git/objects/info/alternates; rm -f .git/objects/info/alternates; \
             mv .git/objects/info .git/objects/old; mv .git/objects .git/old; true";
-        place.run(*wall, WorkspaceMode::Bind, script).unwrap();
-        assert!(!place.path("repo/.git/objects/info/alternates").exists(), "{wall}");
-        assert_eq!(place.git("log -1 --format=%s main"), "first", "{wall}");
+        place.run(*backend, WorkspaceMode::Bind, script).unwrap();
+        assert!(!place.path("repo/.git/objects/info/alternates").exists(), "{backend}");
+        assert_eq!(place.git("log -1 --format=%s main"), "first", "{backend}");
     }
 }
 
@@ -275,7 +278,7 @@ fn nothing_that_happened_in_a_clone_is_thrown_away() {
         entries.filter(|entry| entry.file_name() != ".lock").count()
     };
     // Decided on the host, by what is in the clone when its sandbox is gone.
-    for wall in gateway_walls() {
+    for backend in gateway_backends() {
         for (script, kept) in [
             ("cat a", 0),
             ("echo x > a; git stash -q", 1),
@@ -283,23 +286,23 @@ fn nothing_that_happened_in_a_clone_is_thrown_away() {
             ("git commit -q --allow-empty -m x", 1),
         ] {
             let place = Place::new();
-            let (result, _) = place.run(*wall, clone(&place.path("repo")), script).unwrap();
-            assert_eq!(result.exit_code, Some(0), "{wall} {script}: {}", text(&result.stderr));
-            assert_eq!(clones(&place), kept, "{wall}: {script}");
+            let (result, _) = place.run(*backend, clone(&place.path("repo")), script).unwrap();
+            assert_eq!(result.exit_code, Some(0), "{backend} {script}: {}", text(&result.stderr));
+            assert_eq!(clones(&place), kept, "{backend}: {script}");
         }
         // What cannot be cloned is no workspace: nothing starts, and nothing stays of it.
         let place = Place::new();
-        let refused = place.start(*wall, clone(&place.path("none"))).err();
+        let refused = place.start(*backend, clone(&place.path("none"))).err();
         assert!(
             refused.as_ref().is_some_and(|error| error.code == ErrorCode::RegistryFailed),
-            "{wall}: {refused:?}"
+            "{backend}: {refused:?}"
         );
-        assert_eq!(clones(&place), 0, "{wall}");
+        assert_eq!(clones(&place), 0, "{backend}");
     }
 }
 
-fn shelf(branch: &str) -> WorkspaceMode {
-    WorkspaceMode::Shelf { branch: Some(branch.parse().unwrap()) }
+fn clone_name(branch: &str) -> WorkspaceMode {
+    WorkspaceMode::ManagedClone { branch: Some(branch.parse().unwrap()) }
 }
 
 fn clone(from: &std::path::Path) -> WorkspaceMode {
@@ -366,28 +369,28 @@ impl Place {
         }
     }
 
-    fn spec(&self, wall: BackendName, mode: WorkspaceMode) -> SandboxSpec {
+    fn spec(&self, backend: BackendName, mode: WorkspaceMode) -> SandboxSpec {
         let is_clone = matches!(mode, WorkspaceMode::Clone(_));
         SandboxSpec {
-            backend: BackendChoice::Named(wall),
+            backend: BackendChoice::Named(backend),
             workspace: (!is_clone).then(|| self.path("repo")),
             mode,
             ..SandboxSpec::default()
         }
     }
 
-    fn start(&self, wall: BackendName, mode: WorkspaceMode) -> Result<Sandbox, SandboxError> {
-        Engine::new().with_state(self.path("state")).create_blocking(&self.spec(wall, mode))
+    fn start(&self, backend: BackendName, mode: WorkspaceMode) -> Result<Sandbox, SandboxError> {
+        Engine::new().with_state(self.path("state")).create_blocking(&self.spec(backend, mode))
     }
 
     /// Runs a script in a sandbox to its end, and gives what became of the workspace.
     fn run(
         &self,
-        wall: BackendName,
+        backend: BackendName,
         mode: WorkspaceMode,
         script: &str,
     ) -> Result<(ExecResult, Changes), SandboxError> {
-        self.run_as(&self.spec(wall, mode), script)
+        self.run_as(&self.spec(backend, mode), script)
     }
 
     fn run_as(&self, spec: &SandboxSpec, script: &str) -> Result<(ExecResult, Changes), SandboxError> {

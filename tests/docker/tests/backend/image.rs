@@ -21,12 +21,12 @@ fn links_of_an_image_do_not_lead_files_elsewhere() {
         ("run:1", "RUN ln -s /workspace /run"),
     ] {
         build(&daemon, &work, tag, &format!("FROM plain:1\n{changes}\n"));
-        for wall in ["docker", "docker+runsc"] {
+        for backend in ["docker", "docker+runsc"] {
             let script = "echo x > /tmp/x; echo y > $HOME/y; ls /workspace; cat /workspace/mine";
             let output =
-                work.run(wall, &["--json", "--image", tag, "--", "sh", "-c", script]).output().unwrap();
+                work.run(backend, &["--json", "--image", tag, "--", "sh", "-c", script]).output().unwrap();
             let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-            assert_eq!(said["error"]["code"], "image_refused", "{wall} {tag}: {output:?}");
+            assert_eq!(said["error"]["code"], "image_refused", "{backend} {tag}: {output:?}");
         }
         let mut left: Vec<_> = fs::read_dir(work.folder()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.retain(|name| name != "mine");
@@ -42,10 +42,10 @@ fn volumes_of_an_image_are_private_and_none_of_dockers() {
     let work = Work::with(&daemon);
     busybox(&daemon.host(), "plain:1");
     build(&daemon, &work, "volume:1", "FROM plain:1\nVOLUME /data\n");
-    for wall in ["docker", "docker+runsc"] {
+    for backend in ["docker", "docker+runsc"] {
         let script = "echo x > /data/x && cat /data/x";
-        assert_eq!(work.succeeds(wall, &["--image", "volume:1", "--", "sh", "-c", script]), "x\n");
-        assert_eq!(daemon.docker(&["volume", "ls", "--quiet"]), "", "{wall}");
+        assert_eq!(work.succeeds(backend, &["--image", "volume:1", "--", "sh", "-c", script]), "x\n");
+        assert_eq!(daemon.docker(&["volume", "ls", "--quiet"]), "", "{backend}");
     }
 }
 
@@ -73,29 +73,29 @@ fn an_image_that_is_not_here_is_pulled_and_that_is_said_once() {
     busybox(&daemon.host(), &name);
     daemon.docker(&["push", "--quiet", &name]);
     daemon.docker(&["image", "rm", &name]);
-    for (wall, root) in [("docker", name.clone()), ("native", format!("oci:{name}"))] {
-        let option = if wall == "docker" { "--image" } else { "--root" };
-        let run = || work.run(wall, &[option, &root, "--", "cat", "/etc/made-by"]).output().unwrap();
+    for (backend, root) in [("docker", name.clone()), ("native", format!("oci:{name}"))] {
+        let option = if backend == "docker" { "--image" } else { "--root" };
+        let run = || work.run(backend, &[option, &root, "--", "cat", "/etc/made-by"]).output().unwrap();
         for is_said in [true, false] {
             let output = run();
             let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.stdout, b"the tests\n", "{wall}: {said}");
+            assert_eq!(output.stdout, b"the tests\n", "{backend}: {said}");
             assert_eq!(
                 said.contains(&format!("the image {name} is not here yet")),
                 is_said,
-                "{wall}: {said}"
+                "{backend}: {said}"
             );
-            assert!(!said.contains('\r'), "{wall} draws a bar for nobody: {said}");
+            assert!(!said.contains('\r'), "{backend} draws a bar for nobody: {said}");
         }
     }
     let nowhere = registry.name("nothing:1");
-    for (wall, words) in
+    for (backend, words) in
         [("docker", ["--image", &nowhere]), ("native", ["--root", &format!("oci:{nowhere}")])]
     {
-        let output = work.run(wall, &[words[0], words[1], "--", "true"]).output().unwrap();
+        let output = work.run(backend, &[words[0], words[1], "--", "true"]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{wall}: {said}");
-        assert!(said.contains(&nowhere) && said.contains("hint:"), "{wall}: {said}");
+        assert_eq!(output.status.code(), Some(125), "{backend}: {said}");
+        assert!(said.contains(&nowhere) && said.contains("hint:"), "{backend}: {said}");
     }
 }
 

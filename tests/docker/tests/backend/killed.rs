@@ -38,27 +38,27 @@ fn killed_with_containerd_as_well_nothing_of_ours_is_left() {
 #[test]
 fn a_sandbox_of_one_daemon_is_not_swept_by_way_of_another() {
     let (Some(one), Some(other)) = (Dockerd::start(), Dockerd::start()) else { return };
-    for wall in ["docker", "docker+runsc"] {
+    for backend in ["docker", "docker+runsc"] {
         let work = Work::with(&one);
-        let mut held = work.holds(wall);
-        let elsewhere = work.run(wall, &["--", "true"]).env("DOCKER_HOST", other.host()).output().unwrap();
-        assert!(elsewhere.status.success(), "{wall}: {}", String::from_utf8_lossy(&elsewhere.stderr));
+        let mut held = work.holds(backend);
+        let elsewhere = work.run(backend, &["--", "true"]).env("DOCKER_HOST", other.host()).output().unwrap();
+        assert!(elsewhere.status.success(), "{backend}: {}", String::from_utf8_lossy(&elsewhere.stderr));
         thread::sleep(Duration::from_millis(500));
-        assert!(held.try_wait().unwrap().is_none(), "{wall}: it was ended");
-        assert_eq!(one.containers().len(), 1, "{wall}");
+        assert!(held.try_wait().unwrap().is_none(), "{backend}: it was ended");
+        assert_eq!(one.containers().len(), 1, "{backend}");
         held.kill().unwrap();
         held.wait().unwrap();
     }
 }
 
 /// A life of a sandbox is create, exec and remove: a moment in it is a moment in one of them.
-fn nothing_is_left(wall: &str) {
+fn nothing_is_left(backend: &str) {
     let Some(daemon) = Dockerd::start() else { return };
     let work = Work::with(&daemon);
     // The first one also makes what stays: the empty image.
-    work.succeeds(wall, &["--", "true"]);
+    work.succeeds(backend, &["--", "true"]);
     let begin = Instant::now();
-    work.succeeds(wall, &["--", "true"]);
+    work.succeeds(backend, &["--", "true"]);
     let life = begin.elapsed();
     // A neighbour's runtime sees our mounts for a moment: what counts is one look at which nobody was there.
     let mut before = Left::default();
@@ -70,12 +70,12 @@ fn nothing_is_left(wall: &str) {
 
     let mut dice = Dice::new();
     for _ in 0..ROUNDS / 2 {
-        let mut child = start(&work, wall);
+        let mut child = start(&work, backend);
         thread::sleep(dice.part_of(life));
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    work.succeeds(wall, &["--", "true"]);
+    work.succeeds(backend, &["--", "true"]);
     // Mounts of a neighbour that was ending when it was looked before are gone by now.
     let is_as_before = || {
         let mut after = work.left();
@@ -85,7 +85,7 @@ fn nothing_is_left(wall: &str) {
     assert!(eventually(is_as_before), "before: {before:#?}\nafter: {:#?}", work.left());
 
     for round in 0..ROUNDS {
-        let mut child = start(&work, wall);
+        let mut child = start(&work, backend);
         thread::sleep(dice.part_of(life));
         if round % 2 == 0 {
             child.kill().unwrap();
@@ -97,7 +97,7 @@ fn nothing_is_left(wall: &str) {
     }
     // Each start sweeps. containerd may need a moment for what nobody waits for any more.
     let is_swept = || {
-        work.succeeds(wall, &["--", "true"]);
+        work.succeeds(backend, &["--", "true"]);
         // Its own container is removed when it has ended.
         thread::sleep(Duration::from_secs(1));
         is_as_before()
@@ -107,8 +107,8 @@ fn nothing_is_left(wall: &str) {
     assert_eq!(files, 0, "something lies in the workspace");
 }
 
-fn start(work: &Work<'_>, wall: &str) -> Child {
-    work.run(wall, &["--", "true"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+fn start(work: &Work<'_>, backend: &str) -> Child {
+    work.run(backend, &["--", "true"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 fn is_empty(left: &Left) -> bool {

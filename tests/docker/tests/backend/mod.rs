@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod container;
 mod frozen;
 mod image;
 mod inside;
@@ -10,4 +11,3 @@ mod killed;
 mod neighbours;
 mod slow;
 mod socket;
-mod wall;

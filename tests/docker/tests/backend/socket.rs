@@ -19,18 +19,18 @@ fn dockers_socket_cannot_be_shared_by_any_spelling() {
     daemon.docker(&["rm", "--force", "prize"]);
 
     let spellings = Spellings::of(&daemon, &work.root().join("spellings"));
-    for wall in ["native", "bwrap", "docker", "docker+runsc"] {
+    for backend in ["native", "bwrap", "docker", "docker+runsc"] {
         for path in &spellings.all {
             for flag in ["--ro", "--rw"] {
                 let path = path.to_str().unwrap();
                 let output = work
-                    .run(wall, &[flag, path, "--", "/usr/bin/python3", "-c", ATTACK, path])
+                    .run(backend, &[flag, path, "--", "/usr/bin/python3", "-c", ATTACK, path])
                     .output()
                     .unwrap();
                 let found: Vec<String> =
                     daemon.containers().into_iter().filter(|name| name == "prize").collect();
-                assert!(found.is_empty(), "{wall} {flag} {path} led out: {output:?}");
-                refused_by_name(&format!("{wall} {flag} {path}"), &output);
+                assert!(found.is_empty(), "{backend} {flag} {path} led out: {output:?}");
+                refused_by_name(&format!("{backend} {flag} {path}"), &output);
             }
         }
     }

@@ -46,15 +46,15 @@ pub(super) struct Writing {
     /// Hears of each piece that was written, and of the end.
     progress: Receiver<()>,
     /// How long nothing may be written. What a program asked for is waited for, as ever.
-    patience: Option<Duration>,
+    time_limit: Option<Duration>,
 }
 
 impl Writing {
     /// Waits until everything is written. Says whether it was: somebody may have stopped reading.
     pub(super) fn wait(self) -> bool {
         loop {
-            let heard = match self.patience {
-                Some(patience) => self.progress.recv_timeout(patience),
+            let heard = match self.time_limit {
+                Some(time_limit) => self.progress.recv_timeout(time_limit),
                 None => self.progress.recv().map_err(RecvTimeoutError::from),
             };
             match heard {
@@ -73,7 +73,7 @@ pub(super) fn say_patiently(say: impl FnOnce() + Send + 'static) {
         let _done = done;
         say();
     });
-    Writing { progress, patience: Some(WRITE_TIMEOUT) }.wait();
+    Writing { progress, time_limit: Some(WRITE_TIMEOUT) }.wait();
 }
 
 impl Screen {
@@ -94,13 +94,13 @@ impl Screen {
 
     fn new(
         form: Form,
-        patience: Option<Duration>,
+        time_limit: Option<Duration>,
         write: impl FnOnce(Receiver<Vec<u8>>, Sender<()>) + Send + 'static,
     ) -> (Screen, Writing) {
         let (out, from) = channel();
         let (wrote, progress) = channel();
         std::thread::spawn(move || write(from, wrote));
-        let writing = Writing { progress, patience };
+        let writing = Writing { progress, time_limit };
         let screen = Screen {
             out,
             form,
@@ -380,8 +380,8 @@ mod tests {
     #[test]
     fn nobody_waits_for_ever_for_a_reader_that_does_not_read() {
         let (go_on, held) = channel::<()>();
-        let patience = Some(Duration::from_millis(10));
-        let (mut screen, writing) = Screen::new(Form::Plain, patience, move |from, wrote| {
+        let time_limit = Some(Duration::from_millis(10));
+        let (mut screen, writing) = Screen::new(Form::Plain, time_limit, move |from, wrote| {
             let _ = held.recv();
             write_all(from, io::sink(), wrote);
         });

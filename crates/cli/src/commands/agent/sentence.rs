@@ -110,7 +110,7 @@ fn tool(name: &str, input: &Value, detail: Detail) -> Told {
         }
         (None, other) => other.to_string(),
     };
-    let name = cut(name, LONGEST_NAME);
+    let name = cut(name, MAX_NAME_BYTES);
     told(Tone::Act, "tool", &if asked.is_empty() { name } else { format!("{name}: {asked}") }, detail)
 }
 
@@ -234,7 +234,7 @@ pub(super) fn visible(text: &str, most: usize) -> Vec<String> {
     let text = text.trim_end();
     let mut all = text.lines();
     let mut lines: Vec<String> =
-        all.by_ref().take(most).map(|line| cut(&quote::visible(line.as_bytes()), LONGEST_LINE)).collect();
+        all.by_ref().take(most).map(|line| cut(&quote::visible(line.as_bytes()), MAX_LINE_BYTES)).collect();
     let rest = all.count();
     match lines.last_mut() {
         Some(only) if rest > 0 && most == 1 => only.push_str(" …"),
@@ -275,9 +275,9 @@ const FIELDS: [&str; 14] = [
     "input",
     "description",
 ];
-const LONGEST_NAME: usize = 60;
+const MAX_NAME_BYTES: usize = 60;
 /// A line of a file that was made to be read; behind that come pictures and minified code.
-const LONGEST_LINE: usize = 1000;
+const MAX_LINE_BYTES: usize = 1000;
 
 #[cfg(test)]
 mod tests {
@@ -352,13 +352,13 @@ mod tests {
         let said = live(says(json!([{"type": "text", "text": long}])));
         assert_eq!(said, ["says|0|1|2|3|4|5|… 94 more lines"]);
         let wide = live(json!({"type": "system", "subtype": "output", "text": "x".repeat(1 << 20)}));
-        assert_eq!(wide[0].chars().count(), "prints|".len() + LONGEST_LINE);
+        assert_eq!(wide[0].chars().count(), "prints|".len() + MAX_LINE_BYTES);
         assert!(live(says(json!([{"type": "text", "text": " \n"}]))).is_empty());
     }
 
     #[test]
     fn an_answer_is_whole() {
-        let long = "x".repeat(LONGEST_LINE * 3);
+        let long = "x".repeat(MAX_LINE_BYTES * 3);
         assert_eq!(whole(&format!("{long}\x1b\n\n{long}\n")), format!("{long}^[\n\n{long}"));
     }
 

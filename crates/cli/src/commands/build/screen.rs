@@ -100,7 +100,7 @@ impl Screen {
 /// The beginning of an instruction: scripts are long.
 pub(super) fn short(instruction: &str) -> String {
     let words = instruction.split_whitespace().collect::<Vec<_>>().join(" ");
-    cut(&visible(words.as_bytes()), LONGEST_INSTRUCTION)
+    cut(&visible(words.as_bytes()), MAX_INSTRUCTION_BYTES)
 }
 
 fn fitting(text: &str) -> String {
@@ -122,6 +122,6 @@ fn put(text: &str) {
 }
 
 const REST_OF_LINE: &str = "\x1b[K";
-const LONGEST_INSTRUCTION: usize = 120;
+const MAX_INSTRUCTION_BYTES: usize = 120;
 /// More often than that nobody sees.
 const BETWEEN: Duration = Duration::from_millis(50);

@@ -9,7 +9,7 @@ use belljar_fleet::Profiles;
 use belljar_spec::SandboxError;
 
 pub(crate) fn profiles(options: &ListingArgs) -> Result<u8, SandboxError> {
-    let offered = Profiles::of_this_machine(&Engine::new().walls())?.advertised();
+    let offered = Profiles::of_this_machine(&Engine::new().backends())?.advertised();
     if options.json {
         return print_json(&offered);
     }

@@ -37,7 +37,7 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
         shim_environment: options.log_format.map(LogFormat::variable).into_iter().collect(),
         warm: belljar_config::daemon()?.warm.unwrap_or_default(),
         program: None,
-        patience: None,
+        time_limit: None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         ErrorCode::Internal.error(format!("cannot make an event loop: {error}")).caused_by(error)

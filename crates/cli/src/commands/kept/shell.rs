@@ -50,12 +50,15 @@ async fn open_as(held: &Held, interactive: Vec<String>) -> Result<u8, SandboxErr
     let size = terminal_size();
     let info = &held.info;
     if size.is_some() {
-        let wall = match (&info.backend, &info.assurance) {
+        let isolation = match (&info.backend, &info.assurance) {
             (Some(backend), Some(assurance)) => format!(" ({backend}, {assurance})"),
             _ => String::new(),
         };
         let inside = info.workspace.as_deref().unwrap_or("/workspace");
-        eprintln!("belljar: you are inside {}{wall}; the folder is {inside}; exit with ctrl-D", info.name);
+        eprintln!(
+            "belljar: you are inside {}{isolation}; the folder is {inside}; exit with ctrl-D",
+            info.name
+        );
     }
     let command = StartCommand {
         // Commands from a pipe need no prompt.

@@ -37,7 +37,7 @@ pub(crate) fn spec(
             (request.profile, request.sandbox)
         }
     };
-    let profiles = Profiles::of_this_machine(&Engine::new().walls())?;
+    let profiles = Profiles::of_this_machine(&Engine::new().backends())?;
     let sandbox = profiles.choose(profile.as_deref())?.apply(asked)?;
     let surroundings = Surroundings { name, key, id: None, persistent: true, place, volumes };
     let understood = understand(&sandbox, &surroundings)?;

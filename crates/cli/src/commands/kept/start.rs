@@ -67,13 +67,16 @@ fn say(info: &SandboxInfo, how: &str, json: bool) -> Result<u8, SandboxError> {
     if json {
         return print_json(info);
     }
-    let wall = match (&info.backend, &info.assurance) {
+    let isolation = match (&info.backend, &info.assurance) {
         (Some(backend), Some(assurance)) => format!(" ({backend}, {assurance})"),
         _ => String::new(),
     };
     let inside = info.workspace.as_deref().unwrap_or("/workspace");
     let folder = info.folder.as_deref().unwrap_or("its folder");
-    eprintln!("belljar: {how} {}{wall}: {folder} is {inside} inside; stop it with `belljar stop`", info.name);
+    eprintln!(
+        "belljar: {how} {}{isolation}: {folder} is {inside} inside; stop it with `belljar stop`",
+        info.name
+    );
     print(format!("{}\n", info.name).as_bytes())
 }
 

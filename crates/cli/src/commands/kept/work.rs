@@ -5,7 +5,7 @@ use belljar_engine::{commits_of_layer, kept_work};
 use belljar_overlay::Layers;
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::damage::Damaged;
-use belljar_workspace::{clone, shelf};
+use belljar_workspace::{clone, managed};
 use std::path::Path;
 
 /// The work of a sandbox that is not where it belongs yet.
@@ -89,12 +89,13 @@ fn stays(state: &Path, info: &SandboxInfo) -> Result<bool, SandboxError> {
     if !state.join("shelf").exists() {
         return Ok(false);
     }
-    let ours =
-        |one: &shelf::Shelved| one.branch == branch && Path::new(folder).starts_with(host_of(&one.host));
-    let holds_work = |one: &shelf::Shelved| {
+    let ours = |one: &managed::ManagedWorktree| {
+        one.branch == branch && Path::new(folder).starts_with(host_of(&one.host))
+    };
+    let holds_work = |one: &managed::ManagedWorktree| {
         (one.commit.is_some() && !one.on_host) || one.uncommitted.is_some_and(|files| files > 0)
     };
-    Ok(shelf::list(state)?.iter().flatten().any(|one| ours(one) && holds_work(one)))
+    Ok(managed::list(state)?.iter().flatten().any(|one| ours(one) && holds_work(one)))
 }
 
 /// A git directory in a folder is that folder's.

@@ -3,31 +3,33 @@
 use belljar_spec::git::BranchName;
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::damage::Damaged;
-use belljar_workspace::{clone, shelf};
+use belljar_workspace::{clone, managed};
 use std::path::{Path, PathBuf};
 
 /// A worktree of a shelf, or a clone.
 pub(super) enum Beside {
-    Shelf(shelf::Shelved),
+    ManagedClone(managed::ManagedWorktree),
     Clone(clone::Kept),
     /// A shelf with all its branches, where only it is named.
-    WholeShelf(shelf::Shelved),
+    WholeManagedClone(managed::ManagedWorktree),
     /// One of these that is not understood.
-    DamagedShelf(Damaged),
+    DamagedManagedClone(Damaged),
     DamagedClone(Damaged),
 }
 
 impl Beside {
     /// All of them. Without git there are none that could be told.
     pub(super) fn all() -> Result<Vec<Beside>, SandboxError> {
-        Ok([Beside::shelves()?, Beside::clones()?].into_iter().flatten().collect())
+        Ok([Beside::managed_clones()?, Beside::clones()?].into_iter().flatten().collect())
     }
 
-    pub(super) fn shelves() -> Result<Vec<Beside>, SandboxError> {
+    pub(super) fn managed_clones() -> Result<Vec<Beside>, SandboxError> {
         let state = belljar_state::state_directory()?;
-        let shelves = if state.join("shelf").exists() { shelf::list(&state)? } else { Vec::new() };
-        let understood = |shelf: Result<_, _>| shelf.map_or_else(Beside::DamagedShelf, Beside::Shelf);
-        Ok(shelves.into_iter().map(understood).collect())
+        let managed_clones = if state.join("shelf").exists() { managed::list(&state)? } else { Vec::new() };
+        let understood = |clone_name: Result<_, _>| {
+            clone_name.map_or_else(Beside::DamagedManagedClone, Beside::ManagedClone)
+        };
+        Ok(managed_clones.into_iter().map(understood).collect())
     }
 
     pub(super) fn clones() -> Result<Vec<Beside>, SandboxError> {
@@ -40,15 +42,15 @@ impl Beside {
     /// The one that is named: a clone by its id or the beginning of it, a worktree as `SHELF:BRANCH`.
     pub(super) fn find(word: &str) -> Result<Option<Beside>, SandboxError> {
         let all = Beside::all()?;
-        if let Some(whole) = Beside::whole_shelf(word, &all) {
+        if let Some(whole) = Beside::whole_managed_clone(word, &all) {
             return Ok(Some(whole));
         }
         let mut found: Vec<Beside> = all
             .into_iter()
             .filter(|one| match one {
-                Beside::Shelf(_) | Beside::WholeShelf(_) => one.id() == word,
+                Beside::ManagedClone(_) | Beside::WholeManagedClone(_) => one.id() == word,
                 // Only by its whole name.
-                Beside::DamagedShelf(_) | Beside::DamagedClone(_) => one.id() == word,
+                Beside::DamagedManagedClone(_) | Beside::DamagedClone(_) => one.id() == word,
                 Beside::Clone(_) => word.len() >= SHORTEST && one.id().starts_with(word),
             })
             .collect();
@@ -62,58 +64,61 @@ impl Beside {
     }
 
     /// All of a shelf: what one of its branches has and the host has not, all of it has.
-    fn whole_shelf(word: &str, all: &[Beside]) -> Option<Beside> {
+    fn whole_managed_clone(word: &str, all: &[Beside]) -> Option<Beside> {
         let of_it = all.iter().filter_map(|one| match one {
-            Beside::Shelf(one) if one.shelf == word => Some(one.clone()),
+            Beside::ManagedClone(one) if one.clone_name == word => Some(one.clone()),
             _ => None,
         });
-        let merge = |one: shelf::Shelved, other: shelf::Shelved| shelf::Shelved {
-            commit: one.commit.or(other.commit),
-            on_host: one.on_host && other.on_host,
-            in_use: one.in_use || other.in_use,
-            uncommitted: one.uncommitted.max(other.uncommitted),
-            ..one
-        };
-        of_it.reduce(merge).map(Beside::WholeShelf)
+        let merge =
+            |one: managed::ManagedWorktree, other: managed::ManagedWorktree| managed::ManagedWorktree {
+                commit: one.commit.or(other.commit),
+                on_host: one.on_host && other.on_host,
+                in_use: one.in_use || other.in_use,
+                uncommitted: one.uncommitted.max(other.uncommitted),
+                ..one
+            };
+        of_it.reduce(merge).map(Beside::WholeManagedClone)
     }
 
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Beside::Shelf(_) | Beside::WholeShelf(_) | Beside::DamagedShelf(_) => "shelf",
+            Beside::ManagedClone(_) | Beside::WholeManagedClone(_) | Beside::DamagedManagedClone(_) => {
+                "managed"
+            }
             Beside::Clone(_) | Beside::DamagedClone(_) => "clone",
         }
     }
 
     pub(super) fn id(&self) -> String {
         match self {
-            Beside::Shelf(one) => format!("{}:{}", one.shelf, one.branch),
-            Beside::WholeShelf(one) => one.shelf.clone(),
+            Beside::ManagedClone(one) => format!("{}:{}", one.clone_name, one.branch),
+            Beside::WholeManagedClone(one) => one.clone_name.clone(),
             Beside::Clone(one) => one.id.clone(),
-            Beside::DamagedShelf(one) | Beside::DamagedClone(one) => one.id.clone(),
+            Beside::DamagedManagedClone(one) | Beside::DamagedClone(one) => one.id.clone(),
         }
     }
 
     pub(super) fn branch(&self) -> Option<&str> {
         match self {
-            Beside::Shelf(one) => Some(&one.branch),
+            Beside::ManagedClone(one) => Some(&one.branch),
             Beside::Clone(one) => Some(&one.branch),
-            Beside::WholeShelf(_) | Beside::DamagedShelf(_) | Beside::DamagedClone(_) => None,
+            Beside::WholeManagedClone(_) | Beside::DamagedManagedClone(_) | Beside::DamagedClone(_) => None,
         }
     }
 
     /// Where its files are.
     pub(super) fn files(&self) -> &Path {
         match self {
-            Beside::Shelf(one) | Beside::WholeShelf(one) => &one.folder,
+            Beside::ManagedClone(one) | Beside::WholeManagedClone(one) => &one.folder,
             Beside::Clone(one) => &one.folder,
-            Beside::DamagedShelf(one) | Beside::DamagedClone(one) => &one.directory,
+            Beside::DamagedManagedClone(one) | Beside::DamagedClone(one) => &one.directory,
         }
     }
 
     pub(super) fn damage(&self) -> Option<&Damaged> {
         match self {
-            Beside::DamagedShelf(one) | Beside::DamagedClone(one) => Some(one),
-            Beside::Shelf(_) | Beside::WholeShelf(_) | Beside::Clone(_) => None,
+            Beside::DamagedManagedClone(one) | Beside::DamagedClone(one) => Some(one),
+            Beside::ManagedClone(_) | Beside::WholeManagedClone(_) | Beside::Clone(_) => None,
         }
     }
 
@@ -125,54 +130,56 @@ impl Beside {
     pub(super) fn of(&self) -> PathBuf {
         match self {
             // A git directory in a folder is that folder's.
-            Beside::Shelf(one) | Beside::WholeShelf(one) if one.host.ends_with(".git") => {
+            Beside::ManagedClone(one) | Beside::WholeManagedClone(one) if one.host.ends_with(".git") => {
                 one.host.parent().unwrap_or(&one.host).to_path_buf()
             }
-            Beside::Shelf(one) | Beside::WholeShelf(one) => one.host.clone(),
+            Beside::ManagedClone(one) | Beside::WholeManagedClone(one) => one.host.clone(),
             Beside::Clone(one) => PathBuf::from(&one.url),
             // Whose it is, is what cannot be read.
-            Beside::DamagedShelf(one) | Beside::DamagedClone(one) => one.directory.clone(),
+            Beside::DamagedManagedClone(one) | Beside::DamagedClone(one) => one.directory.clone(),
         }
     }
 
     pub(super) fn is_in_use(&self) -> bool {
         match self {
-            Beside::Shelf(one) | Beside::WholeShelf(one) => one.in_use,
+            Beside::ManagedClone(one) | Beside::WholeManagedClone(one) => one.in_use,
             Beside::Clone(one) => one.in_use,
-            Beside::DamagedShelf(_) | Beside::DamagedClone(_) => false,
+            Beside::DamagedManagedClone(_) | Beside::DamagedClone(_) => false,
         }
     }
 
     /// Is there a commit in it that is nowhere else?
     pub(super) fn has_unpushed(&self) -> bool {
         match self {
-            Beside::Shelf(one) | Beside::WholeShelf(one) => one.commit.is_some() && !one.on_host,
+            Beside::ManagedClone(one) | Beside::WholeManagedClone(one) => {
+                one.commit.is_some() && !one.on_host
+            }
             Beside::Clone(one) => one.unpushed,
-            Beside::DamagedShelf(_) | Beside::DamagedClone(_) => true,
+            Beside::DamagedManagedClone(_) | Beside::DamagedClone(_) => true,
         }
     }
 
     /// How many files were not committed when the last run ended, where that is known.
     pub(super) fn uncommitted(&self) -> Option<u64> {
         match self {
-            Beside::Shelf(one) => one.uncommitted,
+            Beside::ManagedClone(one) => one.uncommitted,
             Beside::Clone(one) => one.uncommitted,
-            Beside::WholeShelf(one) => one.uncommitted,
-            Beside::DamagedShelf(_) | Beside::DamagedClone(_) => None,
+            Beside::WholeManagedClone(one) => one.uncommitted,
+            Beside::DamagedManagedClone(_) | Beside::DamagedClone(_) => None,
         }
     }
 
     pub(super) fn remove(&self) -> Result<(), SandboxError> {
         let state = belljar_state::state_directory()?;
         match self {
-            Beside::Shelf(one) => {
+            Beside::ManagedClone(one) => {
                 let branch: Option<BranchName> = one.branch.parse().ok();
-                Ok(shelf::remove(&state, &one.shelf, branch.as_ref())?)
+                Ok(managed::remove(&state, &one.clone_name, branch.as_ref())?)
             }
-            Beside::WholeShelf(one) => Ok(shelf::remove(&state, &one.shelf, None)?),
+            Beside::WholeManagedClone(one) => Ok(managed::remove(&state, &one.clone_name, None)?),
             Beside::Clone(one) => Ok(clone::remove_named(&state, &one.id)?),
             Beside::DamagedClone(one) => Ok(clone::remove_named(&state, &one.id)?),
-            Beside::DamagedShelf(one) => Ok(shelf::remove_damaged(&state, &one.id)?),
+            Beside::DamagedManagedClone(one) => Ok(managed::remove_damaged(&state, &one.id)?),
         }
     }
 }

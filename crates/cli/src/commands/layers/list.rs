@@ -20,7 +20,7 @@ pub(crate) fn list(options: LayersArgs) -> Result<u8, SandboxError> {
         Ok(layers) => rows.extend(layers.iter().filter_map(Row::of)),
         Err(error) => unread.push(("layer", error)),
     }
-    for (kind, beside) in [("shelf", Beside::shelves()), ("clone", Beside::clones())] {
+    for (kind, beside) in [("managed", Beside::managed_clones()), ("clone", Beside::clones())] {
         match beside {
             Ok(beside) => rows.extend(beside.iter().map(Row::beside)),
             Err(error) => unread.push((kind, error)),
@@ -68,7 +68,7 @@ fn say(rows: &[Row]) -> Result<u8, SandboxError> {
 /// How many there are; what cannot be read is for `belljar changes list` to say.
 pub(crate) fn count() -> usize {
     let layers = layers().and_then(|layers| Ok(layers.list()?.len())).unwrap_or(0);
-    let beside = [Beside::shelves(), Beside::clones()];
+    let beside = [Beside::managed_clones(), Beside::clones()];
     layers + beside.iter().flatten().map(Vec::len).sum::<usize>()
 }
 

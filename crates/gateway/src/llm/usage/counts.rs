@@ -127,7 +127,7 @@ impl Said {
 
 fn name(usage: &mut Usage, id: &Value) {
     if let (None, Some(id)) = (&usage.id, id.as_str()) {
-        usage.id = Some(id.chars().take(LONGEST_ID).collect());
+        usage.id = Some(id.chars().take(MAX_ID_BYTES).collect());
     }
 }
 
@@ -149,5 +149,5 @@ fn cost(usage: &mut Usage, counts: &Value) {
     }
 }
 
-const LONGEST_ID: usize = 200;
+const MAX_ID_BYTES: usize = 200;
 const MAX_TOKENS: u64 = 1 << 40;

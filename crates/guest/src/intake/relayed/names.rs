@@ -53,7 +53,7 @@ impl Names {
             Some(line) => line,
             None => self.line.insert(Line::open(&self.pump)?),
         };
-        if line.asking.len() >= MOST_ASKING {
+        if line.asking.len() >= MAX_ASKING {
             return Ok(());
         }
         let framed = [&(question.len() as u16).to_be_bytes()[..], question].concat();
@@ -104,4 +104,4 @@ impl Line {
 /// More than any question has, and any answer of ours.
 const MAX_QUESTION_BYTES: usize = 2048;
 /// Whoever asks more at once asks again.
-const MOST_ASKING: usize = 512;
+const MAX_ASKING: usize = 512;

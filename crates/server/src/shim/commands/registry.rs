@@ -33,7 +33,7 @@ impl Registry {
     /// Long output is kept in a file of this directory.
     pub(crate) fn new(directory: &Path) -> Arc<Registry> {
         Arc::new(Registry {
-            spill: Spill::new(directory, MOST_SPILLED),
+            spill: Spill::new(directory, MAX_SPILLED_BYTES),
             closing: AtomicBool::new(false),
             changed_ms: AtomicI64::new(0),
             inner: Mutex::default(),
@@ -48,8 +48,8 @@ impl Registry {
         start: belljar_spec::Command,
     ) -> Result<Arc<Command>, SandboxError> {
         let mut inner = self.inner();
-        if inner.commands.len() - inner.ended.len() >= MOST_RUNNING {
-            let message = format!("{MOST_RUNNING} commands run in this sandbox, and no more may");
+        if inner.commands.len() - inner.ended.len() >= MAX_RUNNING {
+            let message = format!("{MAX_RUNNING} commands run in this sandbox, and no more may");
             return Err(ErrorCode::TooManyRequests.error(message).hint("wait for one of them, or kill one"));
         }
         inner.number += 1;
@@ -121,7 +121,7 @@ impl Registry {
         self.changed();
         let mut inner = self.inner();
         inner.ended.push_back(number);
-        if inner.ended.len() > MOST_ENDED
+        if inner.ended.len() > MAX_ENDED
             && let Some(oldest) = inner.ended.pop_front()
         {
             inner.commands.remove(&oldest);
@@ -149,8 +149,8 @@ impl Registry {
 }
 
 /// So many that ended are remembered.
-const MOST_ENDED: usize = 1000;
+const MAX_ENDED: usize = 1000;
 /// Each has a few descriptors here and a task.
-const MOST_RUNNING: usize = 4096;
+const MAX_RUNNING: usize = 4096;
 /// Of all commands together, on disk. The oldest output goes first.
-const MOST_SPILLED: u64 = 4 << 30;
+const MAX_SPILLED_BYTES: u64 = 4 << 30;

@@ -164,10 +164,10 @@ pub(super) async fn attach(
         .map_err(|error| Failure(invalid(format!("this is not a WebSocket: {error}")).caused_by(error)))?;
     let from = asked.from.unwrap_or(0);
     let conversation = kept.converse();
-    Ok(upgrade.max_message_size(MOST_MESSAGE).on_upgrade(async move |socket| {
+    Ok(upgrade.max_message_size(MAX_MESSAGE_BYTES).on_upgrade(async move |socket| {
         attach::attend(socket, command, from).await;
         drop(conversation);
     }))
 }
 
-const MOST_MESSAGE: usize = 1 << 20;
+const MAX_MESSAGE_BYTES: usize = 1 << 20;

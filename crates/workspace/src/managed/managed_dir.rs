@@ -12,7 +12,7 @@
 //!                  marks/TREE/  what belljar knows of that worktree, and a lock that its sandboxes hold
 //! ```
 
-use super::ShelfError;
+use super::ManagedCloneError;
 use belljar_overlay::Identity;
 use belljar_spec::git::BranchName;
 use belljar_state::damage::{self, Damaged};
@@ -28,7 +28,7 @@ use std::time::SystemTime;
 
 /// The directory of one shelf.
 #[derive(Debug, Clone)]
-pub(super) struct ShelfDir {
+pub(super) struct ManagedCloneDir {
     pub(super) root: PathBuf,
     /// For what is being made: nobody else's.
     fresh: PathBuf,
@@ -45,29 +45,29 @@ pub(super) struct Label {
     pub(super) identity: Option<Identity>,
 }
 
-impl ShelfDir {
+impl ManagedCloneDir {
     /// The one for a repository of the host's.
-    pub(super) fn of(state: &Path, common: &Path) -> ShelfDir {
-        ShelfDir::at(all(state).join(name_of(common)))
+    pub(super) fn of(state: &Path, common: &Path) -> ManagedCloneDir {
+        ManagedCloneDir::at(all(state).join(name_of(common)))
     }
 
     /// The one with this name, if it is there.
-    pub(super) fn named(state: &Path, name: &str) -> Option<ShelfDir> {
+    pub(super) fn named(state: &Path, name: &str) -> Option<ManagedCloneDir> {
         let plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
-        let place = ShelfDir::at(all(state).join(name));
+        let place = ManagedCloneDir::at(all(state).join(name));
         (plain && place.root.is_dir()).then_some(place)
     }
 
     /// All that there are, by name.
-    pub(super) fn every(state: &Path) -> Result<Vec<ShelfDir>, ShelfError> {
+    pub(super) fn every(state: &Path) -> Result<Vec<ManagedCloneDir>, ManagedCloneError> {
         let all = all(state);
         let entries = match fs::read_dir(&all) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(ShelfError::io(&all))?,
+            entries => entries.map_err(ManagedCloneError::io(&all))?,
         };
         let mut places = Vec::new();
         for entry in entries {
-            places.push(ShelfDir::at(entry.map_err(ShelfError::io(&all))?.path()));
+            places.push(ManagedCloneDir::at(entry.map_err(ManagedCloneError::io(&all))?.path()));
         }
         places.retain(|place| !place.name().starts_with('.') && place.root.is_dir());
         places.sort_by(|a, b| a.root.cmp(&b.root));
@@ -104,13 +104,13 @@ impl ShelfDir {
     }
 
     /// Makes its directories, which only we can enter, and waits until nobody else works on it.
-    pub(super) fn lock(&self) -> Result<Lock, ShelfError> {
+    pub(super) fn lock(&self) -> Result<Lock, ManagedCloneError> {
         let path = self.root.join("lock");
         loop {
             for directory in [&self.root, &self.root.join("trees"), &self.root.join("marks")] {
-                create_private(directory).map_err(ShelfError::io(directory))?;
+                create_private(directory).map_err(ManagedCloneError::io(directory))?;
             }
-            let hold = Lock::wait(&path).map_err(ShelfError::io(&path))?;
+            let hold = Lock::wait(&path).map_err(ManagedCloneError::io(&path))?;
             // Somebody may have removed all of it while we waited: then the lock is of a file that is gone.
             if hold.is_at(&path) {
                 self.clear();
@@ -118,15 +118,15 @@ impl ShelfDir {
                 if let Some(all) = self.root.parent() {
                     sweep_removed(all);
                 }
-                fs::create_dir_all(&self.fresh).map_err(ShelfError::io(&self.fresh))?;
+                fs::create_dir_all(&self.fresh).map_err(ManagedCloneError::io(&self.fresh))?;
                 return Ok(hold);
             }
         }
     }
 
     /// Removes all of it.
-    pub(super) fn remove(&self) -> Result<(), ShelfError> {
-        remove_whole(&self.root).map_err(ShelfError::io(&self.root))
+    pub(super) fn remove(&self) -> Result<(), ManagedCloneError> {
+        remove_whole(&self.root).map_err(ManagedCloneError::io(&self.root))
     }
 
     /// Removes what was made and not finished. What cannot be is in nobody's way.
@@ -134,11 +134,11 @@ impl ShelfDir {
         let _ = fs::remove_dir_all(self.root.join("new"));
     }
 
-    fn at(root: PathBuf) -> ShelfDir {
+    fn at(root: PathBuf) -> ManagedCloneDir {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let fresh = root.join("new").join(format!("{}-{number}", std::process::id()));
-        ShelfDir { root, fresh }
+        ManagedCloneDir { root, fresh }
     }
 
     /// A name that no other `ShelfDir` has.
@@ -147,14 +147,13 @@ impl ShelfDir {
     }
 
     /// Whose it is; nothing if that was never written down, since nothing else is made before.
-    pub(super) fn label(&self) -> Result<Option<Label>, ShelfError> {
+    pub(super) fn label(&self) -> Result<Option<Label>, ManagedCloneError> {
         let path = self.root.join("shelf.json");
         let is_begun = self.repo().symlink_metadata().is_err() && self.ours().symlink_metadata().is_err();
         match damage::read_label(&path, &[VERSION]) {
             Err(_) if is_begun && path.symlink_metadata().is_err() => Ok(None),
-            label => {
-                label.map_err(|reason| ShelfError::Damaged(Damaged::new(self.name(), &self.root, reason)))
-            }
+            label => label
+                .map_err(|reason| ManagedCloneError::Damaged(Damaged::new(self.name(), &self.root, reason))),
         }
     }
 
@@ -163,11 +162,12 @@ impl ShelfDir {
         fs::metadata(self.root.join("shelf.json")).and_then(|found| found.modified()).ok()
     }
 
-    pub(super) fn write_label(&self, host: &Path, identity: Identity) -> Result<(), ShelfError> {
+    pub(super) fn write_label(&self, host: &Path, identity: Identity) -> Result<(), ManagedCloneError> {
         let label = Label { version: VERSION, host: host.to_path_buf(), identity: Some(identity) };
-        let text = serde_json::to_vec(&label).map_err(|error| ShelfError::io(&self.root)(error.into()))?;
+        let text =
+            serde_json::to_vec(&label).map_err(|error| ManagedCloneError::io(&self.root)(error.into()))?;
         let path = self.root.join("shelf.json");
-        write_atomic(&path, &text, Survives::PowerCut).map_err(ShelfError::io(&path))
+        write_atomic(&path, &text, Survives::PowerCut).map_err(ManagedCloneError::io(&path))
     }
 }
 
@@ -195,7 +195,7 @@ fn name_of(common: &Path) -> String {
 
 fn readable(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.+".contains(c) { c } else { '-' };
-    text.chars().take(LONGEST_NAME).map(plain).collect()
+    text.chars().take(MAX_NAME_BYTES).map(plain).collect()
 }
 
 fn digest(bytes: &[u8], digits: usize) -> String {
@@ -210,7 +210,7 @@ fn all(state: &Path) -> PathBuf {
 
 const VERSION: u32 = 1;
 /// Leaves room in a file's name for what is added.
-const LONGEST_NAME: usize = 80;
+const MAX_NAME_BYTES: usize = 80;
 
 #[cfg(test)]
 mod tests {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shelf_is_called_as_its_repository() {
+    fn a_managed_clone_is_called_as_its_repository() {
         assert!(name_of(Path::new("/home/ada/engine/.git")).starts_with("engine-"));
         assert!(name_of(Path::new("/srv/x.git")).starts_with("x.git-"));
         assert!(!name_of(Path::new("/home/ada/.dots/.git")).starts_with('.'));

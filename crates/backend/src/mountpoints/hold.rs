@@ -47,7 +47,7 @@ fn hold(
                 // No stub is behind a link, or where we may not look.
                 Err(_) => return Ok(None),
             };
-            let Some(thing) = possible_stub(folder, shield, &found) else { return Ok(None) };
+            let Some(thing) = possible_mountpoint(folder, shield, &found) else { return Ok(None) };
             thing
         }
     };
@@ -67,10 +67,12 @@ fn hold(
 }
 
 /// Opened for reading, which a stub allows everybody.
-fn possible_stub(folder: &OwnedFd, shield: &str, found: &OwnedFd) -> Option<OwnedFd> {
+fn possible_mountpoint(folder: &OwnedFd, shield: &str, found: &OwnedFd) -> Option<OwnedFd> {
     let stat = fstat(found).ok()?;
     let kind = FileType::from_raw_mode(stat.st_mode);
-    if !(kind == FileType::Directory || (kind == FileType::RegularFile && stat.st_size <= LONGEST_STUB)) {
+    if !(kind == FileType::Directory
+        || (kind == FileType::RegularFile && stat.st_size <= MAX_PLACEHOLDER_BYTES))
+    {
         return None;
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -89,7 +91,7 @@ fn gone(path: &Path) -> SandboxError {
 }
 
 /// Of a file that is a stub, in bytes.
-const LONGEST_STUB: i64 = 16;
+const MAX_PLACEHOLDER_BYTES: i64 = 16;
 /// Far longer than anybody needs to remove a stub.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 const STEP: Duration = Duration::from_millis(1);

@@ -2,7 +2,7 @@
 
 use crate::repository::{Repository, directory};
 use belljar_spec::git::BranchName;
-use belljar_workspace::shelf::{self, Provisioned};
+use belljar_workspace::managed::{self, Provisioned};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -25,10 +25,10 @@ impl Machine {
     }
 
     pub(crate) fn provision(&self, branch: &str) -> Provisioned {
-        shelf::provision(&self.state(), &self.host.folder, Some(&name(branch))).unwrap()
+        managed::provision(&self.state(), &self.host.folder, Some(&name(branch))).unwrap()
     }
 
-    pub(crate) fn shelf(&self) -> PathBuf {
+    pub(crate) fn clone_dir(&self) -> PathBuf {
         let mut entries = fs::read_dir(self.state().join("shelf")).unwrap();
         entries.next().unwrap().unwrap().path()
     }

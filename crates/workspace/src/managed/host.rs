@@ -3,7 +3,7 @@
 //! Found by looking at files, not by asking git: as root it refuses repositories of others, and what it finds may be a
 //! `.git` that an agent wrote.
 
-use super::ShelfError;
+use super::ManagedCloneError;
 use crate::foreign::object;
 use crate::inert::{Git, GitError, odd_file};
 use belljar_git::ObjectId;
@@ -43,18 +43,18 @@ pub(super) struct Tip {
 
 impl HostWorktree {
     /// The one that a folder is in: a linked worktree's and a submodule's too.
-    pub fn find(folder: &Path) -> Result<HostWorktree, ShelfError> {
-        let real = folder.canonicalize().map_err(ShelfError::io(folder))?;
+    pub fn find(folder: &Path) -> Result<HostWorktree, ManagedCloneError> {
+        let real = folder.canonicalize().map_err(ManagedCloneError::io(folder))?;
         let found = real.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok());
-        let top = found.ok_or_else(|| ShelfError::NoRepository(real.clone()))?;
+        let top = found.ok_or_else(|| ManagedCloneError::NoRepository(real.clone()))?;
         let link = top.join(".git");
         let below = real.strip_prefix(top).unwrap_or(Path::new("")).to_path_buf();
         let own = match fs::metadata(&link) {
-            Ok(metadata) if metadata.is_dir() => link.canonicalize().map_err(ShelfError::io(&link))?,
+            Ok(metadata) if metadata.is_dir() => link.canonicalize().map_err(ManagedCloneError::io(&link))?,
             _ => pointed_to(&link)?,
         };
         let common = match read_line(&own.join("commondir")) {
-            Some(line) => own.join(line).canonicalize().map_err(ShelfError::io(&own))?,
+            Some(line) => own.join(line).canonicalize().map_err(ManagedCloneError::io(&own))?,
             None => own.clone(),
         };
         let host = HostWorktree { common, own, top: top.to_path_buf(), below };
@@ -63,14 +63,14 @@ impl HostWorktree {
     }
 
     /// A folder cannot make any directory its repository by naming it: the directory must know the folder.
-    fn check(&self, link: &Path) -> Result<(), ShelfError> {
-        let refused = |why| ShelfError::NotItsOwn { path: link.to_path_buf(), why };
+    fn check(&self, link: &Path) -> Result<(), ManagedCloneError> {
+        let refused = |why| ManagedCloneError::NotItsOwn { path: link.to_path_buf(), why };
         let is_repository = self.own.join("HEAD").exists() && self.common.join("objects").is_dir();
         if !is_repository {
-            return Err(ShelfError::NoRepository(self.top.clone()));
+            return Err(ManagedCloneError::NoRepository(self.top.clone()));
         }
         if self.common.as_os_str().as_encoded_bytes().contains(&b'\n') {
-            return Err(ShelfError::UnusablePath(self.common.clone()));
+            return Err(ManagedCloneError::UnusablePath(self.common.clone()));
         }
         if self.own != self.common {
             // gitrepository-layout(5): the worktree's `.git`, as it was when it was made or last repaired.
@@ -95,7 +95,7 @@ impl HostWorktree {
 
     /// Refuses a git directory with a pipe, a socket or a device where git opens files: it would wait there for ever. A sandbox
     /// that works in the folder itself can put one there.
-    pub(super) fn refuse_odd_files(&self) -> Result<(), ShelfError> {
+    pub(super) fn refuse_odd_files(&self) -> Result<(), ManagedCloneError> {
         HostWorktree::refuse_odd_files_in(&self.common)?;
         if self.own != self.common {
             HostWorktree::refuse_odd_files_in(&self.own)?;
@@ -103,10 +103,10 @@ impl HostWorktree {
         Ok(())
     }
 
-    pub(super) fn refuse_odd_files_in(directory: &Path) -> Result<(), ShelfError> {
-        match odd_file(directory).map_err(ShelfError::io(directory))? {
+    pub(super) fn refuse_odd_files_in(directory: &Path) -> Result<(), ManagedCloneError> {
+        match odd_file(directory).map_err(ManagedCloneError::io(directory))? {
             None => Ok(()),
-            Some((path, what)) => Err(ShelfError::NotAFile { path, what, wanted: "a file" }),
+            Some((path, what)) => Err(ManagedCloneError::NotAFile { path, what, wanted: "a file" }),
         }
     }
 
@@ -144,7 +144,7 @@ impl Tip {
     }
 
     /// The name under which a shelf has it: branches as `host`'s, tags as they are.
-    pub(super) fn name_on_shelf(&self) -> String {
+    pub(super) fn name_in_managed(&self) -> String {
         match self.name.strip_prefix("refs/heads/") {
             Some(branch) => format!("refs/remotes/host/{branch}"),
             None => self.name.clone(),
@@ -153,8 +153,9 @@ impl Tip {
 }
 
 /// The git directory that a file `.git` names.
-fn pointed_to(link: &Path) -> Result<PathBuf, ShelfError> {
-    let refused = || ShelfError::NotItsOwn { path: link.to_path_buf(), why: "there is nothing at its path" };
+fn pointed_to(link: &Path) -> Result<PathBuf, ManagedCloneError> {
+    let refused =
+        || ManagedCloneError::NotItsOwn { path: link.to_path_buf(), why: "there is nothing at its path" };
     let line = read_line(link).ok_or_else(refused)?;
     let path = line.strip_prefix("gitdir: ").ok_or_else(refused)?;
     let from = link.parent().unwrap_or(link);

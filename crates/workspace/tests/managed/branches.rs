@@ -1,8 +1,8 @@
 //! A worktree for each branch.
 
+use crate::managed::machine::{Machine, inside, read};
 use crate::repository::{Repository, directory, git};
-use crate::shelf::machine::{Machine, inside, read};
-use belljar_workspace::shelf::{self, Outcome, ShelfError};
+use belljar_workspace::managed::{self, ManagedCloneError, Outcome};
 use std::fs;
 
 #[test]
@@ -37,12 +37,12 @@ fn a_branch_of_the_host_has_a_worktree() {
 #[test]
 fn without_a_name_it_is_the_branch_that_is_checked_out() {
     let machine = Machine::new();
-    let made = shelf::provision(&machine.state(), &machine.host.folder, None).unwrap();
+    let made = managed::provision(&machine.state(), &machine.host.folder, None).unwrap();
     assert_eq!(made.branch.as_str(), "main");
     inside(&made).commit("new", "x\n", "on main");
     drop(made);
     machine.host.git(&["checkout", "-q", "--detach"]);
-    let made = shelf::provision(&machine.state(), &machine.host.folder, None).unwrap();
+    let made = managed::provision(&machine.state(), &machine.host.folder, None).unwrap();
     assert!(made.branch.as_str().starts_with("detached-"), "{}", made.branch);
     assert_eq!(read(&made, "README"), "first\n");
 }
@@ -103,19 +103,19 @@ fn every_branch_can_be_left_and_come_back_to() {
 fn every_kind_of_folder_has_its_repository() {
     let machine = Machine::new();
     machine.host.commit("sub/folder/file", "f\n", "second");
-    let made = shelf::provision(&machine.state(), &machine.host.folder.join("sub/folder"), None).unwrap();
+    let made = managed::provision(&machine.state(), &machine.host.folder.join("sub/folder"), None).unwrap();
     assert_eq!((made.below.to_str(), read(&made, "sub/folder/file").as_str()), (Some("sub/folder"), "f\n"));
 
     let linked = machine.base.join("linked");
     machine.host.git(&["worktree", "add", "-q", "-b", "linked", linked.to_str().unwrap()]);
-    let other = shelf::provision(&machine.state(), &linked, None).unwrap();
-    assert_eq!((other.branch.as_str(), &other.shelf), ("linked", &made.shelf));
+    let other = managed::provision(&machine.state(), &linked, None).unwrap();
+    assert_eq!((other.branch.as_str(), &other.clone_name), ("linked", &made.clone_name));
 
     let source = Repository::with_commit(&machine.base.join("source"));
     let allow = ["-c", "protocol.file.allow=always"];
     let add = ["submodule", "add", "-q", source.folder.to_str().unwrap(), "module"];
     machine.host.git(&[&allow[..], &add].concat());
-    let module = shelf::provision(&machine.state(), &machine.host.folder.join("module"), None).unwrap();
+    let module = managed::provision(&machine.state(), &machine.host.folder.join("module"), None).unwrap();
     assert_eq!(module.host, machine.host.git_directory().join("modules/module"));
     assert_eq!(read(&module, "README"), "first\n");
 }
@@ -124,13 +124,13 @@ fn every_kind_of_folder_has_its_repository() {
 fn a_repository_without_a_commit_starts_empty() {
     let (_guard, base) = directory();
     let host = Repository::empty(&base.join("host"));
-    let made = shelf::provision(&base.join("state"), &host.folder, None).unwrap();
+    let made = managed::provision(&base.join("state"), &host.folder, None).unwrap();
     assert_eq!((made.branch.as_str(), made.commit.clone()), ("main", None));
     let inside = inside(&made);
     assert_eq!(inside.git(&["status", "--porcelain"]), "");
     inside.commit("first", "1\n", "first");
     drop(made);
-    let kept = shelf::provision(&base.join("state"), &host.folder, None).unwrap();
+    let kept = managed::provision(&base.join("state"), &host.folder, None).unwrap();
     assert_eq!(kept.outcome, Outcome::Kept);
     assert_eq!(inside.git(&["log", "--format=%s"]), "first");
 }
@@ -149,7 +149,7 @@ fn a_thousand_branches_are_all_there() {
 }
 
 #[test]
-fn shallow_and_sha256_repositories_can_be_shelved() {
+fn shallow_and_sha256_repositories_can_be_managed() {
     let machine = Machine::new();
     machine.host.commit("second", "2\n", "second");
     let url = format!("file://{}", machine.host.folder.display());
@@ -157,7 +157,7 @@ fn shallow_and_sha256_repositories_can_be_shelved() {
     assert!(
         git(&machine.base, &["clone", "-q", "--depth=1", &url, shallow.to_str().unwrap()]).status.success()
     );
-    let made = shelf::provision(&machine.state(), &shallow, None).unwrap();
+    let made = managed::provision(&machine.state(), &shallow, None).unwrap();
     assert_eq!(inside(&made).git(&["log", "--format=%s"]), "second");
     inside(&made).commit("mine", "", "mine");
 
@@ -166,7 +166,7 @@ fn shallow_and_sha256_repositories_can_be_shelved() {
     let long = Repository { folder };
     long.git(&["init", "-q", "--object-format=sha256", "-b", "main"]);
     long.commit("file", "x\n", "long");
-    let made = shelf::provision(&machine.state(), &long.folder, None).unwrap();
+    let made = managed::provision(&machine.state(), &long.folder, None).unwrap();
     assert_eq!(inside(&made).git(&["rev-parse", "HEAD"]).len(), 64);
     inside(&made).commit("mine", "", "mine");
 }
@@ -177,18 +177,18 @@ fn what_is_no_repository_is_said() {
     let state = base.join("state");
     let plain = base.join("plain");
     fs::create_dir(&plain).unwrap();
-    let none = shelf::provision(&state, &plain, None);
-    assert!(matches!(none, Err(ShelfError::NoRepository(_))), "{none:?}");
+    let none = managed::provision(&state, &plain, None);
+    assert!(matches!(none, Err(ManagedCloneError::NoRepository(_))), "{none:?}");
     // A folder cannot make a directory its repository by naming it.
     let victim = Repository::with_commit(&base.join("victim"));
     fs::write(plain.join(".git"), format!("gitdir: {}\n", victim.git_directory().display())).unwrap();
-    let other = shelf::provision(&state, &plain, None);
-    assert!(matches!(other, Err(ShelfError::NotItsOwn { .. })), "{other:?}");
+    let other = managed::provision(&state, &plain, None);
+    assert!(matches!(other, Err(ManagedCloneError::NotItsOwn { .. })), "{other:?}");
     victim.git(&["worktree", "add", "-q", base.join("linked").to_str().unwrap()]);
     let admin = victim.git_directory().join("worktrees/linked");
     fs::write(plain.join(".git"), format!("gitdir: {}\n", admin.display())).unwrap();
-    let other = shelf::provision(&state, &plain, None);
-    assert!(matches!(other, Err(ShelfError::NotItsOwn { .. })), "{other:?}");
+    let other = managed::provision(&state, &plain, None);
+    assert!(matches!(other, Err(ManagedCloneError::NotItsOwn { .. })), "{other:?}");
     assert!(!state.exists());
 }
 
@@ -209,8 +209,8 @@ fn a_name_that_git_cannot_have_beside_another_is_refused() {
         ("on-host/a/b", "on-host/a"),
     ] {
         let branch = name.parse().unwrap();
-        match shelf::provision(&machine.state(), &machine.host.folder, Some(&branch)) {
-            Err(ShelfError::NameTaken { branch, other: found }) => {
+        match managed::provision(&machine.state(), &machine.host.folder, Some(&branch)) {
+            Err(ManagedCloneError::NameTaken { branch, other: found }) => {
                 assert_eq!((branch.as_str(), found.as_str()), (name, other));
             }
             other => panic!("{name}: {:?}", other.map(|made| made.folder)),

@@ -6,7 +6,7 @@ use belljar_sys::opened::{FileIdentity, OpenedPath};
 use belljar_sys::remove::{Removal, read_whole, remove_empty_directory, remove_file_with};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, stat};
-use belljar_wire::message::{Bytes, Stub, StubKind};
+use belljar_wire::message::{Bytes, Mountpoint, MountpointKind};
 use belljar_wire::planted::{self, MAX_NOTE_BYTES, Planted};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -55,13 +55,13 @@ impl Note {
     }
 
     /// Says what is about to be made.
-    pub(super) fn add(&self, stubs: &[Stub]) -> io::Result<()> {
+    pub(super) fn add(&self, mountpoints: &[Mountpoint]) -> io::Result<()> {
         let found = fstat(&self.folder)?;
         let planted = Planted {
             folder: Bytes(self.path.as_os_str().as_bytes().to_vec()),
             device: found.st_dev,
             inode: found.st_ino,
-            stubs: stubs.to_vec(),
+            mountpoints: mountpoints.to_vec(),
         };
         // In one piece: others may add to it at the same time.
         let bytes = planted::encode(&planted);
@@ -82,10 +82,10 @@ impl Note {
             return Removal::Left;
         };
         let mut all = Removal::Done;
-        for stub in planted::stubs_of(&note, found.st_dev, found.st_ino) {
-            all = all.max(match &stub.kind {
-                StubKind::Directory => remove_empty_directory(&self.folder, &stub.path),
-                StubKind::File(content) => remove_file_with(&self.folder, &stub.path, &content.0),
+        for mountpoint in planted::mountpoints_of(&note, found.st_dev, found.st_ino) {
+            all = all.max(match &mountpoint.kind {
+                MountpointKind::Directory => remove_empty_directory(&self.folder, &mountpoint.path),
+                MountpointKind::File(content) => remove_file_with(&self.folder, &mountpoint.path, &content.0),
             });
         }
         match all {
@@ -120,14 +120,15 @@ fn folder_that_concerns(planted: &Planted, shielded: &[&Missing], ours: &OpenedP
     let is_it = |missing: &&&Missing| ours.get(&missing.root).is_ok_and(|found| found.identity() == of_note);
     let was = Path::new(OsStr::from_bytes(&planted.folder.0));
     let folder = shielded.iter().find(is_it).map_or(was, |missing| &missing.root);
-    let is_shield = |stub: &Stub| {
-        let stub = folder.join(&stub.path);
+    let is_shield = |mountpoint: &Mountpoint| {
+        let mountpoint = folder.join(&mountpoint.path);
         shielded.iter().any(|missing| {
-            stub.strip_prefix(&missing.root)
+            mountpoint
+                .strip_prefix(&missing.root)
                 .is_ok_and(|rest| missing.shields.iter().any(|shield| Path::new(shield) == rest))
         })
     };
-    planted.stubs.iter().any(is_shield).then(|| folder.to_path_buf())
+    planted.mountpoints.iter().any(is_shield).then(|| folder.to_path_buf())
 }
 
 /// The notes that nobody holds, each of them ours alone now. A folder that is not found may have been moved, or be on a

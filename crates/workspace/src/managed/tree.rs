@@ -11,8 +11,8 @@
 //! added to.
 
 use super::host::{Checkout, HostWorktree};
-use super::shelf_dir::{ShelfDir, tree_name};
-use super::{Outcome, ShelfError, spoiled};
+use super::managed_dir::{ManagedCloneDir, tree_name};
+use super::{ManagedCloneError, Outcome, spoiled};
 use crate::foreign::{Foreign, Head, Import, excludes, import, object};
 use crate::inert::{Call, Git};
 use crate::traps::{self, Found, Ground, Trap};
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 /// The worktree of one branch.
 pub(super) struct Tree<'a> {
     pub(super) git: &'a Git,
-    pub(super) place: &'a ShelfDir,
+    pub(super) place: &'a ManagedCloneDir,
     pub(super) lock: &'a Lock,
     pub(super) host: &'a HostWorktree,
     pub(super) branch: &'a BranchName,
@@ -68,40 +68,40 @@ pub(super) struct Mark {
 
 impl Tree<'_> {
     /// Makes the worktree, or mends or forwards the one that is there.
-    pub(super) fn provide(&self) -> Result<Provided, ShelfError> {
+    pub(super) fn provide(&self) -> Result<Provided, ManagedCloneError> {
         let marks = self.place.mark(&self.name);
-        fs::create_dir_all(&marks).map_err(ShelfError::io(&marks))?;
-        let alone = Lock::try_now(&marks.join("lock")).map_err(ShelfError::io(&marks))?;
+        fs::create_dir_all(&marks).map_err(ManagedCloneError::io(&marks))?;
+        let alone = Lock::try_now(&marks.join("lock")).map_err(ManagedCloneError::io(&marks))?;
         let checkout = self.host.checkout(self.git)?;
         let on_host = self.on_host()?;
         let repo = self.repo()?;
-        let on_shelf = repo.branch(self.branch).map_err(spoiled(self.host))?;
+        let in_managed = repo.branch(self.branch).map_err(spoiled(self.host))?;
         let has_admin = repo.has(&format!("{}/HEAD", self.own()));
         let has_files = self.folder().join(".git").symlink_metadata().is_ok();
         let mark = self.mark();
         if has_admin && has_files && mark.is_some() {
             let kept = |commit| Provided { outcome: Outcome::Kept, commit, held_up: None };
             let forwarded = |commit| Provided { outcome: Outcome::Forwarded, commit, held_up: None };
-            let Some(_alone) = alone else { return Ok(kept(on_shelf)) };
+            let Some(_alone) = alone else { return Ok(kept(in_managed)) };
             if let Some((from, to)) = mark.and_then(|mark| mark.forwarding) {
                 let to = self.finish_forward(&from, &to)?;
-                return Ok(forwarded(to.or(on_shelf)));
+                return Ok(forwarded(to.or(in_managed)));
             }
-            return match (&on_shelf, on_host) {
+            return match (&in_managed, on_host) {
                 (Some(from), Some(to)) if *from != to => Ok(match self.forward(&repo, from, &to)? {
                     Way::Clear => forwarded(Some(to)),
-                    Way::Blocked => kept(on_shelf),
-                    Way::HeldUp(trap) => Provided { held_up: Some(trap), ..kept(on_shelf) },
+                    Way::Blocked => kept(in_managed),
+                    Way::HeldUp(trap) => Provided { held_up: Some(trap), ..kept(in_managed) },
                 }),
-                _ => Ok(kept(on_shelf)),
+                _ => Ok(kept(in_managed)),
             };
         }
-        if on_shelf.is_none() {
+        if in_managed.is_none() {
             self.refuse_clash(&repo, on_host.is_some())?;
         }
-        let start = on_shelf.clone().or(on_host).or_else(|| self.default_start(&checkout));
-        let outcome = if has_admin || on_shelf.is_some() { Outcome::Mended } else { Outcome::Made };
-        self.make(&repo, start.as_ref(), on_shelf.is_none())?;
+        let start = in_managed.clone().or(on_host).or_else(|| self.default_start(&checkout));
+        let outcome = if has_admin || in_managed.is_some() { Outcome::Mended } else { Outcome::Made };
+        self.make(&repo, start.as_ref(), in_managed.is_none())?;
         Ok(Provided { outcome, commit: start, held_up: None })
     }
 
@@ -115,9 +115,9 @@ impl Tree<'_> {
     }
 
     /// What is known of a worktree; nothing if it was never finished, an error with the reason if that is not understood.
-    pub(super) fn read_mark(place: &ShelfDir, name: &str) -> Result<Option<Mark>, String> {
+    pub(super) fn read_mark(place: &ManagedCloneDir, name: &str) -> Result<Option<Mark>, String> {
         let path = place.mark(name).join("mark.json");
-        let text = match damage::read_small(&path, MOST_OF_A_MARK) {
+        let text = match damage::read_small(&path, MAX_MARK_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return match place.tree(name).symlink_metadata() {
@@ -137,10 +137,10 @@ impl Tree<'_> {
 
     /// Writes down how much is not committed. A mark that is not understood stays as it is.
     pub(super) fn note_uncommitted(
-        place: &ShelfDir,
+        place: &ManagedCloneDir,
         branch: &BranchName,
         uncommitted: Option<u64>,
-    ) -> Result<(), ShelfError> {
+    ) -> Result<(), ManagedCloneError> {
         let name = tree_name(branch);
         match Tree::read_mark(place, &name) {
             Ok(Some(mark)) => put_mark(place, &name, &Mark { uncommitted, ..mark }),
@@ -148,35 +148,35 @@ impl Tree<'_> {
         }
     }
 
-    fn write_mark(&self, forwarding: Option<(&ObjectId, &ObjectId)>) -> Result<(), ShelfError> {
+    fn write_mark(&self, forwarding: Option<(&ObjectId, &ObjectId)>) -> Result<(), ManagedCloneError> {
         let forwarding = forwarding.map(|(from, to)| (from.to_string(), to.to_string()));
         let mark = Mark { branch: self.branch.to_string(), forwarding, uncommitted: None };
         put_mark(self.place, &self.name, &mark)
     }
 
-    fn repo(&self) -> Result<Foreign, ShelfError> {
+    fn repo(&self) -> Result<Foreign, ManagedCloneError> {
         Foreign::open(&self.place.repo()).map_err(spoiled(self.host))
     }
 
-    fn on_host(&self) -> Result<Option<ObjectId>, ShelfError> {
+    fn on_host(&self) -> Result<Option<ObjectId>, ManagedCloneError> {
         let name = format!("{}^{{commit}}", self.branch.full());
         let found = self.git.on(&self.host.common).args(["rev-parse", "-q", "--verify", &name]).run()?;
         Ok(object(String::from_utf8_lossy(&found.stdout).trim_end()))
     }
 
     /// A branch that git could not have beside another, on the shelf or on the host, is not begun.
-    fn refuse_clash(&self, repo: &Foreign, is_on_host: bool) -> Result<(), ShelfError> {
-        let on_shelf = repo.in_the_way_of(self.branch).map_err(spoiled(self.host))?;
-        let other = match on_shelf {
+    fn refuse_clash(&self, repo: &Foreign, is_on_host: bool) -> Result<(), ManagedCloneError> {
+        let in_managed = repo.in_the_way_of(self.branch).map_err(spoiled(self.host))?;
+        let other = match in_managed {
             None if !is_on_host => self.in_the_way_on_host()?,
             other => other,
         };
         other.map_or(Ok(()), |other| {
-            Err(ShelfError::NameTaken { branch: self.branch.to_string(), other: other.to_string() })
+            Err(ManagedCloneError::NameTaken { branch: self.branch.to_string(), other: other.to_string() })
         })
     }
 
-    fn in_the_way_on_host(&self) -> Result<Option<BranchName>, ShelfError> {
+    fn in_the_way_on_host(&self) -> Result<Option<BranchName>, ManagedCloneError> {
         let wanted = self.branch.full();
         // `refs` and `refs/heads` are nobody's name.
         let folders = wanted.match_indices('/').skip(2).map(|(end, _)| &wanted[..end]);
@@ -204,11 +204,11 @@ impl Tree<'_> {
     }
 
     /// Makes what is missing. Files are written beside and moved into place, unless a folder is there: then it is kept.
-    fn make(&self, repo: &Foreign, start: Option<&ObjectId>, new: bool) -> Result<(), ShelfError> {
+    fn make(&self, repo: &Foreign, start: Option<&ObjectId>, new: bool) -> Result<(), ManagedCloneError> {
         let (folder, index) = (self.folder(), self.fresh_index());
         let unfinished = self.place.fresh("tree");
         let files = if folder.exists() { &folder } else { &unfinished };
-        fs::create_dir_all(files).map_err(ShelfError::io(files))?;
+        fs::create_dir_all(files).map_err(ManagedCloneError::io(files))?;
         if let Some(start) = start {
             self.take(repo, start)?;
             let words: &[&str] =
@@ -226,13 +226,13 @@ impl Tree<'_> {
         let link = format!("gitdir: {}\n", self.place.repo().join(self.own()).display());
         write_link(files, link.as_bytes())?;
         if files != &folder {
-            fs::rename(files, &folder).map_err(ShelfError::io(&folder))?;
+            fs::rename(files, &folder).map_err(ManagedCloneError::io(&folder))?;
         }
         self.write_mark(None)
     }
 
     /// The worktree's part of the git directory.
-    fn make_admin(&self, repo: &Foreign, index: &Path) -> Result<(), ShelfError> {
+    fn make_admin(&self, repo: &Foreign, index: &Path) -> Result<(), ManagedCloneError> {
         let own = self.own();
         let put = |name: &str, content: &[u8]| {
             repo.put(&format!("{own}/{name}"), content).map_err(spoiled(self.host))
@@ -258,7 +258,7 @@ impl Tree<'_> {
     }
 
     /// Sees to it that a commit is in `ours`, with all that it needs.
-    fn take(&self, repo: &Foreign, commit: &ObjectId) -> Result<(), ShelfError> {
+    fn take(&self, repo: &Foreign, commit: &ObjectId) -> Result<(), ManagedCloneError> {
         let (ours, scratch) = (self.place.ours(), self.place.fresh("import"));
         // The host's own need no look: there is one object, and it has the host's branches above it.
         let known = self.git.on(&self.host.common).args(["cat-file", "-e"]).arg(format!("{commit}^{{tree}}"));
@@ -268,11 +268,11 @@ impl Tree<'_> {
         let limits = PushLimits::default();
         let wanted =
             Import { git: self.git, ours: &ours, from: repo, tip: commit, scratch: &scratch, limits };
-        import(&wanted).map_err(ShelfError::Import)
+        import(&wanted).map_err(ManagedCloneError::Import)
     }
 
     /// Has the host gone on from where the worktree is, and is there nothing in it that could be lost?
-    fn can_forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<Way, ShelfError> {
+    fn can_forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<Way, ManagedCloneError> {
         let ours = self.place.ours();
         // A commit that follows on the host has all that it follows from on the host.
         let follows = self.git.on(&ours).args(["merge-base", "--is-ancestor", from.as_str(), to.as_str()]);
@@ -289,7 +289,7 @@ impl Tree<'_> {
         let folder = self.folder();
         let committed = |commit| traps::committed(self.git.on(&self.place.ours()), commit);
         let (before, after) = (committed(from)?, committed(to)?);
-        let mut ground = Ground::at(&folder).map_err(ShelfError::io(&folder))?;
+        let mut ground = Ground::at(&folder).map_err(ManagedCloneError::io(&folder))?;
         let mut apart = Vec::new();
         for file in &before {
             match ground.find(file) {
@@ -313,11 +313,16 @@ impl Tree<'_> {
     }
 
     /// Is everything as committed? Leaves an index of ours with what it saw of the files.
-    fn is_clean(&self, repo: &Foreign, commit: &ObjectId, apart: &[&RelPath]) -> Result<bool, ShelfError> {
+    fn is_clean(
+        &self,
+        repo: &Foreign,
+        commit: &ObjectId,
+        apart: &[&RelPath],
+    ) -> Result<bool, ManagedCloneError> {
         let (folder, index) = (self.folder(), self.fresh_index());
         // What is added and not committed: the agent's index, read from a copy.
-        match repo.read(&format!("{}/index", self.own()), MOST_OF_AN_INDEX) {
-            Ok(Some(bytes)) => fs::write(&index, bytes).map_err(ShelfError::io(&index))?,
+        match repo.read(&format!("{}/index", self.own()), MAX_INDEX_BYTES) {
+            Ok(Some(bytes)) => fs::write(&index, bytes).map_err(ManagedCloneError::io(&index))?,
             Ok(None) | Err(_) => return Ok(false),
         }
         let words = ["diff-index", "--cached", "--quiet", "--no-ext-diff", "--ignore-submodules=all"];
@@ -336,7 +341,7 @@ impl Tree<'_> {
     }
 
     /// Whether git looks at these at all.
-    fn assume(&self, index: &Path, how: &str, paths: &[&RelPath]) -> Result<(), ShelfError> {
+    fn assume(&self, index: &Path, how: &str, paths: &[&RelPath]) -> Result<(), ManagedCloneError> {
         if paths.is_empty() {
             return Ok(());
         }
@@ -349,7 +354,7 @@ impl Tree<'_> {
     }
 
     /// Brings files, index and branch to a commit of the host's, if nothing can be lost by that.
-    fn forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<Way, ShelfError> {
+    fn forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<Way, ManagedCloneError> {
         match self.can_forward(repo, from, to)? {
             Way::Clear => {}
             other => return Ok(other),
@@ -368,7 +373,7 @@ impl Tree<'_> {
     }
 
     /// We died while forwarding. Nobody has worked there since, and before it nothing was changed.
-    fn finish_forward(&self, from: &str, to: &str) -> Result<Option<ObjectId>, ShelfError> {
+    fn finish_forward(&self, from: &str, to: &str) -> Result<Option<ObjectId>, ManagedCloneError> {
         let (Some(from), Some(to)) = (object(from), object(to)) else {
             return Ok(None);
         };
@@ -390,9 +395,9 @@ impl Tree<'_> {
         index
     }
 
-    fn settle(&self, to: &ObjectId, index: &Path) -> Result<(), ShelfError> {
+    fn settle(&self, to: &ObjectId, index: &Path) -> Result<(), ManagedCloneError> {
         let repo = self.repo()?;
-        let bytes = fs::read(index).map_err(ShelfError::io(index))?;
+        let bytes = fs::read(index).map_err(ManagedCloneError::io(index))?;
         repo.put(&format!("{}/index", self.own()), &bytes).map_err(spoiled(self.host))?;
         let branch = self.branch.full();
         repo.put(&branch, format!("{to}\n").as_bytes()).map_err(spoiled(self.host))?;
@@ -400,14 +405,14 @@ impl Tree<'_> {
     }
 }
 
-fn put_mark(place: &ShelfDir, name: &str, mark: &Mark) -> Result<(), ShelfError> {
+fn put_mark(place: &ManagedCloneDir, name: &str, mark: &Mark) -> Result<(), ManagedCloneError> {
     let path = place.mark(name).join("mark.json");
-    let text = serde_json::to_vec(mark).map_err(|error| ShelfError::io(&path)(error.into()))?;
-    write_atomic(&path, &text, Survives::Kill).map_err(ShelfError::io(&path))
+    let text = serde_json::to_vec(mark).map_err(|error| ManagedCloneError::io(&path)(error.into()))?;
+    write_atomic(&path, &text, Survives::Kill).map_err(ManagedCloneError::io(&path))
 }
 
 /// Writes the file `.git` of a worktree, if it is missing; nothing that an agent put there is followed.
-fn write_link(folder: &Path, content: &[u8]) -> Result<(), ShelfError> {
+fn write_link(folder: &Path, content: &[u8]) -> Result<(), ManagedCloneError> {
     let path = folder.join(".git");
     if path.symlink_metadata().is_ok() {
         return Ok(());
@@ -417,7 +422,7 @@ fn write_link(folder: &Path, content: &[u8]) -> Result<(), ShelfError> {
     let made = fs::File::create_new(&unfinished)
         .and_then(|mut file| std::io::Write::write_all(&mut file, content))
         .and_then(|()| fs::rename(&unfinished, &path));
-    made.map_err(ShelfError::io(&path))
+    made.map_err(ManagedCloneError::io(&path))
 }
 
 /// What git leaves in a worktree's part of the git directory while something is going on.
@@ -433,5 +438,5 @@ const IN_THE_MIDDLE: [&str; 9] = [
     "HEAD.lock",
 ];
 /// A million files.
-const MOST_OF_AN_INDEX: u64 = 256 << 20;
-const MOST_OF_A_MARK: u64 = 64 * 1024;
+const MAX_INDEX_BYTES: u64 = 256 << 20;
+const MAX_MARK_BYTES: u64 = 64 * 1024;

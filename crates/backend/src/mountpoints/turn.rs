@@ -20,7 +20,7 @@ impl Turn {
     /// kernel ends the turn of a process that is killed.
     pub(crate) fn take(plan: &Plan, layout: &Layout) -> Result<Turn, SandboxError> {
         let is_needed = layout.missing.iter().any(|missing| !missing.shields.is_empty());
-        match plan.stubs().filter(|_| is_needed) {
+        match plan.mountpoints().filter(|_| is_needed) {
             Some(directory) => Turn::take_in(directory, plan.limits.ready.value),
             None => Ok(Turn { _directory: None }),
         }

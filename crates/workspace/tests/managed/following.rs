@@ -1,8 +1,8 @@
 //! A host that moves on.
 
+use crate::managed::machine::{Machine, inside, name, read};
 use crate::repository::Repository;
-use crate::shelf::machine::{Machine, inside, name, read};
-use belljar_workspace::shelf::{self, Outcome, ShelfError};
+use belljar_workspace::managed::{self, ManagedCloneError, Outcome};
 use std::fs;
 
 #[test]
@@ -75,10 +75,13 @@ fn a_worktree_in_use_is_not_touched() {
     let second = machine.provision("work");
     assert_eq!((second.outcome, &second.folder), (Outcome::Kept, &first.folder));
     assert!(!second.folder.join("second").exists());
-    let removed = shelf::remove(&machine.state(), &first.shelf, Some(&name("work")));
-    assert!(matches!(removed, Err(ShelfError::InUse { .. })));
+    let removed = managed::remove(&machine.state(), &first.clone_name, Some(&name("work")));
+    assert!(matches!(removed, Err(ManagedCloneError::InUse { .. })));
     drop(second);
-    assert!(matches!(shelf::remove(&machine.state(), &first.shelf, None), Err(ShelfError::InUse { .. })));
+    assert!(matches!(
+        managed::remove(&machine.state(), &first.clone_name, None),
+        Err(ManagedCloneError::InUse { .. })
+    ));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A directory for an index of ours while a worktree is compared, without the shelf's lock.
 
-use super::ShelfError;
-use super::shelf_dir::ShelfDir;
+use super::ManagedCloneError;
+use super::managed_dir::ManagedCloneDir;
 use belljar_state::Lock;
 use std::fs;
 use std::path::PathBuf;
@@ -26,12 +26,12 @@ impl Drop for Look {
     }
 }
 
-impl ShelfDir {
+impl ManagedCloneDir {
     /// A directory for a comparison. The shelf's lock is held until the directory has one of its own.
-    pub(super) fn look(&self, _shelf: &Lock) -> Result<Look, ShelfError> {
+    pub(super) fn look(&self, _managed: &Lock) -> Result<Look, ManagedCloneError> {
         let directory = self.looks().join(self.unique());
-        fs::create_dir_all(&directory).map_err(ShelfError::io(&directory))?;
-        let hold = Lock::share(&directory.join(LOCK)).map_err(ShelfError::io(&directory))?;
+        fs::create_dir_all(&directory).map_err(ManagedCloneError::io(&directory))?;
+        let hold = Lock::share(&directory.join(LOCK)).map_err(ManagedCloneError::io(&directory))?;
         Ok(Look { directory, _hold: hold })
     }
 
@@ -56,9 +56,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shelf_that_is_compared_can_be_locked_and_keeps_the_index() {
+    fn a_managed_clone_that_is_compared_can_be_locked_and_keeps_the_index() {
         let state = tempfile::tempdir().unwrap();
-        let place = ShelfDir::of(state.path(), state.path());
+        let place = ManagedCloneDir::of(state.path(), state.path());
         let lock = place.lock().unwrap();
         let look = place.look(&lock).unwrap();
         drop(lock);
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_comparison_that_was_killed_leaves_nothing_behind_the_next_lock() {
         let state = tempfile::tempdir().unwrap();
-        let place = ShelfDir::of(state.path(), state.path());
+        let place = ManagedCloneDir::of(state.path(), state.path());
         let left = place.looks().join("1-0");
         fs::create_dir_all(&left).unwrap();
         fs::write(left.join(LOCK), "").unwrap();

@@ -1,8 +1,8 @@
 //! What an agent leaves for the host.
 
+use crate::managed::machine::{Machine, name, walk};
 use crate::repository::git;
-use crate::shelf::machine::{Machine, name, walk};
-use belljar_workspace::shelf::{self, Outcome};
+use belljar_workspace::managed::{self, Outcome};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
@@ -70,16 +70,16 @@ fn nothing_that_an_agent_leaves_leads_the_host_elsewhere() {
         drop(made);
         machine.host.git(&["checkout", "-q", "work"]);
         machine.host.commit("second", "2\n", "second");
-        let _ = shelf::provision(&machine.state(), &machine.host.folder, Some(&name("work")));
-        let _ = shelf::provision(&machine.state(), &machine.host.folder, Some(&name("fresh")));
-        let _ = shelf::list(&machine.state()).unwrap();
+        let _ = managed::provision(&machine.state(), &machine.host.folder, Some(&name("work")));
+        let _ = managed::provision(&machine.state(), &machine.host.folder, Some(&name("fresh")));
+        let _ = managed::list(&machine.state()).unwrap();
         if is_directory {
             assert_eq!(fs::read_dir(&victim).unwrap().count(), 0, "{spoiled}");
         } else {
             assert_eq!(fs::read_to_string(&victim).unwrap(), "mine\n", "{spoiled}");
         }
-        let shelf = machine.shelf().file_name().unwrap().to_str().unwrap().to_string();
-        shelf::remove(&machine.state(), &shelf, None).unwrap();
+        let clone_name = machine.clone_dir().file_name().unwrap().to_str().unwrap().to_string();
+        managed::remove(&machine.state(), &clone_name, None).unwrap();
         assert!(victim.exists(), "{spoiled}");
     }
 }
@@ -104,7 +104,7 @@ fn a_pipe_in_the_way_stops_nobody() {
         machine.host.git(&["checkout", "-q", "work"]);
         machine.host.commit("second", "2\n", "second");
         // It may say no; it may not wait.
-        let _ = shelf::provision(&machine.state(), &machine.host.folder, Some(&name("work")));
+        let _ = managed::provision(&machine.state(), &machine.host.folder, Some(&name("work")));
     }
 }
 
@@ -166,7 +166,7 @@ fn nothing_that_an_agent_left_holds_up_the_next_start() {
         let (sender, receiver) = std::sync::mpsc::channel();
         let (state, folder) = (machine.state(), machine.host.folder.clone());
         std::thread::spawn(move || {
-            let made = shelf::provision(&state, &folder, Some(&name("work"))).unwrap();
+            let made = managed::provision(&state, &folder, Some(&name("work"))).unwrap();
             let _ = sender.send(made);
         });
         let made = receiver.recv_timeout(Duration::from_secs(100)).unwrap_or_else(|_| panic!("{what}"));
@@ -178,7 +178,7 @@ fn nothing_that_an_agent_left_holds_up_the_next_start() {
 }
 
 #[test]
-fn filters_and_hooks_of_a_shelf_do_not_run_on_the_host() {
+fn filters_and_hooks_of_a_managed_clone_do_not_run_on_the_host() {
     let machine = Machine::new();
     let canary = machine.base.join("canary");
     let command = format!("touch {}", canary.display());
@@ -204,8 +204,8 @@ fn filters_and_hooks_of_a_shelf_do_not_run_on_the_host() {
     machine.host.git(&["commit", "-q", "--allow-empty", "-m", "second"]);
     drop(machine.provision("work"));
     drop(machine.provision("other"));
-    fs::remove_dir_all(machine.shelf().join("trees/work")).unwrap();
+    fs::remove_dir_all(machine.clone_dir().join("trees/work")).unwrap();
     drop(machine.provision("work"));
-    shelf::list(&machine.state()).unwrap();
+    managed::list(&machine.state()).unwrap();
     assert!(!canary.exists());
 }

@@ -8,8 +8,8 @@
 //! `ours` is where git works for us: its config is ours, and it has the host's objects as alternates.
 
 use super::host::{HostWorktree, Tip};
-use super::shelf_dir::ShelfDir;
-use super::{ShelfError, spoiled};
+use super::managed_dir::ManagedCloneDir;
+use super::{ManagedCloneError, spoiled};
 use crate::foreign::{Foreign, ForeignError};
 use crate::inert::Git;
 use belljar_state::{Survives, write_atomic};
@@ -19,7 +19,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// Makes both repositories if they are missing, and brings the host's branches and tags up to date.
-pub(super) fn bring_up_to_date(git: &Git, place: &ShelfDir, host: &HostWorktree) -> Result<(), ShelfError> {
+pub(super) fn bring_up_to_date(
+    git: &Git,
+    place: &ManagedCloneDir,
+    host: &HostWorktree,
+) -> Result<(), ManagedCloneError> {
     make_ours(git, place, host)?;
     let tips = host.tips(git)?;
     if !place.repo().join("HEAD").exists() {
@@ -37,26 +41,30 @@ pub(super) fn bring_up_to_date(git: &Git, place: &ShelfDir, host: &HostWorktree)
 
 /// Whether the host has a commit that it had when the shelf last saw it, or the shelf has nothing of anybody's. Where there was no
 /// commit yet, whether its git directory was there before the shelf was: one that came to lie there later was made later.
-pub(super) fn is_related(git: &Git, place: &ShelfDir, host: &HostWorktree) -> Result<bool, ShelfError> {
+pub(super) fn is_related(
+    git: &Git,
+    place: &ManagedCloneDir,
+    host: &HostWorktree,
+) -> Result<bool, ManagedCloneError> {
     let seen = match fs::read(place.seen()) {
         Ok(seen) => Tip::read(&seen),
         Err(error) if error.kind() == ErrorKind::NotFound && !place.repo().exists() => return Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(ShelfError::io(&place.seen())(error)),
+        Err(error) => return Err(ManagedCloneError::io(&place.seen())(error)),
     };
     if seen.is_empty() {
         let made = fs::metadata(&host.common).and_then(|found| found.created());
         let labelled = place.labelled();
         return Ok(made.is_ok_and(|made| labelled.is_some_and(|labelled| made < labelled)));
     }
-    let asked: String = seen.iter().take(MOST_ASKED).map(|tip| format!("{}\n", tip.hash)).collect();
+    let asked: String = seen.iter().take(MAX_ASKED).map(|tip| format!("{}\n", tip.hash)).collect();
     let check = git.on(&host.common).args(["cat-file", "--batch-check=%(objecttype)"]);
     let lines = check.output_with(asked.as_bytes())?;
     let is_commit = |line: &[u8]| matches!(line, b"commit" | b"tag");
     Ok(lines.split(|byte| *byte == b'\n').any(is_commit))
 }
 
-fn make_ours(git: &Git, place: &ShelfDir, host: &HostWorktree) -> Result<(), ShelfError> {
+fn make_ours(git: &Git, place: &ManagedCloneDir, host: &HostWorktree) -> Result<(), ManagedCloneError> {
     let ours = place.ours();
     if !ours.join("HEAD").exists() {
         let format = git.on(&host.common).args(["rev-parse", "--show-object-format"]).line()?;
@@ -64,22 +72,29 @@ fn make_ours(git: &Git, place: &ShelfDir, host: &HostWorktree) -> Result<(), She
         let init = git.anywhere().args(["init", "-q", "--bare", "--template="]);
         init.arg(format!("--object-format={format}")).arg(&unfinished).output()?;
         let info = unfinished.join("objects/info");
-        fs::create_dir_all(&info).map_err(ShelfError::io(&info))?;
+        fs::create_dir_all(&info).map_err(ManagedCloneError::io(&info))?;
         // A line a path; absolute ones cannot be taken for quoted ones or comments.
         let objects = host.common.join("objects");
         let alternates = [objects.as_os_str().as_encoded_bytes(), b"\n"].concat();
-        fs::write(info.join("alternates"), alternates).map_err(ShelfError::io(&info))?;
-        fs::rename(&unfinished, &ours).map_err(ShelfError::io(&ours))?;
+        fs::write(info.join("alternates"), alternates).map_err(ManagedCloneError::io(&info))?;
+        fs::rename(&unfinished, &ours).map_err(ManagedCloneError::io(&ours))?;
     }
     // Where the host's history ends is where ours does.
     let shallow = ours.join("shallow");
     match fs::read(host.common.join("shallow")) {
-        Ok(content) => write_atomic(&shallow, &content, Survives::Kill).map_err(ShelfError::io(&shallow)),
+        Ok(content) => {
+            write_atomic(&shallow, &content, Survives::Kill).map_err(ManagedCloneError::io(&shallow))
+        }
         Err(_) => remove_file(&shallow),
     }
 }
 
-fn make_repo(git: &Git, place: &ShelfDir, host: &HostWorktree, tips: &[Tip]) -> Result<(), ShelfError> {
+fn make_repo(
+    git: &Git,
+    place: &ManagedCloneDir,
+    host: &HostWorktree,
+    tips: &[Tip],
+) -> Result<(), ManagedCloneError> {
     let unfinished = place.fresh("repo");
     let format = git.on(&place.ours()).args(["rev-parse", "--show-object-format"]).line()?;
     let init = git.anywhere().args(["init", "-q", "--bare", "--template="]);
@@ -87,8 +102,8 @@ fn make_repo(git: &Git, place: &ShelfDir, host: &HostWorktree, tips: &[Tip]) -> 
     let write = |path: &str, content: &[u8]| {
         let path = unfinished.join(path);
         let parent = path.parent().unwrap_or(&unfinished);
-        fs::create_dir_all(parent).map_err(ShelfError::io(parent))?;
-        fs::write(&path, content).map_err(ShelfError::io(&path))
+        fs::create_dir_all(parent).map_err(ManagedCloneError::io(parent))?;
+        fs::write(&path, content).map_err(ManagedCloneError::io(&path))
     };
     let sha256 = format == "sha256";
     write("config", config(sha256).as_bytes())?;
@@ -100,7 +115,7 @@ fn make_repo(git: &Git, place: &ShelfDir, host: &HostWorktree, tips: &[Tip]) -> 
     write("info/attributes", b"")?;
     write("objects/info/alternates", b"")?;
     for folder in ["hooks", "worktrees"] {
-        fs::create_dir_all(unfinished.join(folder)).map_err(ShelfError::io(&unfinished))?;
+        fs::create_dir_all(unfinished.join(folder)).map_err(ManagedCloneError::io(&unfinished))?;
     }
     if let Ok(shallow) = fs::read(place.ours().join("shallow")) {
         write("shallow", &shallow)?;
@@ -108,23 +123,23 @@ fn make_repo(git: &Git, place: &ShelfDir, host: &HostWorktree, tips: &[Tip]) -> 
     pack(git, place, host, tips, &[], &unfinished.join("objects/pack/pack"))?;
     // One file for all of them, however many: a promise to git that they are sorted.
     let mut lines: Vec<String> =
-        tips.iter().map(|tip| format!("{} {}\n", tip.name_on_shelf(), tip.hash)).collect();
+        tips.iter().map(|tip| format!("{} {}\n", tip.name_in_managed(), tip.hash)).collect();
     lines.sort();
     let lines = lines.iter().filter_map(|line| line.trim_end().rsplit_once(' '));
     let packed: String = lines.map(|(name, hash)| format!("{hash} {name}\n")).collect();
     write("packed-refs", format!("# pack-refs with: sorted \n{packed}").as_bytes())?;
-    fs::rename(&unfinished, place.repo()).map_err(ShelfError::io(&unfinished))
+    fs::rename(&unfinished, place.repo()).map_err(ManagedCloneError::io(&unfinished))
 }
 
 /// Packs what is in some commits and not in others; gives the pack's name, if there is anything.
 fn pack(
     git: &Git,
-    place: &ShelfDir,
+    place: &ManagedCloneDir,
     host: &HostWorktree,
     wanted: &[Tip],
     known: &[Tip],
     to: &Path,
-) -> Result<Option<String>, ShelfError> {
+) -> Result<Option<String>, ManagedCloneError> {
     // Where the host is on no branch, its commit is wanted all the same.
     let detached = host.checkout(git)?.commit.map(|hash| hash.to_string());
     let wanted = wanted.iter().map(|tip| tip.hash.to_string()).chain(detached);
@@ -144,7 +159,11 @@ fn pack(
     Ok(Some(String::from_utf8_lossy(&name).trim_end().to_string()))
 }
 
-fn existing(git: &Git, place: &ShelfDir, hashes: HashSet<String>) -> Result<HashSet<String>, ShelfError> {
+fn existing(
+    git: &Git,
+    place: &ManagedCloneDir,
+    hashes: HashSet<String>,
+) -> Result<HashSet<String>, ManagedCloneError> {
     let input: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
     let check = git.on(&place.ours()).args(["cat-file", "--batch-check=%(objectname) %(objecttype)"]);
     let lines = check.output_with(input.as_bytes())?;
@@ -155,13 +174,13 @@ fn existing(git: &Git, place: &ShelfDir, hashes: HashSet<String>) -> Result<Hash
 
 fn bring_objects(
     git: &Git,
-    place: &ShelfDir,
+    place: &ManagedCloneDir,
     host: &HostWorktree,
     tips: &[Tip],
     seen: &[Tip],
-) -> Result<(), ShelfError> {
+) -> Result<(), ManagedCloneError> {
     let scratch = place.fresh("scratch");
-    fs::create_dir_all(&scratch).map_err(ShelfError::io(&scratch))?;
+    fs::create_dir_all(&scratch).map_err(ManagedCloneError::io(&scratch))?;
     if let Some(name) = pack(git, place, host, tips, seen, &scratch.join("pack"))? {
         let repo = Foreign::open(&place.repo()).map_err(spoiled(host))?;
         // The index last: git looks for indexes, and then for their packs.
@@ -173,14 +192,19 @@ fn bring_objects(
     Ok(())
 }
 
-fn bring_refs(place: &ShelfDir, host: &HostWorktree, tips: &[Tip], seen: &[Tip]) -> Result<(), ShelfError> {
+fn bring_refs(
+    place: &ManagedCloneDir,
+    host: &HostWorktree,
+    tips: &[Tip],
+    seen: &[Tip],
+) -> Result<(), ManagedCloneError> {
     let repo = Foreign::open(&place.repo()).map_err(spoiled(host))?;
     if let Ok(shallow) = fs::read(place.ours().join("shallow")) {
         repo.write("shallow", &shallow).map_err(spoiled(host))?;
     }
     let seen: HashSet<(&str, &str)> = seen.iter().map(|tip| (tip.name.as_str(), tip.hash.as_str())).collect();
     for tip in tips.iter().filter(|tip| !seen.contains(&(tip.name.as_str(), tip.hash.as_str()))) {
-        match repo.write(&tip.name_on_shelf(), format!("{}\n", tip.hash).as_bytes()) {
+        match repo.write(&tip.name_in_managed(), format!("{}\n", tip.hash).as_bytes()) {
             // Somebody inside is at it, or made something else of that name: what the host has can be fetched there.
             Ok(()) | Err(ForeignError::Spoiled { .. } | ForeignError::Io { .. }) => {}
             Err(error) => return Err(spoiled(host)(error)),
@@ -189,10 +213,10 @@ fn bring_refs(place: &ShelfDir, host: &HostWorktree, tips: &[Tip], seen: &[Tip])
     Ok(())
 }
 
-fn write_seen(place: &ShelfDir, tips: &[Tip]) -> Result<(), ShelfError> {
+fn write_seen(place: &ManagedCloneDir, tips: &[Tip]) -> Result<(), ManagedCloneError> {
     let lines: String = tips.iter().map(|tip| format!("{} {}\n", tip.hash, tip.name)).collect();
     let path = place.seen();
-    write_atomic(&path, lines.as_bytes(), Survives::Kill).map_err(ShelfError::io(&path))
+    write_atomic(&path, lines.as_bytes(), Survives::Kill).map_err(ManagedCloneError::io(&path))
 }
 
 /// The config of a shelf: the same for all branches, so that it never changes while somebody works there; what is a
@@ -212,18 +236,18 @@ fn config(sha256: bool) -> String {
     )
 }
 
-pub(super) fn remove(directory: &Path) -> Result<(), ShelfError> {
-    belljar_sys::remove_tree::remove(directory).map_err(ShelfError::io(directory))
+pub(super) fn remove(directory: &Path) -> Result<(), ManagedCloneError> {
+    belljar_sys::remove_tree::remove(directory).map_err(ManagedCloneError::io(directory))
 }
 
-fn remove_file(path: &Path) -> Result<(), ShelfError> {
+fn remove_file(path: &Path) -> Result<(), ManagedCloneError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(ShelfError::io(path)(error)),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(ManagedCloneError::io(path)(error)),
         _ => Ok(()),
     }
 }
 
 /// One is enough; old branches may be gone.
-const MOST_ASKED: usize = 10_000;
+const MAX_ASKED: usize = 10_000;
 /// The relay, as it is seen inside.
 const HOST_URL: &str = "git://127.0.0.1:9418/repo";

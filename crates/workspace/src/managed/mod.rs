@@ -7,11 +7,11 @@
 mod error;
 mod host;
 mod look;
-mod shelf_dir;
+mod managed_dir;
 mod store;
 mod tree;
 
-pub use error::ShelfError;
+pub use error::ManagedCloneError;
 pub use host::HostWorktree;
 
 use crate::foreign::{Foreign, ForeignError, Import, import};
@@ -25,7 +25,7 @@ use belljar_spec::git::{BranchName, PushLimits};
 use belljar_spec::workspace::LinkedGit;
 use belljar_state::Lock;
 use belljar_state::damage::Damaged;
-use shelf_dir::{Label, ShelfDir, tree_name};
+use managed_dir::{Label, ManagedCloneDir, tree_name};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ use tree::{Provided, Tree};
 #[derive(Debug)]
 pub struct Provisioned {
     /// The shelf's name, for `list` and `discard`.
-    pub shelf: String,
+    pub clone_name: String,
     /// The worktree.
     pub folder: PathBuf,
     /// The folder that was asked for, relative to the worktree's root.
@@ -58,14 +58,15 @@ pub struct Provisioned {
 impl Provisioned {
     /// What the sandbox left of it, and writes that down for [`list`]. The sandbox has ended. Files that cannot be compared (an agent
     /// broke a commit, or there is more of them than is read) are told as that, and are no error: the branch is kept all the same.
-    pub fn left(&self) -> Result<LeftOnShelf, ShelfError> {
+    pub fn left(&self) -> Result<LeftInManagedClone, ManagedCloneError> {
         let git = Git::find()?.on_leash(&Leash::after_end());
-        let spoiled = |source| ShelfError::Spoiled { host: self.host.clone(), source };
+        let spoiled = |source| ManagedCloneError::Spoiled { host: self.host.clone(), source };
         let repo = Foreign::open(&self.git.common).map_err(spoiled)?;
         let tip = repo.branch(&self.branch).map_err(spoiled)?;
         let on_host = on_host(&git, &self.host, tip.as_ref());
-        let place = ShelfDir::named(&self.state, &self.shelf);
-        let place = place.ok_or_else(|| ShelfError::Unknown(Printable::from(self.shelf.as_str())))?;
+        let place = ManagedCloneDir::named(&self.state, &self.clone_name);
+        let place =
+            place.ok_or_else(|| ManagedCloneError::Unknown(Printable::from(self.clone_name.as_str())))?;
         // A branch that is gone is compared with where it started: everything since is not on any branch.
         let base = tip.as_ref().or(self.commit.as_ref());
         let from = (!on_host).then_some(&repo);
@@ -83,7 +84,7 @@ impl Provisioned {
         };
         let count = unknown.is_none().then_some(uncommitted.len() as u64);
         Tree::note_uncommitted(&place, &self.branch, count)?;
-        Ok(LeftOnShelf { branch, uncommitted, unknown })
+        Ok(LeftInManagedClone { branch, uncommitted, unknown })
     }
 
     /// Files beside a commit, which is taken over from a repository that the sandbox wrote if the host does not have it. Comparing takes
@@ -91,31 +92,31 @@ impl Provisioned {
     fn uncommitted(
         &self,
         git: &Git,
-        place: &ShelfDir,
+        place: &ManagedCloneDir,
         base: Option<&ObjectId>,
         from: Option<&Foreign>,
-    ) -> Result<Vec<Printable>, ShelfError> {
+    ) -> Result<Vec<Printable>, ManagedCloneError> {
         let lock = place.lock()?;
         let (ours, scratch) = (place.ours(), place.fresh("import"));
         if let (Some(tip), Some(from)) = (base, from) {
             let limits = PushLimits::default();
             import(&Import { git, ours: &ours, from, tip, scratch: &scratch, limits })
-                .map_err(ShelfError::Import)?;
+                .map_err(ManagedCloneError::Import)?;
         }
         place.clear();
         let look = place.look(&lock)?;
         drop(lock);
         let beside = Beside { git, ours: &ours, work: &self.folder, index: &look.index() };
-        beside.uncommitted(base, MOST_UNCOMMITTED).map_err(|error| match error {
-            BesideError::Git(error) => ShelfError::Git(error),
-            BesideError::Io(error) => ShelfError::io(&self.folder)(error),
+        beside.uncommitted(base, MAX_UNCOMMITTED).map_err(|error| match error {
+            BesideError::Git(error) => ManagedCloneError::Git(error),
+            BesideError::Io(error) => ManagedCloneError::io(&self.folder)(error),
         })
     }
 }
 
 /// What a sandbox left on a shelf.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOnShelf {
+pub struct LeftInManagedClone {
     pub branch: OnHost,
     /// Files that are not committed, up to [`MOST_UNCOMMITTED`]: they are in the worktree and nowhere else.
     pub uncommitted: Vec<Printable>,
@@ -134,7 +135,7 @@ pub enum OnHost {
     Nothing,
 }
 
-impl LeftOnShelf {
+impl LeftInManagedClone {
     /// Does the host have everything? Then nothing would be lost with the worktree.
     pub fn is_on_host(&self) -> bool {
         matches!(self.branch, OnHost::Yes | OnHost::Nothing)
@@ -158,8 +159,8 @@ pub enum Outcome {
 
 /// A worktree that is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shelved {
-    pub shelf: String,
+pub struct ManagedWorktree {
+    pub clone_name: String,
     /// The host's git directory.
     pub host: PathBuf,
     pub branch: String,
@@ -178,14 +179,14 @@ pub fn provision(
     state: &Path,
     folder: &Path,
     branch: Option<&BranchName>,
-) -> Result<Provisioned, ShelfError> {
+) -> Result<Provisioned, ManagedCloneError> {
     let git = Git::find()?;
     let host = HostWorktree::find(folder)?;
     if host.is_partial() {
-        return Err(ShelfError::Partial(host.top));
+        return Err(ManagedCloneError::Partial(host.top));
     }
     host.refuse_odd_files()?;
-    let place = ShelfDir::of(state, &host.common);
+    let place = ManagedCloneDir::of(state, &host.common);
     let lock = place.lock()?;
     belongs_to(&git, &place, &host)?;
     store::bring_up_to_date(&git, &place, &host)?;
@@ -198,19 +199,31 @@ pub fn provision(
     let Provided { outcome, commit, held_up } = tree.provide()?;
     place.clear();
     let mark = place.mark(&tree.name);
-    let hold = Lock::share(&mark.join("lock")).map_err(ShelfError::io(&mark))?;
+    let hold = Lock::share(&mark.join("lock")).map_err(ManagedCloneError::io(&mark))?;
     let git = LinkedGit { common: place.repo(), own: tree.own(), shields: Vec::new() };
-    let (shelf, folder) = (place.name(), tree.folder());
+    let (clone_name, folder) = (place.name(), tree.folder());
     let HostWorktree { below, common, .. } = host;
     let state = state.to_path_buf();
-    Ok(Provisioned { shelf, folder, below, git, branch, commit, host: common, outcome, held_up, hold, state })
+    Ok(Provisioned {
+        clone_name,
+        folder,
+        below,
+        git,
+        branch,
+        commit,
+        host: common,
+        outcome,
+        held_up,
+        hold,
+        state,
+    })
 }
 
 /// A shelf belongs to a repository, not to a path: another one that came to lie there must not see the first one's files. A
 /// label of an earlier version does not say which directory it was; there, commits that both have show that it is the same.
-fn belongs_to(git: &Git, place: &ShelfDir, host: &HostWorktree) -> Result<(), ShelfError> {
-    let common = File::open(&host.common).map_err(ShelfError::io(&host.common))?;
-    let identity = identity_of(&common).map_err(ShelfError::io(&host.common))?;
+fn belongs_to(git: &Git, place: &ManagedCloneDir, host: &HostWorktree) -> Result<(), ManagedCloneError> {
+    let common = File::open(&host.common).map_err(ManagedCloneError::io(&host.common))?;
+    let identity = identity_of(&common).map_err(ManagedCloneError::io(&host.common))?;
     let is_its_own = match place.label()? {
         None => return place.write_label(&host.common, identity),
         Some(Label { identity: Some(known), .. }) => known.is(&identity),
@@ -221,8 +234,8 @@ fn belongs_to(git: &Git, place: &ShelfDir, host: &HostWorktree) -> Result<(), Sh
     };
     match is_its_own {
         true => Ok(()),
-        false => Err(ShelfError::OfAnother {
-            shelf: place.name(),
+        false => Err(ManagedCloneError::OfAnother {
+            clone_name: place.name(),
             host: host.common.clone(),
             directory: place.root.clone(),
         }),
@@ -230,15 +243,15 @@ fn belongs_to(git: &Git, place: &ShelfDir, host: &HostWorktree) -> Result<(), Sh
 }
 
 /// Everything that is kept. Only looks: what is not understood is told with its path, by the name that removes it.
-pub fn list(state: &Path) -> Result<Vec<Result<Shelved, Damaged>>, ShelfError> {
+pub fn list(state: &Path) -> Result<Vec<Result<ManagedWorktree, Damaged>>, ManagedCloneError> {
     let git = Git::find()?;
     let mut found = Vec::new();
-    for place in ShelfDir::every(state)? {
+    for place in ManagedCloneDir::every(state)? {
         let label = match place.label() {
             // Nothing was made yet.
             Ok(None) => continue,
             Ok(Some(label)) => label,
-            Err(ShelfError::Damaged(damaged)) => {
+            Err(ManagedCloneError::Damaged(damaged)) => {
                 found.push(Err(damaged));
                 continue;
             }
@@ -262,8 +275,8 @@ pub fn list(state: &Path) -> Result<Vec<Result<Shelved, Damaged>>, ShelfError> {
                 continue;
             };
             let commit = repo.as_ref().and_then(|repo| repo.branch(&branch).ok()).flatten();
-            found.push(Ok(Shelved {
-                shelf: place.name(),
+            found.push(Ok(ManagedWorktree {
+                clone_name: place.name(),
                 host: label.host.clone(),
                 branch: mark.branch,
                 folder,
@@ -278,15 +291,15 @@ pub fn list(state: &Path) -> Result<Vec<Result<Shelved, Damaged>>, ShelfError> {
 }
 
 /// Removes what is damaged, by the name that [`list`] gives: a whole shelf, or one of its worktrees.
-pub fn remove_damaged(state: &Path, id: &str) -> Result<(), ShelfError> {
-    let unknown = || ShelfError::Unknown(Printable::from(id));
-    let Some((shelf, name)) = id.split_once(':') else { return remove(state, id, None) };
-    let place = ShelfDir::named(state, shelf).ok_or_else(unknown)?;
+pub fn remove_damaged(state: &Path, id: &str) -> Result<(), ManagedCloneError> {
+    let unknown = || ManagedCloneError::Unknown(Printable::from(id));
+    let Some((clone_name, name)) = id.split_once(':') else { return remove(state, id, None) };
+    let place = ManagedCloneDir::named(state, clone_name).ok_or_else(unknown)?;
     let _lock = place.lock()?;
     if !trees(&place)?.iter().any(|tree| tree == name) {
         return Err(unknown());
     }
-    let in_use = || ShelfError::InUse { shelf: shelf.to_string(), branch: name.to_string() };
+    let in_use = || ManagedCloneError::InUse { clone_name: clone_name.to_string(), branch: name.to_string() };
     let _alone = hold_alone(&place, name)?.ok_or_else(in_use)?;
     // The branch itself is not known; it stays in the git directory, for a worktree that is made for it.
     store::remove(&place.tree(name))?;
@@ -298,9 +311,9 @@ pub fn remove_damaged(state: &Path, id: &str) -> Result<(), ShelfError> {
 
 /// Removes a branch's worktree with what was not pushed from it, or without a name all of a shelf. Refused while a sandbox
 /// uses it.
-pub fn remove(state: &Path, shelf: &str, branch: Option<&BranchName>) -> Result<(), ShelfError> {
-    let unknown = || ShelfError::Unknown(Printable::from(shelf));
-    let place = ShelfDir::named(state, shelf).ok_or_else(unknown)?;
+pub fn remove(state: &Path, clone_name: &str, branch: Option<&BranchName>) -> Result<(), ManagedCloneError> {
+    let unknown = || ManagedCloneError::Unknown(Printable::from(clone_name));
+    let place = ManagedCloneDir::named(state, clone_name).ok_or_else(unknown)?;
     let _lock = place.lock()?;
     let wanted: Vec<String> = match branch {
         Some(branch) => vec![tree_name(branch)],
@@ -314,8 +327,8 @@ pub fn remove(state: &Path, shelf: &str, branch: Option<&BranchName>) -> Result<
             // It is removed by its whole name, and so by somebody who means it.
             Err(_) => None,
         };
-        let in_use = || ShelfError::InUse {
-            shelf: shelf.to_string(),
+        let in_use = || ManagedCloneError::InUse {
+            clone_name: clone_name.to_string(),
             branch: mark.map_or_else(|| name.clone(), |mark| mark.branch),
         };
         holds.push(hold_alone(&place, name)?.ok_or_else(in_use)?);
@@ -333,10 +346,10 @@ pub fn remove(state: &Path, shelf: &str, branch: Option<&BranchName>) -> Result<
 }
 
 /// Takes a branch and its worktree's part out of the git directory that agents write to.
-fn remove_of_repo(place: &ShelfDir, own: &str, branch: &BranchName) -> Result<(), ShelfError> {
+fn remove_of_repo(place: &ManagedCloneDir, own: &str, branch: &BranchName) -> Result<(), ManagedCloneError> {
     let Some(label) = place.label()? else { return Ok(()) };
-    let repo =
-        Foreign::open(&place.repo()).map_err(|source| ShelfError::Spoiled { host: label.host, source })?;
+    let repo = Foreign::open(&place.repo())
+        .map_err(|source| ManagedCloneError::Spoiled { host: label.host, source })?;
     // What cannot be removed safely stays: a branch that the next worktree of that name then starts from.
     let _ = repo.remove_tree(own);
     let _ = repo.remove_branch(branch);
@@ -344,30 +357,30 @@ fn remove_of_repo(place: &ShelfDir, own: &str, branch: &BranchName) -> Result<()
 }
 
 /// The branch that is checked out on the host; a name for the commit, if none is.
-fn checked_out(git: &Git, host: &HostWorktree) -> Result<BranchName, ShelfError> {
+fn checked_out(git: &Git, host: &HostWorktree) -> Result<BranchName, ManagedCloneError> {
     let checkout = host.checkout(git)?;
     let short = |hash: &ObjectId| format!("detached-{}", &hash.as_str()[..12]);
     let name = checkout.branch.or_else(|| checkout.commit.as_ref().and_then(|hash| short(hash).parse().ok()));
-    name.ok_or_else(|| ShelfError::NoRepository(host.top.clone()))
+    name.ok_or_else(|| ManagedCloneError::NoRepository(host.top.clone()))
 }
 
-fn trees(place: &ShelfDir) -> Result<Vec<String>, ShelfError> {
+fn trees(place: &ManagedCloneDir) -> Result<Vec<String>, ManagedCloneError> {
     let marks = place.root.join("marks");
     let entries = match fs::read_dir(&marks) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(ShelfError::io(&marks))?,
+        entries => entries.map_err(ManagedCloneError::io(&marks))?,
     };
     let mut names = Vec::new();
     for entry in entries {
-        names.extend(entry.map_err(ShelfError::io(&marks))?.file_name().into_string());
+        names.extend(entry.map_err(ManagedCloneError::io(&marks))?.file_name().into_string());
     }
     names.sort();
     Ok(names)
 }
 
-fn hold_alone(place: &ShelfDir, tree: &str) -> Result<Option<Lock>, ShelfError> {
+fn hold_alone(place: &ManagedCloneDir, tree: &str) -> Result<Option<Lock>, ManagedCloneError> {
     let mark = place.mark(tree);
-    Lock::try_now(&mark.join("lock")).map_err(ShelfError::io(&mark))
+    Lock::try_now(&mark.join("lock")).map_err(ManagedCloneError::io(&mark))
 }
 
 fn on_host(git: &Git, host: &Path, commit: Option<&ObjectId>) -> bool {
@@ -381,10 +394,10 @@ fn on_host(git: &Git, host: &Path, commit: Option<&ObjectId>) -> bool {
     commit.is_some_and(has)
 }
 
-fn spoiled(host: &HostWorktree) -> impl FnOnce(ForeignError) -> ShelfError {
+fn spoiled(host: &HostWorktree) -> impl FnOnce(ForeignError) -> ManagedCloneError {
     let host = host.top.clone();
-    move |source| ShelfError::Spoiled { host, source }
+    move |source| ManagedCloneError::Spoiled { host, source }
 }
 
 /// More than anybody reads.
-pub const MOST_UNCOMMITTED: usize = 1000;
+pub const MAX_UNCOMMITTED: usize = 1000;

@@ -16,7 +16,9 @@ use tempfile::TempDir;
 fn an_overlay_takes_every_change_and_the_folder_none() {
     // The layer may lie on another filesystem than the folder.
     let places = [std::env::temp_dir(), "/dev/shm".into()];
-    for (wall, place) in walls().iter().flat_map(|wall| places.iter().map(move |place| (wall, place))) {
+    for (backend, place) in
+        backends().iter().flat_map(|backend| places.iter().map(move |place| (backend, place)))
+    {
         let (workspace, shields) = repository();
         if is_root() {
             // Not ours, as the folders of people are not root's.
@@ -28,30 +30,33 @@ fn an_overlay_takes_every_change_and_the_folder_none() {
         let before = everything(workspace.path());
         let shields = [shields, missing()].concat();
         let view = View { layer: Some(layer.clone()), shields, ..View::plain(workspace.path().into()) };
-        let jail = viewed(*wall, workspace, view, |_| {}).unwrap();
+        let jail = viewed(*backend, workspace, view, |_| {}).unwrap();
         let result = jail.sh(
             "cat src/a && echo b > src/b && echo more >> src/a && chmod 700 src && rm -r .git/objects && \
              mkdir new && mv src/b new/ && ln -s a src/link && ls -A && cd .git && ls -A",
         );
-        assert_eq!(result.exit_code, Some(0), "{wall}: {}", text(&result.stderr));
-        assert!(text(&result.stdout).contains(".husky"), "{wall}");
+        assert_eq!(result.exit_code, Some(0), "{backend}: {}", text(&result.stderr));
+        assert!(text(&result.stdout).contains(".husky"), "{backend}");
         let owner = fs::metadata(jail.workspace.path()).unwrap().uid();
         for (path, (_, uid, _)) in everything(&layer.upper) {
-            assert_eq!(uid, owner, "{wall}: {path:?}");
+            assert_eq!(uid, owner, "{backend}: {path:?}");
         }
         assert_eq!(fs::read_to_string(layer.upper.join("src/a")).unwrap(), "a\nmore\n");
         assert_eq!(fs::read_to_string(layer.upper.join("new/b")).unwrap(), "b\n");
-        let stubs = [".husky", ".git/commondir", ".git/info"];
-        assert!(stubs.iter().all(|stub| !layer.upper.join(stub).exists()), "{wall}: stubs");
+        let mountpoints = [".husky", ".git/commondir", ".git/info"];
+        assert!(
+            mountpoints.iter().all(|mountpoint| !layer.upper.join(mountpoint).exists()),
+            "{backend}: stubs"
+        );
         drop(jail.sandbox);
-        assert_eq!(everything(jail.workspace.path()), before, "{wall}");
+        assert_eq!(everything(jail.workspace.path()), before, "{backend}");
     }
 }
 
 /// An overlay copies a file with the capabilities of the process that mounted it, and a file's own are copied with it.
 #[test]
 fn an_overlay_copies_a_file_that_has_capabilities() {
-    if !is_root() || !walls().contains(&BackendName::Native) {
+    if !is_root() || !backends().contains(&BackendName::Native) {
         return;
     }
     let (workspace, shields) = repository();
@@ -76,53 +81,53 @@ fn protected(folder: &Path) -> Vec<(PathBuf, Found)> {
 
 #[test]
 fn what_is_protected_in_the_folder_itself_stays_as_it_is() {
-    for wall in walls() {
+    for backend in backends() {
         let (workspace, shields) = repository();
         let before = protected(workspace.path());
         let view = View { shields, ..View::plain(workspace.path().into()) };
-        let jail = viewed(*wall, workspace, view, |_| {}).unwrap();
+        let jail = viewed(*backend, workspace, view, |_| {}).unwrap();
         let worked =
             attack_all(&jail, &["/workspace"], &[".git/config", ".git/hooks", ".git/hooks/pre-push"]);
-        assert_eq!(protected(jail.workspace.path()), before, "{wall}: {worked:?}");
-        assert_eq!(worked, Vec::<String>::new(), "{wall}");
+        assert_eq!(protected(jail.workspace.path()), before, "{backend}: {worked:?}");
+        assert_eq!(worked, Vec::<String>::new(), "{backend}");
         let result =
             jail.sh("echo x > .git/HEAD && mkdir .git/refs && rm -r .git/objects && cat .git/config");
-        assert_eq!(result.exit_code, Some(0), "{wall}: all else may change: {}", text(&result.stderr));
+        assert_eq!(result.exit_code, Some(0), "{backend}: all else may change: {}", text(&result.stderr));
     }
 }
 
 #[test]
 fn what_is_protected_below_an_overlay_never_reaches_its_layer() {
-    for wall in walls() {
+    for backend in backends() {
         let (workspace, shields) = repository();
         let (_kept, layer) = layer();
         let before = everything(workspace.path());
         let shields = [shields, missing()].concat();
         let view = View { layer: Some(layer.clone()), shields, ..View::plain(workspace.path().into()) };
-        let jail = viewed(*wall, workspace, view, |_| {}).unwrap();
+        let jail = viewed(*backend, workspace, view, |_| {}).unwrap();
         let paths = [".git/config", ".git/hooks", ".git/commondir", ".git/info/attributes", ".husky"];
         let worked = attack_all(&jail, &["/workspace"], &paths);
-        assert_eq!(protected(&layer.upper), [], "{wall}: {worked:?}");
-        assert_eq!(everything(jail.workspace.path()), before, "{wall}");
-        assert_eq!(worked, Vec::<String>::new(), "{wall}");
+        assert_eq!(protected(&layer.upper), [], "{backend}: {worked:?}");
+        assert_eq!(everything(jail.workspace.path()), before, "{backend}");
+        assert_eq!(worked, Vec::<String>::new(), "{backend}");
         let result = jail.sh("cat .git/commondir .git/info/attributes && cd .husky && ls -A");
-        assert_eq!(text(&result.stdout), ".\n", "{wall}");
+        assert_eq!(text(&result.stdout), ".\n", "{backend}");
     }
 }
 
 /// The attacks are worth something: without shields they work.
 #[test]
 fn without_a_shield_the_attacks_work() {
-    for wall in walls() {
+    for backend in backends() {
         let (workspace, _) = repository();
         let view = View::plain(workspace.path().into());
-        let jail = viewed(*wall, workspace, view, |_| {}).unwrap();
+        let jail = viewed(*backend, workspace, view, |_| {}).unwrap();
         let worked = attack_all(&jail, &["/workspace"], &[".git/config", ".husky"]);
         for attack in ["append", "unlink", "replace", "exchange", "hard link out", "by parent"] {
-            if attack == "exchange" && !can_exchange(*wall) {
+            if attack == "exchange" && !can_exchange(*backend) {
                 continue;
             }
-            assert!(worked.iter().any(|line| line.starts_with(attack)), "{wall}: {attack}: {worked:?}");
+            assert!(worked.iter().any(|line| line.starts_with(attack)), "{backend}: {attack}: {worked:?}");
         }
     }
 }
@@ -130,7 +135,7 @@ fn without_a_shield_the_attacks_work() {
 /// Shared a second time, or with the folder that it lies in.
 #[test]
 fn another_way_to_the_folder_is_no_way_around_a_shield() {
-    for wall in walls() {
+    for backend in backends() {
         let place = folder();
         let (template, shields) = repository();
         let workspace = place.path().join("project");
@@ -140,7 +145,7 @@ fn another_way_to_the_folder_is_no_way_around_a_shield() {
             [("itself", workspace.clone()), ("parent", place.path().into()), ("part", workspace.join(".git"))]
         {
             let mut spec = SandboxSpec {
-                backend: BackendChoice::Named(*wall),
+                backend: BackendChoice::Named(*backend),
                 workspace: Some(workspace.clone()),
                 ..SandboxSpec::default()
             };
@@ -154,8 +159,8 @@ fn another_way_to_the_folder_is_no_way_around_a_shield() {
                 &["/workspace", seen.to_str().unwrap()],
                 &[".git/config", ".git/hooks", ".git/hooks/pre-push"],
             );
-            assert_eq!(protected(&workspace), before, "{wall}: {name}: {worked:?}");
-            assert!(workspace.join(".git/HEAD").exists(), "{wall}: {name}");
+            assert_eq!(protected(&workspace), before, "{backend}: {name}: {worked:?}");
+            assert!(workspace.join(".git/HEAD").exists(), "{backend}: {name}");
             drop(jail);
         }
     }
@@ -169,9 +174,9 @@ fn copy(from: &Path, to: &Path) {
 /// A share inside of an overlay is what it says; what lies on the way to it stays below the layer.
 #[test]
 fn shares_in_an_overlay_are_what_they_say() {
-    for (wall, path) in walls()
+    for (backend, path) in backends()
         .iter()
-        .flat_map(|wall| [WorkspacePath::Standard, WorkspacePath::SameAsHost].map(|path| (*wall, path)))
+        .flat_map(|backend| [WorkspacePath::Standard, WorkspacePath::SameAsHost].map(|path| (*backend, path)))
     {
         let workspace = folder();
         for directory in ["a/keep", "a/out", "a/else"] {
@@ -179,7 +184,7 @@ fn shares_in_an_overlay_are_what_they_say() {
         }
         let (_kept, layer) = layer();
         let view = View { layer: Some(layer.clone()), ..View::plain(workspace.path().into()) };
-        let jail = viewed(wall, workspace, view, |spec| {
+        let jail = viewed(backend, workspace, view, |spec| {
             let workspace = spec.workspace.clone().unwrap();
             spec.workspace_path = path;
             spec.shared.push(share(&workspace.join("a/keep"), Permission::Read));
@@ -187,18 +192,18 @@ fn shares_in_an_overlay_are_what_they_say() {
         })
         .unwrap();
         let result = jail.sh("touch a/out/x a/else/x a/x; touch a/keep/x; mv a b; true");
-        assert_eq!(result.exit_code, Some(0), "{wall}");
+        assert_eq!(result.exit_code, Some(0), "{backend}");
         drop(jail.sandbox);
         let outside: Vec<_> = everything(jail.workspace.path()).into_keys().collect();
         let expected = ["a", "a/else", "a/keep", "a/out", "a/out/x"].map(PathBuf::from);
-        assert_eq!(outside, expected, "{wall} {path:?}");
-        assert!(layer.upper.join("a/else/x").exists() && layer.upper.join("a/x").exists(), "{wall}");
+        assert_eq!(outside, expected, "{backend} {path:?}");
+        assert!(layer.upper.join("a/else/x").exists() && layer.upper.join("a/x").exists(), "{backend}");
     }
 }
 
 #[test]
 fn a_share_that_would_undo_an_overlay_or_a_shield_is_refused() {
-    let wall = walls()[0];
+    let backend = backends()[0];
     let refused = |share_path: &dyn Fn(&Path) -> PathBuf, is_layered: bool| {
         let (workspace, shields) = repository();
         let (_kept, layer) = layer();
@@ -208,7 +213,8 @@ fn a_share_that_would_undo_an_overlay_or_a_shield_is_refused() {
             ..View::plain(workspace.path().into())
         };
         let shared = share_path(workspace.path());
-        let jail = viewed(wall, workspace, view, |spec| spec.shared.push(share(&shared, Permission::Write)));
+        let jail =
+            viewed(backend, workspace, view, |spec| spec.shared.push(share(&shared, Permission::Write)));
         jail.err().map(|error| error.code)
     };
     assert_eq!(refused(&|folder| folder.to_path_buf(), true), Some(ErrorCode::RequestConflict));
@@ -218,13 +224,13 @@ fn a_share_that_would_undo_an_overlay_or_a_shield_is_refused() {
 
 #[test]
 fn a_link_in_the_place_of_something_protected_is_refused() {
-    for wall in walls() {
+    for backend in backends() {
         let (workspace, shields) = repository();
         fs::rename(workspace.path().join(".git"), workspace.path().join("real")).unwrap();
         std::os::unix::fs::symlink("real", workspace.path().join(".git")).unwrap();
         let view = View { shields, ..View::plain(workspace.path().into()) };
-        let refused = viewed(*wall, workspace, view, |_| {}).err().unwrap();
-        assert_eq!(refused.code, ErrorCode::PathRefused, "{wall}: {refused}");
+        let refused = viewed(*backend, workspace, view, |_| {}).err().unwrap();
+        assert_eq!(refused.code, ErrorCode::PathRefused, "{backend}: {refused}");
     }
 }
 
@@ -266,9 +272,9 @@ const COMMIT: &str = "git config --global user.name t && git config --global use
 
 #[test]
 fn a_commit_in_a_linked_worktree_arrives_in_its_repository() {
-    for (wall, path) in walls()
+    for (backend, path) in backends()
         .iter()
-        .flat_map(|wall| [WorkspacePath::Standard, WorkspacePath::SameAsHost].map(|path| (*wall, path)))
+        .flat_map(|backend| [WorkspacePath::Standard, WorkspacePath::SameAsHost].map(|path| (*backend, path)))
     {
         let (place, tree, linked) = linked();
         let main = place.path().join("main");
@@ -280,7 +286,7 @@ fn a_commit_in_a_linked_worktree_arrives_in_its_repository() {
             ..View::plain(tree.clone())
         };
         let spec = SandboxSpec {
-            backend: BackendChoice::Named(wall),
+            backend: BackendChoice::Named(backend),
             workspace: Some(tree.clone()),
             workspace_path: path,
             ..SandboxSpec::default()
@@ -288,26 +294,26 @@ fn a_commit_in_a_linked_worktree_arrives_in_its_repository() {
         let jail =
             Jail { sandbox: Engine::new().with_view(view).create_blocking(&spec).unwrap(), workspace: place };
         let result = jail.sh(COMMIT);
-        assert_eq!(result.exit_code, Some(0), "{wall}: {}", text(&result.stderr));
+        assert_eq!(result.exit_code, Some(0), "{backend}: {}", text(&result.stderr));
         let said = text(&result.stdout);
-        assert!(said.contains("/run/belljar/git"), "{wall}: {said}");
+        assert!(said.contains("/run/belljar/git"), "{backend}: {said}");
         let seen = jail.sandbox.workspace().to_string();
         let paths = ["hooks", "config", "worktrees/tree/gitdir", "worktrees/tree/commondir"];
         let worked =
             [attack_all(&jail, &["/run/belljar/git"], &paths), attack_all(&jail, &[&seen], &[".git"])];
         drop(jail.sandbox);
-        assert_eq!(worked, [Vec::<String>::new(), Vec::new()], "{wall}");
-        assert_eq!(git(&main, &["rev-parse", "work"]), said.lines().next().unwrap(), "{wall}");
+        assert_eq!(worked, [Vec::<String>::new(), Vec::new()], "{backend}");
+        assert_eq!(git(&main, &["rev-parse", "work"]), said.lines().next().unwrap(), "{backend}");
         assert_eq!(
             git(&tree, &["log", "-1", "--format=%s"]),
             "inside",
-            "{wall}: the host finds it as it was"
+            "{backend}: the host finds it as it was"
         );
-        assert_eq!(everything(&main.join(".git/hooks")), hooks, "{wall}");
-        assert_eq!(fs::read(main.join(".git/config")).unwrap(), config, "{wall}");
+        assert_eq!(everything(&main.join(".git/hooks")), hooks, "{backend}");
+        assert_eq!(fs::read(main.join(".git/config")).unwrap(), config, "{backend}");
         let owner = fs::metadata(&main).unwrap().uid();
         for (path, (_, uid, _)) in everything(&main) {
-            assert_eq!(uid, owner, "{wall}: {path:?}");
+            assert_eq!(uid, owner, "{backend}: {path:?}");
         }
     }
 }

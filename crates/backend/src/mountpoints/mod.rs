@@ -39,7 +39,7 @@ use belljar_sys::rustix::fs::{
 use belljar_sys::rustix::io::{Errno, write};
 use belljar_sys::rustix::process::geteuid;
 use belljar_sys::standby::{StandBy, stand_by};
-use belljar_wire::message::{Stub, StubKind};
+use belljar_wire::message::{Mountpoint, MountpointKind};
 use note::Note;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -49,7 +49,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use turn::Turn;
 
 /// The stubs of one sandbox. Dropped, they are gone; the sandbox must be dead by then.
-pub(crate) struct Stubs {
+pub(crate) struct Mountpoints {
     directory: PathBuf,
     notes: Vec<Note>,
     /// What we made and do not hold yet, by its path.
@@ -60,7 +60,7 @@ pub(crate) struct Stubs {
     stand_by: Option<StandBy>,
 }
 
-impl Stubs {
+impl Mountpoints {
     /// Gets ready for what a layout needs in folders of the host; `None` where that is nothing. `guest` is the sandbox's
     /// first process. What is mounted at `stage` on the host lies over stubs: who stands by takes it away before them.
     pub(crate) fn begin(
@@ -68,15 +68,15 @@ impl Stubs {
         layout: &Layout,
         guest: BorrowedFd<'_>,
         stage: &[PathBuf],
-    ) -> Result<Option<Stubs>, SandboxError> {
+    ) -> Result<Option<Mountpoints>, SandboxError> {
         let shielded: Vec<&Missing> =
             layout.missing.iter().filter(|missing| !missing.shields.is_empty()).collect();
         if shielded.is_empty() {
             return Ok(None);
         }
         let needed: Vec<&Missing> =
-            layout.missing.iter().filter(|missing| !missing.stubs.is_empty()).collect();
-        let directory = match plan.stubs() {
+            layout.missing.iter().filter(|missing| !missing.mountpoints.is_empty()).collect();
+        let directory = match plan.mountpoints() {
             Some(directory) => directory.to_path_buf(),
             None if needed.is_empty() => PathBuf::new(),
             None => return Err(no_place("it has no state directory")),
@@ -91,9 +91,10 @@ impl Stubs {
                 );
             }
         }
-        let mut stubs = Stubs { directory, notes, planted: HashMap::new(), held: Vec::new(), stand_by: None };
-        stubs.have_one_stand_by(guest, stage)?;
-        Ok(Some(stubs))
+        let mut mountpoints =
+            Mountpoints { directory, notes, planted: HashMap::new(), held: Vec::new(), stand_by: None };
+        mountpoints.have_one_stand_by(guest, stage)?;
+        Ok(Some(mountpoints))
     }
 
     /// Whoever stands by waits for this process from now on, which became the sandbox's first one after they were made.
@@ -111,25 +112,25 @@ impl Stubs {
     /// Makes those that are not there. What is there by now is as good: it is somebody's own, or named by a note that we
     /// hold, and not ours to take away.
     pub(crate) fn make(&mut self, layout: &Layout) -> Result<(), SandboxError> {
-        for missing in layout.missing.iter().filter(|missing| !missing.stubs.is_empty()) {
+        for missing in layout.missing.iter().filter(|missing| !missing.mountpoints.is_empty()) {
             let note = self.notes.iter().find(|note| note.is_about(&missing.root));
             let note = note.expect("a note for every folder that needs stubs was opened at the beginning");
-            let stubs: Vec<Stub> = missing
+            let mountpoints: Vec<Mountpoint> = missing
                 .shields
                 .iter()
                 .filter(|shield| find(&note.folder, shield).is_err())
-                .filter_map(|shield| stub_for(missing, shield))
+                .filter_map(|shield| mountpoint_for(missing, shield))
                 .collect();
-            if stubs.is_empty() {
+            if mountpoints.is_empty() {
                 continue;
             }
-            note.add(&stubs).map_err(|error| no_place(&error.to_string()))?;
+            note.add(&mountpoints).map_err(|error| no_place(&error.to_string()))?;
             let owner = if geteuid().is_root() { fstat(&note.folder).ok() } else { None };
-            for stub in &stubs {
-                let planted = plant(&note.folder, owner.as_ref(), stub)
-                    .map_err(|errno| not_made(&missing.root, stub, errno))?;
+            for mountpoint in &mountpoints {
+                let planted = plant(&note.folder, owner.as_ref(), mountpoint)
+                    .map_err(|errno| not_made(&missing.root, mountpoint, errno))?;
                 if let Some(planted) = planted {
-                    self.planted.insert(missing.root.join(&stub.path), planted);
+                    self.planted.insert(missing.root.join(&mountpoint.path), planted);
                 }
             }
         }
@@ -147,7 +148,7 @@ impl Stubs {
     }
 }
 
-impl Drop for Stubs {
+impl Drop for Mountpoints {
     fn drop(&mut self) {
         // Before the notes: whoever is the last to hold one must not find us here. Closing would not do it: a process that
         // is just being started has copies of them for a moment.
@@ -162,7 +163,7 @@ impl Drop for Stubs {
 }
 
 /// Takes away the stubs that nobody holds any more: whoever made them was killed, and who stood by too.
-pub(crate) fn sweep_stubs(directory: &Path) {
+pub(crate) fn sweep_mountpoints(directory: &Path) {
     for note in note::abandoned(directory) {
         note.take_away(directory);
     }
@@ -192,11 +193,13 @@ fn stand_by_with(
 
 /// What to make where a shield finds nothing. A folder on the way to others may have been there as somebody's stub when we
 /// looked, and be gone since.
-fn stub_for(missing: &Missing, shield: &str) -> Option<Stub> {
-    let known = missing.stubs.iter().find(|stub| stub.path == shield).cloned();
+fn mountpoint_for(missing: &Missing, shield: &str) -> Option<Mountpoint> {
+    let known = missing.mountpoints.iter().find(|mountpoint| mountpoint.path == shield).cloned();
     let is_on_the_way =
         || missing.shields.iter().any(|other| other != shield && Path::new(other).starts_with(shield));
-    known.or_else(|| is_on_the_way().then(|| Stub { path: shield.into(), kind: StubKind::Directory }))
+    known.or_else(|| {
+        is_on_the_way().then(|| Mountpoint { path: shield.into(), kind: MountpointKind::Directory })
+    })
 }
 
 /// What is at a path in a folder, with nobody's link on the way.
@@ -206,24 +209,24 @@ fn find(folder: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
 }
 
 /// Makes a stub, with nobody's link on the way, and gives it open. What is there by now is as good. As root it gets this owner.
-fn plant(folder: &OwnedFd, owner: Option<&Stat>, stub: &Stub) -> Result<Option<OwnedFd>, Errno> {
+fn plant(folder: &OwnedFd, owner: Option<&Stat>, mountpoint: &Mountpoint) -> Result<Option<OwnedFd>, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let within = match stub.path.rsplit_once('/') {
+    let within = match mountpoint.path.rsplit_once('/') {
         Some((parent, _)) => Some(openat2(folder, parent, flags, Mode::empty(), resolve)?),
         None => None,
     };
     let (parent, name) =
-        (within.as_ref().unwrap_or(folder), stub.path.rsplit('/').next().unwrap_or(&stub.path));
+        (within.as_ref().unwrap_or(folder), mountpoint.path.rsplit('/').next().unwrap_or(&mountpoint.path));
     // Whatever our umask: everybody who needs it must be able to hold it.
-    let made = match &stub.kind {
-        StubKind::Directory => mkdirat(parent, name, Mode::from_raw_mode(0o755)).and_then(|()| {
+    let made = match &mountpoint.kind {
+        MountpointKind::Directory => mkdirat(parent, name, Mode::from_raw_mode(0o755)).and_then(|()| {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let made = openat(parent, name, flags, Mode::empty())?;
             fchmod(&made, Mode::from_raw_mode(0o755))?;
             Ok(made)
         }),
-        StubKind::File(content) => {
+        MountpointKind::File(content) => {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             openat(parent, name, flags, Mode::from_raw_mode(0o644)).and_then(|made| {
                 write(&made, &content.0)?;
@@ -257,8 +260,8 @@ fn no_place(reason: &str) -> SandboxError {
     ErrorCode::StateFailed.error(message).hint("set XDG_STATE_HOME to a folder that you can write to")
 }
 
-fn not_made(folder: &Path, stub: &Stub, errno: Errno) -> SandboxError {
-    let path = folder.join(&stub.path);
+fn not_made(folder: &Path, mountpoint: &Mountpoint, errno: Errno) -> SandboxError {
+    let path = folder.join(&mountpoint.path);
     let message = format!("`{}` is protected and not there, and cannot be made: {errno}", path.display());
     match errno {
         Errno::LOOP => ErrorCode::PathRefused
@@ -278,13 +281,15 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_stub_can_be_held_by_everybody_whoever_made_it() {
+    fn a_mountpoint_can_be_held_by_everybody_whoever_made_it() {
         let folder = std::env::temp_dir().join(format!("belljar-plant-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         let opened = OwnedFd::from(std::fs::File::open(&folder).unwrap());
         let before = umask(Mode::from_raw_mode(0o077));
-        for (path, kind) in [("d", StubKind::Directory), ("f", StubKind::File(Bytes(b".".to_vec())))] {
-            plant(&opened, None, &Stub { path: path.into(), kind }).unwrap();
+        for (path, kind) in
+            [("d", MountpointKind::Directory), ("f", MountpointKind::File(Bytes(b".".to_vec())))]
+        {
+            plant(&opened, None, &Mountpoint { path: path.into(), kind }).unwrap();
         }
         umask(before);
         let mode = |path: &str| folder.join(path).metadata().unwrap().permissions().mode() & 0o7777;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Why there is no shelf, or none that can be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ShelfError {
+pub enum ManagedCloneError {
     #[error("`{}` is not in a git repository", .0.display())]
     NoRepository(PathBuf),
     #[error("`{}` names a git directory that does not know it: {why}", path.display())]
@@ -21,16 +21,16 @@ pub enum ShelfError {
     UnusablePath(PathBuf),
     #[error("there is no managed clone `{0}`")]
     Unknown(Printable),
-    #[error("branch `{branch}` of the managed clone `{shelf}` is in use by a sandbox")]
-    InUse { shelf: String, branch: String },
+    #[error("branch `{branch}` of the managed clone `{clone_name}` is in use by a sandbox")]
+    InUse { clone_name: String, branch: String },
     #[error("there cannot be a branch `{branch}` beside `{other}`: for git, one is a folder of the other")]
     NameTaken { branch: String, other: String },
     #[error("the managed clone of `{}` was changed inside so that it cannot be used: {source}", host.display())]
     Spoiled { host: PathBuf, source: ForeignError },
     #[error("the managed clone {0}")]
     Damaged(Damaged),
-    #[error("the managed clone `{shelf}` is of another repository that was at `{}`", host.display())]
-    OfAnother { shelf: String, host: PathBuf, directory: PathBuf },
+    #[error("the managed clone `{clone_name}` is of another repository that was at `{}`", host.display())]
+    OfAnother { clone_name: String, host: PathBuf, directory: PathBuf },
     #[error("`{}` is {what}, where git expects {wanted}", path.display())]
     NotAFile { path: PathBuf, what: &'static str, wanted: &'static str },
     #[error("what was committed in the managed clone cannot be read: {0}")]
@@ -41,41 +41,41 @@ pub enum ShelfError {
     Io { path: PathBuf, source: io::Error },
 }
 
-impl ShelfError {
-    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> ShelfError {
+impl ManagedCloneError {
+    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> ManagedCloneError {
         let path = path.to_path_buf();
-        move |source| ShelfError::Io { path, source }
+        move |source| ManagedCloneError::Io { path, source }
     }
 }
 
-impl From<ShelfError> for SandboxError {
-    fn from(error: ShelfError) -> SandboxError {
+impl From<ManagedCloneError> for SandboxError {
+    fn from(error: ManagedCloneError) -> SandboxError {
         let message = error.to_string();
         let made = match &error {
-            ShelfError::NoRepository(_) => ErrorCode::WorkspaceMissing
+            ManagedCloneError::NoRepository(_) => ErrorCode::WorkspaceMissing
                 .error(message)
                 .hint("run `git init` in it, or use another workspace mode"),
-            ShelfError::NotItsOwn { .. } => ErrorCode::PathRefused
+            ManagedCloneError::NotItsOwn { .. } => ErrorCode::PathRefused
                 .error(message)
                 .hint("look at the file `.git` in it: it may have been changed"),
-            ShelfError::Partial(_) => ErrorCode::NotSupported.error(message).hint(
+            ManagedCloneError::Partial(_) => ErrorCode::NotSupported.error(message).hint(
                 "fetch all of it with `git fetch --refetch --no-filter`, or use another workspace mode",
             ),
-            ShelfError::UnusablePath(_) => ErrorCode::PathInvalid.error(message),
-            ShelfError::Unknown(_) => ErrorCode::WorkNotFound
+            ManagedCloneError::UnusablePath(_) => ErrorCode::PathInvalid.error(message),
+            ManagedCloneError::Unknown(_) => ErrorCode::WorkNotFound
                 .error(message)
                 .hint(hint!("{} shows what there is", CommandLine::Layers)),
-            ShelfError::InUse { .. } => {
+            ManagedCloneError::InUse { .. } => {
                 ErrorCode::InUse.error(message).hint("wait for its sandbox to end, or stop it")
             }
-            ShelfError::NameTaken { .. } => ErrorCode::NameTaken
+            ManagedCloneError::NameTaken { .. } => ErrorCode::NameTaken
                 .error(message)
                 .hint("choose another name, with `-` instead of `/` for example"),
-            ShelfError::Spoiled { .. } => ErrorCode::WorkspaceFailed
+            ManagedCloneError::Spoiled { .. } => ErrorCode::WorkspaceFailed
                 .error(message)
                 .hint(hint!("save what you need of it, and start anew after {}", CommandLine::Discard)),
-            ShelfError::Damaged(damaged) => damaged.error(),
-            ShelfError::OfAnother { shelf, directory, .. } => {
+            ManagedCloneError::Damaged(damaged) => damaged.error(),
+            ManagedCloneError::OfAnother { clone_name, directory, .. } => {
                 ErrorCode::PathRefused.error(message).hint(hint!(
                     "its worktrees are in `{}`, its commits in `{}`: save what you need of them \
                      ({}, \"Damaged work\"), then {} removes it and the next start \
@@ -83,19 +83,21 @@ impl From<ShelfError> for SandboxError {
                     directory.join("trees").display().to_string(),
                     directory.join("repo").display().to_string(),
                     CommandLine::Help.of("workspaces"),
-                    CommandLine::Discard.of(shelf)
+                    CommandLine::Discard.of(clone_name)
                 ))
             }
-            ShelfError::NotAFile { .. } => ErrorCode::PathRefused
+            ManagedCloneError::NotAFile { .. } => ErrorCode::PathRefused
                 .error(message)
                 .hint("git on this machine would wait for it or fail: remove it if you did not make it"),
-            ShelfError::Import(_) => ErrorCode::WorkspaceFailed
+            ManagedCloneError::Import(_) => ErrorCode::WorkspaceFailed
                 .error(message)
                 .hint(hint!("save what you need of it, and start anew after {}", CommandLine::Discard)),
-            ShelfError::Git(GitError::Missing) => {
+            ManagedCloneError::Git(GitError::Missing) => {
                 ErrorCode::ProgramMissing.error(message).hint("install git")
             }
-            ShelfError::Git(_) | ShelfError::Io { .. } => ErrorCode::WorkspaceFailed.error(message),
+            ManagedCloneError::Git(_) | ManagedCloneError::Io { .. } => {
+                ErrorCode::WorkspaceFailed.error(message)
+            }
         };
         made.caused_by(error)
     }

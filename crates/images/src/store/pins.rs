@@ -20,6 +20,7 @@ use std::time::SystemTime;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Pin {
+    #[serde(rename = "keeper")]
     owner: PathBuf,
     /// What the keeper's own file says.
     word: String,

@@ -16,7 +16,7 @@ pub struct RunRequest {
     pub web_search: bool,
     /// What the agent should know beside the folder's own AGENTS.md: names and texts.
     pub context: Vec<(String, String)>,
-    /// How long the agent may run; the sandbox's wall time, if nothing is said.
+    /// How long the agent may run; the sandbox's wall time by default.
     pub time: Option<Duration>,
     /// Where agents are looked for: PATH, as a rule.
     pub path: OsString,

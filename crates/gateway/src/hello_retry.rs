@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 pub(crate) enum Answer {
     /// Too few to tell.
     Undecided,
-    /// It goes on, or does not; a second hello would be an error to it.
+    /// It continues, or does not; a second hello would be an error to it.
     GoesOn,
     /// It wants another hello.
     Again,

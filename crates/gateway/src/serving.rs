@@ -98,7 +98,8 @@ impl Serving {
         }
     }
 
-    /// Whether somebody has to look into TLS there: everywhere, or rules are about requests, or a secret belongs to the place.
+    /// Whether the gateway has to inspect TLS there: everywhere, or rules are about requests, or a secret belongs to the
+    /// place.
     pub(crate) fn looks_into(&self, allowed: &Allowed) -> bool {
         self.policy.inspect
             || allowed.is_inspected(Protocol::Tls)

@@ -96,7 +96,7 @@ pub fn addresses(
     })
 }
 
-/// Many times what any service has. Each is judged for every connection, and whoever answers for a name says how many there
+/// Many times what any service has. Each is judged for every connection, and the name's DNS server decides how many there
 /// are: an answer of 64 KiB has thousands.
 const MAX_ADDRESSES: usize = 256;
 

@@ -1,4 +1,4 @@
-//! Requests against the rules: which of them may pass where somebody looks, and whether anybody ever has to.
+//! Requests against the rules: which of them may pass where the gateway inspects them, and whether it ever has to.
 
 use super::rules::{Denials, granting};
 use belljar_spec::egress::{EgressPolicy, HostName, Mode, Protocol, Reason, RequestTarget, Rule, RuleLabel};
@@ -34,8 +34,8 @@ pub fn request(
     Err(if unclear { Reason::RequestMalformed } else { Reason::RequestNotAllowed })
 }
 
-/// Whether a sandbox with this policy and these credentials may come to a server of TLS that the gateway has to speak
-/// for. Where it may not, nobody needs an authority.
+/// Whether a sandbox with this policy and these credentials may come to a server of TLS that the gateway has to speak for.
+/// If not, it needs no CA.
 pub fn needs_authority(policy: &EgressPolicy, credentials: &[Credential]) -> bool {
     let lets_tls =
         |rule: &Rule| rule.openings.iter().any(|opening| opening.protocols.contains(Protocol::Tls));

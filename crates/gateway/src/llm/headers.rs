@@ -152,7 +152,7 @@ const PASSING: [&str; 16] = [
     "x-title",
 ];
 const PASSING_PREFIXES: [&str; 3] = ["x-stainless-", "x-claude-code-", "x-codex-"];
-/// Of one connection only (RFC 9110, 7.6.1), made by us, or nobody's business inside.
+/// Of one connection only (RFC 9110, 7.6.1), made by us, or of no concern to the sandbox.
 const OUTSIDE: [&str; 16] = [
     "connection",
     "keep-alive",

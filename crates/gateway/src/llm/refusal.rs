@@ -123,7 +123,7 @@ pub(super) fn acceptable(status: StatusCode, illegible: Option<Illegible>) -> Re
     Ok(())
 }
 
-/// What is not for the model. Codex tries a web socket first, and goes on with HTTP at once when it is told to.
+/// What is not for the model. Codex tries a web socket first, and continues with HTTP at once when it is told to.
 pub(super) fn elsewhere(request: &Request<Incoming>) -> Refused {
     let refused = Refused::new(Reason::RequestNotAllowed, "no such path here");
     match request.headers().contains_key(UPGRADE) {

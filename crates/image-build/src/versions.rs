@@ -12,7 +12,7 @@ use std::str::FromStr;
 /// A version as it was written: `2.1.3`, `latest`, `^2.1`, `>=1 <3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// This one, whether or not anybody has heard of it.
+    /// This one, whether or not a registry knows it.
     Exact(Version),
     /// What the makers call so: `latest`, `next`.
     Tag(String),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_published_is_said() {
+    fn what_was_never_published_is_said() {
         for written in ["^4", "nightly", "broken"] {
             let error = written.parse::<Wanted>().unwrap().among("it", &published()).unwrap_err();
             assert_eq!(error.code, ErrorCode::RequestValue, "{written}");

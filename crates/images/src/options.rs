@@ -41,7 +41,7 @@ pub struct Mirror {
     pub transport: Transport,
 }
 
-/// How somebody is spoken to.
+/// How a registry is connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
     /// In the clear on this machine's loopback and where that was allowed, else with TLS.
@@ -56,6 +56,6 @@ pub enum Transport {
 pub struct GcOptions {
     /// Say what would be, and remove nothing.
     pub dry_run: bool,
-    /// Also images that nobody started for so long.
+    /// Also images that no sandbox started from for so long.
     pub unused_for: Option<Duration>,
 }

@@ -220,7 +220,7 @@ fn archives_are_bounded_before_their_layers_are() {
     let store = Store::open(&folder.path().join("images")).unwrap();
     let file = folder.path().join("image.tar");
     let layer = Tar::default().file("a", "1").end();
-    // Beside the image lies something that nobody needs.
+    // Beside the image lies something that it does not need.
     let zeros = vec![0; 4 << 20];
     let mut archive = saved(&[&layer]);
     archive.truncate(archive.len() - 1024);

@@ -22,7 +22,7 @@ fn gc(store: &Store) -> usize {
 }
 
 #[test]
-fn gc_takes_what_no_image_names_and_nobody_uses() {
+fn gc_removes_what_no_image_names_and_nothing_uses() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("images")).unwrap();
     let one = import(&store, folder.path(), "one:1", &["base", "one"]);
@@ -199,7 +199,7 @@ fn a_damaged_pin_of_a_sandbox_that_is_gone_keeps_nothing() {
     let hint = told.hint.unwrap().to_string();
     assert!(hint.contains(&format!("rm {}", pin.display())), "{hint}");
     fs::remove_dir_all(&sandbox).unwrap();
-    // Who it was of cannot be read either: it may be anybody's.
+    // The owner's name cannot be read either: it may be any sandbox.
     fs::write(&pin, &whole[..20]).unwrap();
     assert!(store.gc(&GcOptions::default()).is_err());
     fs::write(&pin, &whole[..whole.len() / 2]).unwrap();
@@ -249,7 +249,7 @@ fn a_store_that_leads_elsewhere_is_not_used() {
 }
 
 #[test]
-fn images_that_nobody_used_for_long_go_if_that_is_asked_for() {
+fn images_that_were_not_used_for_long_go_if_that_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("images")).unwrap();
     let used = import(&store, folder.path(), "used:1", &["used"]);

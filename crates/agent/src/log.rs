@@ -78,7 +78,7 @@ impl<'w> Log<'w> {
         })
     }
 
-    /// Whom to give each line to. A watcher is given lines that cannot be written, too.
+    /// Gives each line to this watcher, also lines that cannot be written.
     pub fn watched(mut self, watcher: Watcher<'w>) -> Log<'w> {
         self.watcher = Some(watcher);
         self

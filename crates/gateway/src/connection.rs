@@ -185,8 +185,8 @@ impl Arrival {
         Err((start, self.refusal(Reason::ProtocolNotAllowed).protocol(protocol)))
     }
 
-    /// TLS must say whom it wants, in the clear, and that must be the name that was asked for. PostgreSQL's clients
-    /// may begin with TLS too, and say so (sslnegotiation=direct): nothing else, or the server could choose that.
+    /// TLS must name its server, in the clear, and that must be the name that was asked for. PostgreSQL's clients may begin
+    /// with TLS too, and say so (sslnegotiation=direct): nothing else, or the server could choose that.
     async fn tls(
         &self,
         inside: &TcpStream,

@@ -240,7 +240,7 @@ mod tests {
             let attempt = Attempt { name: &name, port, protocol: Protocol::Tcp, addresses };
             let permit = decide(&policy, &attempt).expect("it is allowed");
             let began = Instant::now();
-            let undialled = dial(&permit, &policy, |_| Ok(())).await.expect_err("nobody answers");
+            let undialled = dial(&permit, &policy, |_| Ok(())).await.expect_err("no server answers");
             assert_eq!(began.elapsed().as_secs(), CONNECT.as_secs());
             let refusal = undialled.refusal(&permit);
             assert_eq!(refusal.reason, Reason::DialFailed, "{refusal}");
@@ -324,7 +324,7 @@ mod tests {
         };
         assert_eq!(dialled(&[other, there]).expect("the next one"), there);
         assert_eq!(dialled(&[there, own]).expect("what is not dialled is not asked about"), there);
-        let failed = dialled(&[other, other]).expect_err("nobody is left");
+        let failed = dialled(&[other, other]).expect_err("no address is left");
         assert!(matches!(failed, Undialled::Failed(error) if error.raw_os_error() == Some(EMFILE)));
         let refused = dialled(&[own, there]).expect_err("it is this machine");
         assert!(matches!(refused, Undialled::Own(address) if address == own.ip()));

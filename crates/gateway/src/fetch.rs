@@ -150,7 +150,7 @@ impl Step {
         for (name, value) in &request.headers {
             let header = HeaderName::from_bytes(name.as_bytes()).map_err(|error| invalid(name, &error))?;
             let value = HeaderValue::from_str(value).map_err(|error| invalid(name, &error))?;
-            // They say where a request ends and whom it is for; that is ours to say.
+            // They say where a request ends and which host it is for; that is ours to say.
             if OURS.contains(&header.as_str()) {
                 return Err(FetchError::Invalid(format!("the header `{name}` cannot be set")));
             }

@@ -346,8 +346,8 @@ mod tests {
             sleep(Duration::from_secs(quiet * 60)).await;
             (client, server) = spawn_blocking(move || {
                 let mut byte = [0];
-                client.write_all(b"x").expect("the relay goes on");
-                server.read_exact(&mut byte).expect("the relay goes on");
+                client.write_all(b"x").expect("the relay continues");
+                server.read_exact(&mut byte).expect("the relay continues");
                 (client, server)
             })
             .await

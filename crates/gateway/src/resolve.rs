@@ -207,6 +207,6 @@ mod tests {
             answers.keep(&name, &[], now + Duration::from_secs(5));
             assert!(answers.known(&name, now).is_some(), "the last one always");
         }
-        assert!(answers.0.into_inner().expect("nobody holds it").len() <= MAX_ANSWERS);
+        assert!(answers.0.into_inner().expect("no thread panicked").len() <= MAX_ANSWERS);
     }
 }

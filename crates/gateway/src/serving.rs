@@ -106,7 +106,7 @@ impl Serving {
             || self.credentials.covers(allowed.name(), allowed.port())
     }
 
-    /// Whom the gateway itself trusts, where it speaks TLS to servers for this sandbox.
+    /// The CAs that the gateway itself trusts, where it speaks TLS to servers for this sandbox.
     pub(crate) fn trust(&self) -> Result<&ClientConfig, TrustError> {
         let trust = self.trust.get_or_init(|| trust::client(&self.policy.authorities));
         trust.as_ref().map_err(Clone::clone)

@@ -34,7 +34,7 @@ pub struct BaseRequest {
     /// Without one, the package of the distribution.
     pub git_delta: Option<Wanted>,
     pub git_delta_from: WebAddress,
-    /// Whom to trust besides, here and in the image: PEM.
+    /// CAs to trust besides the system's, here and in the image: PEM.
     pub authorities: Option<Authorities>,
     pub how: How,
 }

@@ -1,7 +1,7 @@
 //! Which version is meant: an exact one is kept as it is, `latest`, another tag and ranges become the version that they stand
 //! for today. It happens before a build, so that equal versions make equal builds, and Docker's cache knows them again.
 //!
-//! Pure: who asks the registry is [`super::published`].
+//! Pure: [`super::ask`] asks the registries.
 
 use belljar_spec::{ErrorCode, SandboxError};
 use semver::{Version, VersionReq};

@@ -295,7 +295,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_mirror_that_drips_is_given_up() {
-        // In the end all of it is there, and right: only who waits for so long gets it.
+        // In the end all of it is there, and right: only a client that waits for so long gets it.
         let address = dripping::serve(|_, _| ("200 OK", String::new(), "text"));
         let mut downloader = Downloader::new(&format!("http://{address}"), &[]).unwrap();
         downloader.time_limit = Duration::from_millis(100);

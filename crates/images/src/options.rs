@@ -1,4 +1,4 @@
-//! How an image is had.
+//! How an image is obtained.
 
 use crate::limits::Limits;
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ pub enum PullPolicy {
     Never,
 }
 
-/// How an image is had, and from where.
+/// How an image is obtained, and from where.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PullOptions {
     pub policy: PullPolicy,
     /// Registries (`host:port`) that are spoken to without TLS. Those of this machine's loopback always may be.
     pub plain_http: Vec<String>,
-    /// Who is asked first, in this order.
+    /// Mirrors, which are asked before the registry, in this order.
     pub mirrors: Vec<Mirror>,
     /// Docker's file with passwords of registries, if there is one: its `auths`, and never the programs that it names.
     pub credentials: Option<PathBuf>,

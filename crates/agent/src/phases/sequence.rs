@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Instant;
 
-/// Who is told how it goes.
+/// Is told how the phases proceed.
 pub trait Audience: Send {
     /// A phase begins; `number` of `all`, counted from one.
     fn begins(&mut self, phase: &Phase, number: usize, all: usize);

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a caller wants done, by whom, and where.
+/// What a caller wants done, by which agent, and where.
 pub struct RunRequest {
     pub agent: Agent,
     pub prompt: String,
@@ -24,7 +24,7 @@ pub struct RunRequest {
     pub sandbox: SandboxSpec,
 }
 
-/// Who is to do it.
+/// The agent that is to run.
 #[derive(Clone)]
 pub enum Agent {
     /// One that belljar knows.

@@ -116,7 +116,11 @@ mod tests {
         let open = policy(Mode::Open);
         let allowed = opening(&open, &host("api.x.com"), 443).expect("allowed");
         assert!(allowed.is_inspected(Protocol::Tls));
-        assert_eq!(allowed.protocols().to_string(), "tls", "unchecked bytes could be TLS that nobody sees");
+        assert_eq!(
+            allowed.protocols().to_string(),
+            "tls",
+            "unchecked bytes could be TLS that escapes inspection"
+        );
         assert!(request(&open, &host("api.x.com"), 443, Protocol::Tls, "PUT", "/").is_err());
         assert!(request(&open, &host("api.x.com"), 8443, Protocol::Tls, "PUT", "/").is_ok());
         assert!(request(&open, &host("z.com"), 443, Protocol::Tls, "PUT", "/").is_ok());
@@ -149,7 +153,7 @@ mod tests {
             &inspected(EgressPolicy::strict().allow("x.com".parse().expect("a rule"))),
             &[]
         ));
-        assert!(!needs_authority(&inspected(plain), &[]), "nobody speaks TLS there");
+        assert!(!needs_authority(&inspected(plain), &[]), "no client speaks TLS there");
         assert!(needs_authority(&inspected(EgressPolicy::open()), &[]));
         assert!(!needs_authority(&inspected(EgressPolicy::strict()), &[]), "there is nothing to look into");
         assert!(!needs_authority(&inspected(EgressPolicy::none()), &[]));

@@ -23,12 +23,12 @@ struct Grant {
 }
 
 impl Allowed {
-    /// Whom.
+    /// The host's name.
     pub fn name(&self) -> &HostName {
         &self.name
     }
 
-    /// Where.
+    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }

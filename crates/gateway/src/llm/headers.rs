@@ -1,5 +1,5 @@
-//! Headers of a call, both ways. A client's header goes along only if it is known to say nothing of who pays, who asks
-//! or where to; ours are made of configuration, by libraries that know what a header and what JSON is.
+//! Headers of a call, both ways. A client's header is passed on only if it is known to have no effect on the payer, the
+//! caller or the destination; ours are made of configuration, by libraries that know what a header and what JSON is.
 
 use belljar_spec::SandboxId;
 use belljar_spec::llm::{Billing, UpstreamKind};

@@ -19,7 +19,7 @@ pub(super) type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, io::Err
 pub(super) struct Refused {
     pub(super) reason: Reason,
     pub(super) status: StatusCode,
-    /// For who reads the record.
+    /// For readers of the audit log.
     pub(super) detail: String,
     /// The detail names the upstream, or what is wrong on the way there: not for a program inside.
     is_hidden: bool,

@@ -103,7 +103,7 @@ impl<'a> Client<'a> {
         tokio::time::sleep(FIRST_PAUSE * 2u32.pow(attempt.min(5))).await;
     }
 
-    /// Who is asked.
+    /// The registry or mirror.
     pub(crate) fn server(&self) -> &str {
         &self.endpoint.host
     }
@@ -423,7 +423,7 @@ mod tests {
     #[test]
     fn what_comes_before_a_blob_and_drips_is_given_up() {
         for what in ["a token", "a refusal"] {
-            // In the end all of it is there: who waits for so long gets the blob, or hears why not.
+            // In the end all of it is there: a client that waits for so long gets the blob, or the reason.
             let address = dripping::serve(move |request, address| match what {
                 "a refusal" => ("400 Bad Request", String::new(), "no"),
                 _ if request.starts_with("GET /token") => ("200 OK", String::new(), r#"{"token":"t"}"#),

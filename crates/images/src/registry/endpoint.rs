@@ -1,4 +1,4 @@
-//! Who is asked for an image: its mirrors, then its registry.
+//! The servers that are asked for an image: its mirrors, then its registry.
 
 use crate::options::{PullOptions, Transport};
 use crate::reference::{HUB, Reference};

@@ -214,7 +214,7 @@ mod tests {
                 all.into_iter().map(|one| one.join().unwrap()).collect()
             });
             let lock = layers.join(layer.hex()).join(LOCK);
-            assert!(leased.iter().all(|lease| lease.is_at(&lock)), "what somebody uses was removed");
+            assert!(leased.iter().all(|lease| lease.is_at(&lock)), "a layer in use was removed");
             assert!(is_in_use(&layers, &layer));
             assert_eq!(fs::read(tree(&layers, &layer).join("a")).unwrap(), b"hello");
             assert_eq!(fs::read_dir(&layers).unwrap().count(), 1);

@@ -64,7 +64,7 @@ impl Store {
         Ok(Store { root: directory.to_path_buf() })
     }
 
-    /// An image, had from its registry if need be.
+    /// An image, pulled from its registry if need be.
     pub async fn ensure(
         &self,
         name: &ImageName,

@@ -265,7 +265,7 @@ fn what_is_passed_over_in_an_archive_is_bounded_too() {
         fs::write(&file, archive).unwrap();
         store.import(&file, &"x:1".parse().unwrap(), limits, &Silent)
     };
-    // A member whose name is no text, and the end of the archive.
+    // A member whose name is not valid UTF-8, and the end of the archive.
     let zeros = Header { size: ((100 * 128) << 10) - 1024, ..Header::new(b'0', b"\xff") };
     let bomb = zstd_before_zeros(&Tar(image.clone()).raw(&zeros, &[]).0, 100);
     assert!(import(&bomb, &Limits::default()).is_ok());

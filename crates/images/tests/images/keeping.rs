@@ -36,7 +36,7 @@ fn gc_removes_what_no_image_names_and_nothing_uses() {
     );
     assert!(store.remove(&"one:1".parse().unwrap()).unwrap());
     assert!(!store.remove(&"one:1".parse().unwrap()).unwrap());
-    assert_eq!(gc(&store), 0, "somebody still uses it");
+    assert_eq!(gc(&store), 0, "it is still in use");
     drop(one);
     let would = store.gc(&GcOptions { dry_run: true, ..Default::default() }).unwrap();
     assert_eq!((would.layers.len(), would.bytes), (1, 3));
@@ -144,7 +144,7 @@ fn a_directory_that_was_made_again_keeps_nothing_of_the_one_before() {
     fs::create_dir(&sandbox).unwrap();
     let new = import(&store, folder.path(), "x:1", &["new"]);
     assert!(store.pinned(&sandbox).unwrap().is_none(), "an old image under a new sandbox");
-    assert_eq!(gc(&store), 1, "nobody has the old one");
+    assert_eq!(gc(&store), 1, "the old one is not in use");
     new.pin(&sandbox).unwrap();
     let pinned = store.pinned(&sandbox).unwrap().unwrap();
     assert_eq!(fs::read_to_string(pinned.lowers[0].join("a")).unwrap(), "new");

@@ -97,7 +97,7 @@ pub enum ExecEvent {
 /// What a [`super::Fault`] says of a command that was to have a terminal of its own, and got none.
 pub const OPEN_TERMINAL: &str = "open a terminal";
 
-/// How much of a command's standard input may be under way: what a guest keeps for a command that does not read.
+/// How much of a command's standard input may be in flight: what a guest keeps for a command that does not read.
 pub const STDIN_WINDOW: usize = 256 * 1024;
 
 /// How a command ended.

@@ -194,7 +194,7 @@ impl Mux {
         length
     }
 
-    /// So many bytes of a stream were taken by whom they are for: the other side may send as many again.
+    /// The caller took so many bytes of a stream: the other side may send as many again.
     pub fn taken(&mut self, stream: StreamId, bytes: usize) {
         let Some(state) = self.streams.get_mut(&stream) else { return };
         let Some(granted) = &mut state.granted else { return };

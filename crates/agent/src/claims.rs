@@ -47,7 +47,7 @@ pub enum Ending {
     OwnLimit,
     /// Something went wrong: `error` says what.
     Error,
-    /// Somebody stopped it.
+    /// It was stopped from outside.
     Aborted,
     /// A tool was called, and nothing came after.
     OnTool,

@@ -1,7 +1,7 @@
 //! The lines of a log: one shape, whatever the agent. docs/agents.md is the table for people.
 //!
-//! The first line is the prompt, the last one the result. In between stand what the model said, what its tools gave, and what
-//! belljar did (`system`). Whoever reads the transcripts of Claude's SDK reads these.
+//! The first line is the prompt, the last one the result. In between are the model's messages, the results of its tools,
+//! and what belljar did (`system`). A program that reads the transcripts of Claude's SDK can read these.
 
 use crate::claims::Claims;
 use crate::stop::StopReason;
@@ -138,9 +138,9 @@ pub enum System {
         attempt: Option<u64>,
         error: String,
     },
-    /// A line of the agent's that is no event, or one that nobody knows.
+    /// A line of the agent's that is not an event, or an event of an unknown kind.
     Output { text: String },
-    /// What a tool gave that nobody called.
+    /// The result of a tool that was not called.
     OrphanResult { tool_use_id: String, content: String },
     /// Of a line that was too long, so much was left out.
     Dropped { bytes: u64 },
@@ -184,7 +184,7 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub num_turns: u64,
-    /// `null` when nobody knows.
+    /// `null` when it is not known.
     pub total_cost_usd: Option<f64>,
     pub total_input_tokens: u64,
     pub total_output_tokens: u64,

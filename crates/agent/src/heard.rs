@@ -16,7 +16,7 @@ pub enum Heard {
     Retry { attempt: Option<u64>, why: String },
     /// Something went wrong.
     Error(String),
-    /// Anything else that a person may want to see: a line that is no event, an event that nobody knows.
+    /// Anything else that a person may want to see: a line that is not an event, an event of an unknown kind.
     Other(String),
     /// A line was too long to be looked at: so many bytes of it.
     Dropped(u64),

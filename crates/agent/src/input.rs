@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A prompt from what somebody gave; `from` says where it came from: `--prompt`, standard input, a file.
+/// A prompt from the user; `from` says where it came from: `--prompt`, standard input, a file.
 pub fn prompt(bytes: Vec<u8>, from: &str) -> Result<String, SandboxError> {
     let text = text(bytes, from, MAX_PROMPT, "a prompt")?;
     if text.trim().is_empty() {
@@ -74,7 +74,7 @@ fn read(path: &Path, file: File, most: u64) -> Result<Vec<u8>, SandboxError> {
     bytes(file, most).map_err(|error| unreadable(&format!("`{}`", shown(path)), error))
 }
 
-/// One more than may be, so that whoever looks sees that it is too much.
+/// One byte more than is allowed, so that the caller sees that it is too much.
 fn bytes(stream: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     stream.take(most + 1).read_to_end(&mut bytes)?;

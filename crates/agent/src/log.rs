@@ -6,8 +6,9 @@
 //!                               kill -9: file let go, no result; a reader knows that nothing comes any more
 //! ```
 //!
-//! Whatever happens to the file, the run goes on: what could not be written is remembered, and told at the end. A watcher is
-//! given each line as it is written, so that what a person sees, what `--json` prints and what the log says are one thing.
+//! Whatever happens to the file, the run continues: what could not be written is remembered, and told at the end. A watcher
+//! is given each line as it is written, so that what a person sees, what `--json` prints and what the log says are one
+//! thing.
 
 use crate::entry::{Entry, Line, System};
 use crate::heard::Heard;
@@ -27,7 +28,7 @@ pub type Clock = Box<dyn FnMut() -> Stamp + Send>;
 /// Is given each line, and how it stands in the file, without its end.
 pub type Watcher<'w> = Box<dyn FnMut(&Line, &str) + Send + 'w>;
 
-/// A log to write to. Dropped, it is one that nobody writes to any more.
+/// A log to write to. Once it is dropped, the file has no writer any more.
 pub struct Log<'w> {
     path: PathBuf,
     file: File,
@@ -77,7 +78,7 @@ impl<'w> Log<'w> {
         })
     }
 
-    /// Whom to give each line to. A watcher is given lines that cannot be written, too.
+    /// Gives each line to this watcher, also lines that cannot be written.
     pub fn watched(mut self, watcher: Watcher<'w>) -> Log<'w> {
         self.watcher = Some(watcher);
         self
@@ -271,8 +272,8 @@ fn take_back(file: &File, bytes: u64) -> io::Result<()> {
     file.set_len(length.saturating_sub(bytes))
 }
 
-/// Takes the file for this process, so that a reader knows whether somebody still writes. It is new: whoever holds it is a
-/// reader who asks just that, for an instant.
+/// Locks the file for this process, so that a reader can tell whether the run still writes. The file is new: another
+/// process that holds the lock is a reader testing just that, for an instant.
 fn hold(file: &File) -> io::Result<()> {
     match lock_open_file(file, LOCK_TIMEOUT)? {
         true => Ok(()),

@@ -1,6 +1,7 @@
-//! Files that are read into a prompt, and who said so. A person may name anything that is a file. A folder, and a file that
-//! names others, may have been written by an agent: what they lead to is beneath them and no link, so that nothing of the
-//! host gets into a prompt that nobody put there. Nothing is waited for: a pipe in the place of a file is refused.
+//! Files that are read into a prompt, and who named them. A person may name anything that is a file. A folder, and a file
+//! that names others, may have been written by an agent: what they lead to must be beneath them and not a link, so that
+//! nothing of the host gets into a prompt that the user did not put there. Nothing is waited for: a pipe in the place of a
+//! file is refused.
 
 use belljar_overlay::quote;
 use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
@@ -156,7 +157,7 @@ fn shown(path: &Path) -> String {
     quote::name(path.as_os_str().as_bytes())
 }
 
-/// Without waiting: a pipe that nobody writes to would hold us up for ever.
+/// Without waiting: a pipe without a writer would block us for ever.
 const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 const CONFINED: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);

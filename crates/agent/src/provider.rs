@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_follows_from_the_model_where_nobody_names_one() {
+    fn a_server_follows_from_the_model_if_none_is_named() {
         let model: ModelName = "openrouter/anthropic/claude-sonnet-4.5".parse().unwrap();
         let flags = server(LlmRequest::default(), false, Some(&model), &program()).unwrap();
         assert_eq!(flags.url, Some(LlmUrl::To("https://openrouter.ai/api/v1".parse().unwrap())));

@@ -48,11 +48,11 @@ pub struct Glance {
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Somebody writes its log.
+    /// A belljar process is writing its log.
     Running,
     /// It has a result.
     Ended(StopReason),
-    /// Nobody writes its log any more, and there is no result: belljar was killed.
+    /// No process writes its log any more, and there is no result: belljar was killed.
     Dead,
 }
 
@@ -95,7 +95,7 @@ pub fn find(state: &Path, start: Option<&str>) -> Result<Run, ReadError> {
 }
 
 impl Run {
-    /// Whether somebody writes its log.
+    /// Whether a belljar process is writing its log.
     pub fn is_live(&self) -> bool {
         File::open(&self.log).is_ok_and(|file| is_written_to(&file))
     }
@@ -164,14 +164,14 @@ impl Reader {
         Ok(Some(self.understand(line)))
     }
 
-    /// Nobody writes to it any more: the half line at its end, if there is one.
+    /// The log has no writer any more: the half line at its end, if there is one.
     pub fn rest(&mut self) -> Option<Found> {
         let length = std::mem::take(&mut self.part).len();
         let why = format!("it breaks off after {length} bytes");
         (length > 0).then_some(Found::Skipped { number: self.number + 1, why })
     }
 
-    /// Whether somebody writes to it.
+    /// Whether a belljar process is writing to it.
     pub fn is_live(&self) -> bool {
         is_written_to(self.file.get_ref())
     }
@@ -211,7 +211,7 @@ impl Reader {
 }
 
 /// Gives each line of a log, and waits for more until there will be none: after the result, or when its writer is gone.
-/// Whoever takes the lines may break off. Blocks.
+/// `each` may break off. Blocks.
 pub fn follow(path: &Path, each: &mut dyn FnMut(Found) -> ControlFlow<()>) -> Result<Followed, ReadError> {
     let mut reader = Reader::open(path)?;
     let mut is_new = true;
@@ -246,9 +246,9 @@ pub fn follow(path: &Path, each: &mut dyn FnMut(Found) -> ControlFlow<()>) -> Re
 pub enum Followed {
     /// The result was the last line.
     Ended,
-    /// Nobody writes any more, and there is no result.
+    /// The log has no writer any more, and there is no result.
     Dead,
-    /// Whoever took the lines wanted no more.
+    /// `each` broke off.
     Left,
 }
 

@@ -38,7 +38,7 @@ pub enum StopReason {
     ErrorMemory,
     /// Its private files are full.
     ErrorDisk,
-    /// Somebody on the host stopped it: ctrl-C.
+    /// The user on the host stopped it: ctrl-C.
     ErrorCancelled,
     /// A signal ended it that we did not send.
     ErrorKilled,

@@ -1,7 +1,7 @@
-//! From what was heard to what is written: one entry for each word, none of them larger than a reader can bear.
+//! From the agent's events to the log: one entry for each event, none of them larger than a reader can bear.
 //!
-//! What is too long is cut, and says so. What a tool gave that nobody called is marked as such. Pure: the clock and the file
-//! are the log's.
+//! What is too long is cut, and says so. The result of a tool that was not called is marked as such. Pure: the clock and
+//! the file are the log's.
 
 use crate::clip::clip;
 use crate::entry::{Assistant, AssistantMessage, Block, Entry, System, ToolResult, UserContent, UserMessage};
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_nobody_called_for_is_marked() {
+    fn a_result_without_a_call_is_marked() {
         let lines = written(&[result("a", "x"), call("a", json!({})), result("a", "y"), result("a", "z")]);
         assert_eq!(
             lines[0],

@@ -52,7 +52,7 @@ pub(crate) fn say_notes(notes: &[Note]) {
     }
 }
 
-/// A text without what a terminal would obey: names of files and words of programs may be anybody's.
+/// A text without what a terminal would obey: names of files and words of programs may come from any source.
 fn shown(text: &str) -> String {
     text.split('\n').map(|line| visible(line.as_bytes())).collect::<Vec<_>>().join("\n")
 }

@@ -1,5 +1,5 @@
-//! Our own standard streams, waited for without blocking the rest. Nothing about them is changed: they are shared
-//! with whoever started us.
+//! Our own standard streams, waited for without blocking the rest. Nothing about them is changed: they are shared with the
+//! process that started us.
 
 use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
 use belljar_sys::rustix::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};

@@ -1,5 +1,5 @@
-//! The log: what goes on, for engineers, on the standard error of the process that does it. `BELLJAR_LOG` says how much of it, and
-//! `BELLJAR_LOG_FORMAT` how it is written; shims inherit both from their daemon.
+//! The log: what happens, for engineers, on the standard error of the process that does it. `BELLJAR_LOG` says how much of
+//! it, and `BELLJAR_LOG_FORMAT` how it is written; shims inherit both from their daemon.
 //!
 //! Only belljar's own crates are heard: libraries for HTTP log headers, and with them tokens.
 

@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         Some(args::Command::Man(options)) => commands::paper::man(&options),
         Some(args::Command::Help { words }) => commands::help::help(&words),
         Some(args::Command::Zygote { .. }) => {
-            // It goes on for long, and nothing of ours is open yet.
+            // It runs for long, and nothing of ours is open yet.
             belljar_sys::Inherited::take().only(0);
             return belljar_server::shim::zygote::run(|| log::start(Some(LevelFilter::WARN), None));
         }

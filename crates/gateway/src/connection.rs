@@ -5,8 +5,8 @@
 //!    ─> resolve, judge every address ─> record ─> dial ─> relay ─> record
 //! ```
 //!
-//! Whatever the answer is no to ends the connection at once: with an alert for TLS and a page for HTTP, which their
-//! clients show, and with a reset for everybody else.
+//! A connection that is refused at any step ends at once: with an alert for TLS and a page for HTTP, which their clients
+//! show, and with a reset for all other protocols.
 
 use crate::decide::{self, Allowed, Permit};
 use crate::dial::{Undialled, dial};
@@ -116,7 +116,7 @@ impl Arrival {
         }
         let end = relay(&inside, &outside, ahead, &record.counts, &serving.meter).await;
         record.ending = ending(end);
-        // Nobody waits for what is left to do. Whoever has just come, perhaps the same client, goes first.
+        // No peer waits for what is left to do. A connection that has just come, perhaps of the same client, goes first.
         yield_now().await;
         if let End::Refused(reason) = end {
             let refusal = Refusal::new(&self.name, Some(self.port), reason).protocol(protocol);
@@ -128,8 +128,8 @@ impl Arrival {
         }
     }
 
-    /// What the connection speaks, by its first bytes, which are kept in `ahead`; what it may speak decides how long
-    /// anybody waits for them.
+    /// What the connection speaks, by its first bytes, which are kept in `ahead`; what it may speak decides how long the
+    /// gateway waits for them.
     async fn protocol(
         &self,
         inside: &TcpStream,
@@ -185,8 +185,8 @@ impl Arrival {
         Err((start, self.refusal(Reason::ProtocolNotAllowed).protocol(protocol)))
     }
 
-    /// TLS must say whom it wants, in the clear, and that must be the name that was asked for. PostgreSQL's clients
-    /// may begin with TLS too, and say so (sslnegotiation=direct): nothing else, or the server could choose that.
+    /// TLS must name its server, in the clear, and that must be the name that was asked for. PostgreSQL's clients may begin
+    /// with TLS too, and say so (sslnegotiation=direct): nothing else, or the server could choose that.
     async fn tls(
         &self,
         inside: &TcpStream,
@@ -226,7 +226,7 @@ impl Arrival {
         }
     }
 
-    /// Refuses a hello that wants somebody else, or hides whom.
+    /// Refuses a hello that is for another server, or hides for which.
     pub(crate) fn same_name(&self, hello: &ClientHello) -> Result<(), Refusal> {
         if hello.encrypted {
             return Err(self.refusal(Reason::EncryptedHello).protocol(Protocol::Tls));

@@ -1,6 +1,6 @@
 //! How many connections there may be at once: of one sandbox by its policy, of all together by what a process can have
-//! open. Without the second, one sandbox could take every descriptor, and nobody else would be served. And the more there
-//! are, the less may wait in the buffers of each: the kernel gives a socket many mebibytes, and has only so many for all.
+//! open. Without the second, one sandbox could take every descriptor, and no other would be served. And the more there are,
+//! the less may wait in the buffers of each: the kernel gives a socket many mebibytes, and has only so many for all.
 
 use belljar_sys::rustix::process::{Resource, getrlimit};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// One more, if there is one. Nobody has more than are left for others, so that whoever comes next finds some.
+    /// One more, if there is one. No sandbox has more than are left for others, so that the next sandbox finds some.
     pub(crate) fn take(self: &Arc<Table>) -> Option<Seat> {
         let left = self.places.most.saturating_sub(self.places.taken.load(Ordering::Relaxed));
         let most = self.most.min(left / self.cost);

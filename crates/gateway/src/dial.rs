@@ -22,7 +22,7 @@ pub(crate) enum Undialled {
 }
 
 impl Undialled {
-    /// For whoever wanted it.
+    /// For the sandbox that wanted the connection.
     pub(crate) fn refusal(&self, permit: &Permit) -> Refusal {
         let refused = |reason: Reason, detail: &str| {
             Refusal::new(permit.name(), Some(permit.port()), reason)
@@ -121,7 +121,7 @@ async fn first_of(
         if attempts.is_empty() {
             return Err(Undialled::Failed(failure));
         }
-        // Whoever answers for a name says how many addresses it has; each attempt is a socket of ours.
+        // The name's DNS server decides how many addresses it has; each attempt is a socket of ours.
         let more = waiting.len() > 0 && attempts.len() < AT_ONCE;
         tokio::select! {
             Some(ended) = attempts.join_next() => match ended {
@@ -171,7 +171,7 @@ fn is_own(address: IpAddr, bind: impl Fn(IpAddr) -> io::Result<UdpSocket>) -> io
     Ok(socket.local_addr()?.ip() == address)
 }
 
-/// Longer than any server that is there takes; shorter than a program's own patience.
+/// Longer than any server that is there takes; shorter than a program's own time limit.
 const CONNECT: Duration = Duration::from_secs(10);
 const HEAD_START: Duration = Duration::from_millis(250);
 /// Attempts for one connection.
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(in_turns(&addresses[3..]), addresses[3..]);
     }
 
-    /// A server whose queue is full answers nobody.
+    /// A server whose queue is full answers no client.
     #[test]
     fn a_name_with_very_many_dead_addresses_takes_few_sockets() {
         let full = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -228,7 +228,7 @@ mod tests {
 
     /// The clock is moved on whenever there is nothing else to do.
     #[tokio::test(start_paused = true)]
-    async fn whoever_never_answers_is_given_up() {
+    async fn a_server_that_never_answers_is_given_up() {
         let full = TcpListener::bind("127.0.0.1:0").expect("a port");
         listen(&full, 0).expect("a short queue");
         let port = full.local_addr().expect("it is bound").port();
@@ -240,7 +240,7 @@ mod tests {
             let attempt = Attempt { name: &name, port, protocol: Protocol::Tcp, addresses };
             let permit = decide(&policy, &attempt).expect("it is allowed");
             let began = Instant::now();
-            let undialled = dial(&permit, &policy, |_| Ok(())).await.expect_err("nobody answers");
+            let undialled = dial(&permit, &policy, |_| Ok(())).await.expect_err("no server answers");
             assert_eq!(began.elapsed().as_secs(), CONNECT.as_secs());
             let refusal = undialled.refusal(&permit);
             assert_eq!(refusal.reason, Reason::DialFailed, "{refusal}");
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_does_not_mean_that_an_address_is_somebody_elses() {
+    fn an_error_does_not_mean_that_an_address_is_not_our_own() {
         for code in [EMFILE, ENFILE, ENOBUFS, EACCES] {
             let fails = |_| Err(io::Error::from_raw_os_error(code));
             is_own(Ipv4Addr::LOCALHOST.into(), fails).expect_err("it cannot be told");
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_dialled_whose_address_cannot_be_judged() {
+    fn an_address_that_cannot_be_judged_is_not_dialled() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let there = listener.local_addr().expect("it is bound");
         let (other, own) = (at("127.0.0.2:9"), at("127.0.0.3:9"));
@@ -324,7 +324,7 @@ mod tests {
         };
         assert_eq!(dialled(&[other, there]).expect("the next one"), there);
         assert_eq!(dialled(&[there, own]).expect("what is not dialled is not asked about"), there);
-        let failed = dialled(&[other, other]).expect_err("nobody is left");
+        let failed = dialled(&[other, other]).expect_err("no address is left");
         assert!(matches!(failed, Undialled::Failed(error) if error.raw_os_error() == Some(EMFILE)));
         let refused = dialled(&[own, there]).expect_err("it is this machine");
         assert!(matches!(refused, Undialled::Own(address) if address == own.ip()));

@@ -128,8 +128,8 @@ impl Dialogue<'_> {
         }
     }
 
-    /// PostgreSQL asks in the clear whether to go on in TLS, and the server answers with one byte. What follows is
-    /// looked at like any other TLS, but for clients that are too old to say whom they want.
+    /// A PostgreSQL client asks in the clear whether to continue in TLS, and the server answers with one byte. What follows
+    /// is inspected like any other TLS, but for clients that are too old to name their server.
     pub(crate) async fn postgres(&mut self, first: PostgresStart) -> Result<(), Stopped> {
         let mut question = first;
         let deadline = Instant::now() + CLIENT_BEGINS;

@@ -150,7 +150,7 @@ impl Step {
         for (name, value) in &request.headers {
             let header = HeaderName::from_bytes(name.as_bytes()).map_err(|error| invalid(name, &error))?;
             let value = HeaderValue::from_str(value).map_err(|error| invalid(name, &error))?;
-            // They say where a request ends and whom it is for; that is ours to say.
+            // They say where a request ends and which host it is for; that is ours to say.
             if OURS.contains(&header.as_str()) {
                 return Err(FetchError::Invalid(format!("the header `{name}` cannot be set")));
             }
@@ -213,7 +213,7 @@ impl Step {
             },
         )?;
         self.without_placeholders(serving).map_err(refused)?;
-        // The host's own requests have no credential to push with, and nobody who judges them.
+        // The host's own requests have no credential to push with, and their pushes are not judged.
         if serving.pushes.is_some() && self.url.as_str().to_ascii_lowercase().contains("git-receive-pack") {
             let refusal = Refusal::new(&self.name, Some(self.port), Reason::PushRefused);
             return Err(refused(refusal.protocol(self.protocol).detail("a fetch does not push")));
@@ -382,7 +382,7 @@ fn tls(more: &[u8]) -> Result<Arc<ClientConfig>, FetchError> {
 }
 
 const OURS: [&str; 6] = ["host", "connection", "content-length", "transfer-encoding", "upgrade", "te"];
-/// Headers that are nobody's secret: a token may be in any other, whatever it is called.
+/// Headers that hold no secret: a token may be in any other, whatever it is called.
 const TOLD_ELSEWHERE: [HeaderName; 3] = [ACCEPT, ACCEPT_LANGUAGE, USER_AGENT];
 const REDIRECTS: [StatusCode; 5] = [
     StatusCode::MOVED_PERMANENTLY,

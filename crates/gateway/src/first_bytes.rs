@@ -26,9 +26,9 @@ pub enum Start {
 /// What a client of PostgreSQL begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PostgresStart {
-    /// It asks whether to go on in TLS; the server answers with one byte.
+    /// It asks whether to continue in TLS; the server answers with one byte.
     TlsRequest,
-    /// It asks whether to go on encrypted by GSSAPI.
+    /// It asks whether to continue encrypted by GSSAPI.
     GssRequest,
     /// It logs in, in the clear.
     Startup,

@@ -28,7 +28,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, debug_span};
 
-/// Serves the sockets of sandboxes. It stops when it is dropped and nobody is served any more.
+/// Serves the sockets of sandboxes. It stops when it is dropped and no sandbox is served any more.
 pub struct Gateway {
     event_loop: Handle,
     places: Arc<DescriptorBudget>,
@@ -116,7 +116,7 @@ pub struct Terms {
     pub credentials: Arc<Credentials>,
     /// Who signs for servers whose TLS is looked into; needed where [`crate::decide::needs_authority`] says so.
     pub authority: Option<Arc<Authority>>,
-    /// What holds for pushes to git hosts, where somebody looks.
+    /// What holds for pushes to git hosts, where requests are inspected.
     pub pushes: Option<Pushes>,
 }
 
@@ -125,7 +125,7 @@ pub struct Served {
     event_loop: Handle,
     serving: Arc<Serving>,
     task: AbortHandle,
-    /// Nothing comes of it, until there is nobody left to send.
+    /// Receives nothing; it ends when every sender is dropped.
     over: Mutex<Receiver<()>>,
     stopped: watch::Sender<bool>,
     _until: Arc<oneshot::Sender<()>>,
@@ -144,7 +144,7 @@ impl Served {
                 outcome = fetch::fetch(serving, request) => outcome,
             }
         };
-        // A set of tasks aborts them when it is dropped; a task by itself would go on.
+        // A set of tasks aborts them when it is dropped; a task by itself would keep running.
         let mut task = JoinSet::new();
         task.spawn_on(work, &self.event_loop);
         match task.join_next().await {
@@ -223,8 +223,8 @@ async fn attend(open: Open, serving: Arc<Serving>, route: Option<Arc<Route>>, al
     while tasks.join_next().await.is_some() {}
 }
 
-/// Serves one connection, the latest. An honest guest asks for names on one at a time; others it could only hold, and they are
-/// in nobody's account.
+/// Serves one connection, the latest. An honest guest asks for names on one at a time; more would only be held open, and no
+/// limit counts them.
 async fn attend_latest<F>(source: Source, serve: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = ()> + Send + 'static,

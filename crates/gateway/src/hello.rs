@@ -1,9 +1,9 @@
 //! The first message of TLS: which server is meant, and whether that is hidden.
 //!
-//! Pure: the intake hands over all that has arrived so far and asks again when more came. How the bytes were cut
-//! into segments and records makes no difference to the answer. Anything that two readers could understand in two
-//! ways is malformed, since the second reader is the server, and a hello that says one name to us and another to it
-//! is a way out. Bytes behind the record in which the hello ends are not looked at: they may be early data.
+//! Pure: the caller hands over all that has arrived so far and asks again when more came. How the bytes were cut into
+//! segments and records makes no difference to the answer. Anything that two readers could understand in two ways is
+//! malformed, since the second reader is the server, and a hello that says one name to us and another to it bypasses the
+//! policy. Bytes behind the record in which the hello ends are not looked at: they may be early data.
 //!
 //! RFC 8446 §4.1.2 and §5.1, RFC 5246 §7.4.1.2, RFC 6066 §3, RFC 7301 §3.1, RFC 9849 (encrypted client hello).
 
@@ -228,7 +228,7 @@ fn server_name(mut data: &[u8]) -> Result<String, &'static str> {
     if name.is_empty() || name.len() > MAX_NAME {
         return Err("the server name is empty or longer than 255 bytes");
     }
-    // NUL ends a name for servers written in C; a space or a line end could forge a line of somebody's log.
+    // NUL ends a name for servers written in C; a space or a line end could forge a line of a log.
     if !name.iter().all(u8::is_ascii_graphic) {
         return Err("the server name holds bytes that no name has");
     }

@@ -1,5 +1,5 @@
-//! A TLS server may ask its client for a second hello (HelloRetryRequest, RFC 8446 §4.1.4), and many servers believe the
-//! second hello about whom it is for. So nothing that follows the first hello reaches the server before its answer is
+//! A TLS server may ask its client for a second hello (HelloRetryRequest, RFC 8446 §4.1.4), and many servers take the
+//! server name from the second hello. So nothing that follows the first hello reaches the server before its answer is
 //! known, and a second hello is read like the first.
 //!
 //! Pure; called by `dialogue`. How the server cuts its answer into records, and which records of other types it puts before
@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 pub(crate) enum Answer {
     /// Too few to tell.
     Undecided,
-    /// It goes on, or does not; a second hello would be an error to it.
+    /// It continues, or does not; a second hello would be an error to it.
     GoesOn,
     /// It wants another hello.
     Again,

@@ -60,7 +60,7 @@ impl Source {
             Source::Arrivals(place) => {
                 let taken = place.async_io(Interest::READABLE, || Ok(arrivals::take(place)?)).await?;
                 let Some((dialled, socket)) = taken else {
-                    // The guest is gone. Whoever waits for it will hear of that elsewhere.
+                    // The guest is gone. Its callers learn of that elsewhere.
                     return std::future::pending().await;
                 };
                 let stream = std::net::TcpStream::from(socket);
@@ -159,14 +159,14 @@ fn named(policy: &EgressPolicy) -> Vec<PortRange> {
     policy.allow.iter().flat_map(|rule| rule.openings.iter().map(|opening| opening.ports)).collect()
 }
 
-/// The sandbox's own IPv4 address: from a range that is meant for tests of networks, and so nobody's (RFC 2544).
+/// The sandbox's own IPv4 address: from a range for tests of networks, which no public host has (RFC 2544).
 pub const IPV4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// The same where no address but those of the loopback device is local: names get addresses behind this one. What programs inside
 /// serve to each other has lower ones. `belljar_wire::purpose` says the same to the guest.
 pub const LOOPBACK: Ipv4Addr = Ipv4Addr::new(127, 128, 0, 1);
 /// The sandbox's own IPv6 address: from a private range (RFC 4193) that spells our name.
 pub const IPV6: Ipv6Addr = Ipv6Addr::new(0xfd62, 0x656c, 0x6c6a, 0x6172, 0, 0, 0, 1);
-/// Where every TCP port leads. Nobody without privilege can bind it, and nobody inside has any.
+/// Where every TCP port leads. Binding it takes a privilege, which no process inside has.
 pub const PORT: u16 = 1;
 /// Where names are asked, inside.
 pub const DNS_ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -174,7 +174,7 @@ pub const DNS_ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const MAX_PORTS: usize = 60;
 /// Of the open mode, which has all of them.
 const OPEN: [u16; 3] = [22, 80, 443];
-/// What somebody who names a wide range is likely to mean.
+/// What the author of a rule with a wide range is likely to mean.
 const USUAL: [u16; 6] = [22, 80, 443, 5432, 8080, 8443];
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The gateway: every byte that leaves a sandbox passes here, or does not leave.
 //!
 //! ```text
-//! intake sockets ──> dns ──────> names: a fake address for each name that policy allows
+//! egress sockets ──> dns ──────> names: a fake address for each name that policy allows
 //!       │
 //!       └─────────> connection ─> decide (pure) ─> resolve ─> decide ─> dial(Permit) ─> relay
 //!                       │                                                   │

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_keeps_its_addresses_and_shares_them_with_nobody() {
+    fn a_name_keeps_its_addresses_and_shares_them_with_no_other() {
         let names = Names::new(Addresses::Both);
         let first = names.fake(&name("a.example")).expect("room");
         let second = names.fake(&name("b.example")).expect("room");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_was_not_given_out_is_nobodys() {
+    fn an_address_that_was_not_given_out_has_no_name() {
         let names = Names::new(Addresses::Both);
         names.fake(&name("a.example"));
         for address in

@@ -1,8 +1,8 @@
-//! What becomes of every decision: a line in the audit log, and a summary for whoever runs the sandbox.
+//! What becomes of every decision: a line in the audit log, and a summary for the user who runs the sandbox.
 //!
-//! A program that knocks a million times does not fill the host's disk: the same refusal is written the first time,
-//! the tenth, the hundredth and so on, and a log has only so many lines of each kind. That there are no more of one is a
-//! line as well, written at that moment: whoever kills belljar afterwards does not hide it.
+//! A program that tries a million times does not fill the host's disk: the same refusal is written the first time, the
+//! tenth, the hundredth and so on, and a log has only so many lines of each kind. That there are no more of one is a line
+//! as well, written at that moment: killing belljar afterwards does not hide it.
 
 use crate::decide::Permit;
 use crate::relay::Counts;

@@ -205,7 +205,7 @@ async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> Result<(), Stop> {
 
 /// Moves pages while there are many; returns when there is nothing to move at the moment.
 async fn pour(from: &TcpStream, to: &TcpStream, count: &AtomicU64, meter: &Meter) -> Result<(), Stop> {
-    // Where all pipes are taken, or there are too many open files, it goes on in small pieces.
+    // Where all pipes are taken, or there are too many open files, the bytes are moved in small pieces.
     let Some(_wide) = Wide::take() else { return Ok(()) };
     let Ok((pipe_out, pipe_in)) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK) else { return Ok(()) };
     // More than the default moves more a system call; where that is not granted, the default does.
@@ -246,7 +246,7 @@ async fn pour(from: &TcpStream, to: &TcpStream, count: &AtomicU64, meter: &Meter
     }
 }
 
-/// One of the pipes that there may be. What is in a pipe waits in the host's memory, for as long as nobody reads.
+/// One of the pipes that there may be. What is in a pipe waits in the host's memory, until the peer reads it.
 struct Wide;
 
 impl Wide {
@@ -304,9 +304,9 @@ thread_local! {
 const SCRATCH: usize = 32 * 1024;
 /// Pieces in one turn.
 const PIECES: u32 = 16;
-/// One pipe: what the kernel grants everybody (/proc/sys/fs/pipe-max-size).
+/// One pipe: what the kernel grants every user (/proc/sys/fs/pipe-max-size).
 const PIPE: usize = 1024 * 1024;
-/// As many as an ordinary user gets (/proc/sys/fs/pipe-user-pages-soft), whoever runs us.
+/// As many as an ordinary user gets (/proc/sys/fs/pipe-user-pages-soft), whichever user runs us.
 const MAX_WIDE: u32 = 32;
 /// So many waits for bytes without a large piece between them, and the pipe goes away.
 const MAX_SMALL_READS: u32 = 64;
@@ -332,7 +332,7 @@ mod tests {
         (TcpStream::from_std(ours).expect("an event loop"), theirs)
     }
 
-    /// The clock stands still but for what is slept, and for a thread that works it stands still altogether.
+    /// The clock is paused but for what is slept, and for a thread that works it is paused altogether.
     #[tokio::test(start_paused = true)]
     async fn a_stream_is_quiet_for_minutes_and_goes_on_and_one_that_is_silent_ends() {
         let ((inside, mut client), (outside, mut server)) = (pair(), pair());
@@ -346,8 +346,8 @@ mod tests {
             sleep(Duration::from_secs(quiet * 60)).await;
             (client, server) = spawn_blocking(move || {
                 let mut byte = [0];
-                client.write_all(b"x").expect("the relay goes on");
-                server.read_exact(&mut byte).expect("the relay goes on");
+                client.write_all(b"x").expect("the relay continues");
+                server.read_exact(&mut byte).expect("the relay continues");
                 (client, server)
             })
             .await

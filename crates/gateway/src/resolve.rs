@@ -169,7 +169,7 @@ fn asking(servers: &[SocketAddr]) -> ResolverBuilder<TokioRuntimeProvider> {
 /// For one question to one server.
 const TIMEOUT: Duration = Duration::from_secs(3);
 const ATTEMPTS: usize = 2;
-/// Names whose answers are kept, and the addresses of each: whoever answers says how many there are.
+/// Names whose answers are kept, and the addresses of each: a name's DNS server decides how many there are.
 const MAX_ANSWERS: usize = 256;
 const MAX_ADDRESSES: usize = 64;
 
@@ -207,6 +207,6 @@ mod tests {
             answers.keep(&name, &[], now + Duration::from_secs(5));
             assert!(answers.known(&name, now).is_some(), "the last one always");
         }
-        assert!(answers.0.into_inner().expect("nobody holds it").len() <= MAX_ANSWERS);
+        assert!(answers.0.into_inner().expect("no thread panicked").len() <= MAX_ANSWERS);
     }
 }

@@ -98,14 +98,15 @@ impl Serving {
         }
     }
 
-    /// Whether somebody has to look into TLS there: everywhere, or rules are about requests, or a secret belongs to the place.
+    /// Whether the gateway has to inspect TLS there: everywhere, or rules are about requests, or a secret belongs to the
+    /// place.
     pub(crate) fn looks_into(&self, allowed: &Allowed) -> bool {
         self.policy.inspect
             || allowed.is_inspected(Protocol::Tls)
             || self.credentials.covers(allowed.name(), allowed.port())
     }
 
-    /// Whom the gateway itself trusts, where it speaks TLS to servers for this sandbox.
+    /// The CAs that the gateway itself trusts, where it speaks TLS to servers for this sandbox.
     pub(crate) fn trust(&self) -> Result<&ClientConfig, TrustError> {
         let trust = self.trust.get_or_init(|| trust::client(&self.policy.authorities));
         trust.as_ref().map_err(Clone::clone)

@@ -83,7 +83,7 @@ impl AsyncRead for Side {
         buffer.put_slice(&rest[..length]);
         self.given += length;
         if self.given == self.ahead.len() {
-            // Whoever is quiet holds no memory.
+            // A quiet connection holds no memory.
             (self.ahead, self.given) = (Vec::new(), 0);
         }
         Poll::Ready(Ok(()))
@@ -161,5 +161,5 @@ thread_local! {
 
 /// As much as arrives between two looks at a fast connection.
 const ROOM: usize = 64 * 1024;
-/// Whoever has room for this much may read by itself.
+/// A caller that has room for this much reads directly from the socket.
 const LARGE: usize = 32 * 1024;

@@ -74,8 +74,8 @@ impl Many {
 /// The lines about one of [`Many`].
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// How often each was seen, by a hash of what tells it from the others: a key may be long, and there may be many. The hash is
-    /// another one in every process, so nobody inside finds two that are counted as one.
+    /// How often each was seen, by a hash of what tells it from the others: a key may be long, and there may be many. The
+    /// hash is another one in every process, so no program inside finds two that are counted as one.
     times: HashMap<u64, u64>,
     hashing: RandomState,
     /// How many were written.

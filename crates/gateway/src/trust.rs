@@ -1,4 +1,4 @@
-//! Whom the host trusts when it speaks TLS to a server: the system's authorities, and those that were named.
+//! The CAs that the host trusts when it speaks TLS to a server: the system's, and those that were named.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;

@@ -1,6 +1,6 @@
-//! Names that led to no connection because they had no address, counted for one sandbox: each left the host in a question, and says
-//! what the sandbox wants it to say. Counted where names are allowed one by one; in open mode a sandbox may say anything to
-//! anybody. Pure, but for the lock. Called by `serving`.
+//! Names that led to no connection because they had no address, counted for one sandbox: each left the host in a question,
+//! and says what the sandbox wants it to say. Counted where names are allowed one by one; in open mode a sandbox may send
+//! anything anywhere. Pure, but for the lock. Called by `serving`.
 
 use crate::resolve::NoAddress;
 use belljar_spec::egress::{HostName, Mode};

@@ -265,7 +265,7 @@ proptest! {
                     answer(&question, Answer::Addresses(&[IpAddr::from([198, 18, 0, 1])], 1), Transport::Udp);
                 }
                 Err(unanswerable) => {
-                    // Never longer than what was sent, so nobody is flooded through us.
+                    // Never longer than what was sent, so the gateway cannot be used to flood a third party.
                     let length = unanswerable.reply.map_or(0, |reply| reply.len());
                     prop_assert!(length <= message.len().max(12));
                 }

@@ -117,7 +117,7 @@ fn name_for_rustls(bytes: &[u8]) -> Option<String> {
     None
 }
 
-/// Hellos nobody ever sent, in one message.
+/// Hellos that no client ever sent, in one message.
 fn invented() -> impl Strategy<Value = (String, Vec<u8>)> {
     let extensions = vec((1_u16..0xfe00, vec(any::<u8>(), 0..200)), 0..20);
     (

@@ -12,7 +12,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whoever asks registries. Nobody is connected to before the first question.
+/// Asks registries for versions. It connects to none before the first question.
 pub(super) struct Asker {
     client: Client,
 }
@@ -85,7 +85,7 @@ impl Asker {
     }
 }
 
-/// Nobody is asked about an exact version.
+/// No registry is asked about an exact version.
 async fn settle(
     wanted: &Wanted,
     program: &str,

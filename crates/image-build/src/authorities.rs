@@ -1,4 +1,4 @@
-//! Authorities to trust besides the system's: where registries are behind somebody's own.
+//! CAs to trust besides the system's: where registries have certificates of a private CA.
 
 use belljar_spec::{ErrorCode, SandboxError};
 use rustls::RootCertStore;

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 
 /// The repository of base images, on the daemon.
 pub const BASE: &str = "belljar-base";
-/// What a base is made from if nobody says otherwise: Node 24 on the Debian that has every tool as a package.
+/// What a base is made from by default: Node 24 on the Debian that has every tool as a package.
 pub const DEFAULT_FROM: &str = "node:24-trixie-slim";
-/// Where npm's packages come from if nobody says otherwise.
+/// Where npm's packages come from by default.
 pub const NPM: &str = "https://registry.npmjs.org";
 /// Where git-delta's makers have theirs.
 pub const GIT_DELTA: &str = "https://github.com/dandavison/delta";
@@ -34,7 +34,7 @@ pub struct BaseRequest {
     /// Without one, the package of the distribution.
     pub git_delta: Option<Wanted>,
     pub git_delta_from: WebAddress,
-    /// Whom to trust besides, here and in the image: PEM.
+    /// CAs to trust besides the system's, here and in the image: PEM.
     pub authorities: Option<Authorities>,
     pub how: How,
 }
@@ -66,7 +66,7 @@ pub enum NoWebAddress {
 }
 
 impl BaseRequest {
-    /// Asks registries what floating versions mean today. Nobody is asked about exact ones.
+    /// Asks registries what floating versions mean today. Exact ones need no registry.
     pub async fn settle(&self) -> Result<BasePlan, SandboxError> {
         let asker = Asker::new(self.authorities.as_ref())?;
         let mut versions = BTreeMap::new();
@@ -94,7 +94,7 @@ impl BaseRequest {
         })
     }
 
-    /// The image that it is made from, by the name under which it can be had.
+    /// The image that it is made from, by the name under which it is available.
     fn source(&self) -> Result<ImageName, SandboxError> {
         let Some(mirror) = &self.pull_from else { return Ok(self.from.clone()) };
         let no = |message: String| {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_asked_about_exact_versions() {
+    async fn no_registry_is_asked_about_exact_versions() {
         let mut request = request("node:24", None);
         request.npm_registry = "http://127.0.0.1:1".parse().unwrap();
         let plan = request.settle().await.unwrap();

@@ -1,8 +1,8 @@
 //! What an image is made from: the files of a folder, as one tar stream.
 //!
-//! An agent may have written the folder, and may go on writing. So no link is followed, by whatever name and whenever it was made:
-//! it is sent as the link that it is. What is neither file, folder nor link is left out, and how much there is is known, and
-//! bounded, before the first byte is read.
+//! An agent may have written the folder, and may still be writing. So no link is followed, by whatever name and whenever it
+//! was made: it is sent as the link that it is. What is neither file, folder nor link is left out, and how much there is is
+//! known, and bounded, before the first byte is read.
 
 use super::ignore::Ignored;
 use super::walk::{Found, Walk};

@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Who hears of a build while it goes on.
+/// Receives the events of a build in progress.
 pub type Told<'t> = &'t mut (dyn FnMut(Event) + Send);
 
 /// What is to be built, and how.
@@ -240,7 +240,7 @@ fn write(
     };
     let written = written.and_then(|()| out.flush().map_err(gone));
     if pieces.is_closed() {
-        // Nobody listens any more: whoever does not has a reason of its own.
+        // The Docker daemon reads no more: the build ended, and says why itself.
         return Err(gone(io::ErrorKind::BrokenPipe.into()));
     }
     if let Err(error) = &written {

@@ -2,8 +2,8 @@
 //! folder, what it matches is left out with all below it, `!` takes something back in, and the last pattern that says
 //! something about a path counts.
 //!
-//! Pure, and quick for any pattern: the file may have been written by anybody. Names are looked at from the top down, each once,
-//! whatever is below it, and how much work that was is counted, so that whoever walks can stop.
+//! Pure, and quick for any pattern: the file may come from any source. Names are looked at from the top down, each once,
+//! whatever is below it, and how much work that was is counted, so that the caller's walk can stop.
 
 /// What is left out.
 #[derive(Debug, Clone, Default)]
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn git_stays_out_until_somebody_takes_it_in() {
+    fn git_stays_out_until_a_pattern_takes_it_in() {
         assert!(leaves_out(&Ignored::parse("").after(&[".git"]), b".git/config"));
         assert!(!leaves_out(&Ignored::parse("!.git").after(&[".git"]), b".git/config"));
     }

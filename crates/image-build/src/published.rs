@@ -37,7 +37,7 @@ pub(super) fn npm(package: &str, answer: &[u8]) -> Result<Published, SandboxErro
     Ok(Published { tags: answer.tags, versions })
 }
 
-/// Where a repository of git tells its tags, to whoever speaks HTTP.
+/// Where a git repository lists its tags over HTTP.
 pub(super) fn git_address(repository: &str) -> String {
     format!(
         "{}.git/info/refs?service=git-upload-pack",

@@ -114,7 +114,7 @@ impl RepositoryPlan {
         Ok(all)
     }
 
-    /// A base of ours that is missing is not looked for in a registry, where it would be somebody else's.
+    /// A base of ours that is missing is not looked for in a registry, where that name belongs to another owner.
     fn need_bases(&self, daemon: &Daemon) -> Result<(), SandboxError> {
         for image in &self.starts_from {
             let is_ours =
@@ -158,7 +158,7 @@ pub fn image_of(folder: &Path, base_tag: &str) -> Result<ImageName, SandboxError
     name.parse().map_err(|error| ErrorCode::RequestValue.error(format!("{error}")).caused_by(error))
 }
 
-/// Nobody writes a longer one.
+/// No Dockerfile is longer.
 const MAX_DOCKERFILE_BYTES: u64 = 1 << 20;
 const MAX_NAME_BYTES: usize = 40;
 

@@ -1,7 +1,7 @@
 //! Which version is meant: an exact one is kept as it is, `latest`, another tag and ranges become the version that they stand
 //! for today. It happens before a build, so that equal versions make equal builds, and Docker's cache knows them again.
 //!
-//! Pure: who asks the registry is [`super::published`].
+//! Pure: [`super::ask`] asks the registries.
 
 use belljar_spec::{ErrorCode, SandboxError};
 use semver::{Version, VersionReq};
@@ -12,7 +12,7 @@ use std::str::FromStr;
 /// A version as it was written: `2.1.3`, `latest`, `^2.1`, `>=1 <3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// This one, whether or not anybody has heard of it.
+    /// This one, whether or not a registry knows it.
     Exact(Version),
     /// What the makers call so: `latest`, `next`.
     Tag(String),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_published_is_said() {
+    fn what_was_never_published_is_said() {
         for written in ["^4", "nightly", "broken"] {
             let error = written.parse::<Wanted>().unwrap().among("it", &published()).unwrap_err();
             assert_eq!(error.code, ErrorCode::RequestValue, "{written}");

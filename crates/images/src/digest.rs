@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::str::FromStr;
 
-/// `sha256:` and 64 digits. Other algorithms are refused: nobody uses them, and one is easier to trust.
+/// `sha256:` and 64 digits. Other algorithms are refused: they are not in use, and one is easier to trust.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);

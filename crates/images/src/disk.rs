@@ -1,4 +1,4 @@
-//! Room on the disk: somebody else needs some too.
+//! Room on the disk: other programs need some too.
 
 use belljar_sys::rustix::fs::fstatvfs;
 use std::io;

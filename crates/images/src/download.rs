@@ -1,4 +1,5 @@
-//! A file by its address: fetched into a file of ours, going on where an earlier try stopped, and only what its digest says.
+//! A file by its address: fetched into a file of ours, continuing where an earlier try stopped, and only what its digest
+//! says.
 
 use crate::digest::{Digest, Hasher};
 use crate::error::ImageError;
@@ -29,7 +30,7 @@ pub struct Downloader {
 }
 
 impl Downloader {
-    /// For the server of this address. Its name leads to `addresses`, where somebody else looked it up already.
+    /// For the server of this address. Its name leads to `addresses`, which the caller has looked up already.
     pub fn new(server: &str, addresses: &[SocketAddr]) -> Result<Downloader, ImageError> {
         let unusable = |why: String| ImageError::MirrorUnreachable { mirror: server.to_string(), why };
         let url = Url::parse(server).map_err(|error| unusable(error.to_string()))?;
@@ -294,7 +295,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_mirror_that_drips_is_given_up() {
-        // In the end all of it is there, and right: only who waits for so long gets it.
+        // In the end all of it is there, and right: only a client that waits for so long gets it.
         let address = dripping::serve(|_, _| ("200 OK", String::new(), "text"));
         let mut downloader = Downloader::new(&format!("http://{address}"), &[]).unwrap();
         downloader.time_limit = Duration::from_millis(100);

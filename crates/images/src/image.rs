@@ -1,4 +1,4 @@
-//! An image that is here, and stays here for as long as somebody has it.
+//! An image that is here, and stays here for as long as a process or a pin holds it.
 
 use crate::digest::Digest;
 use crate::error::ImageError;
@@ -31,7 +31,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Keeps its layers for as long as the directory `keeper` exists, whether or not a process has them: a stopped sandbox
+    /// Keeps its layers for as long as the directory `owner` exists, whether or not a process has them: a stopped sandbox
     /// still needs what lies beneath its changes. [`Store::pinned`](crate::Store::pinned) finds it again.
     pub fn pin(&self, owner: &Path) -> Result<(), ImageError> {
         pins::write(&self.store, owner, self)

@@ -1,9 +1,9 @@
 //! Images without a daemon: pulled from a registry or imported from a file, verified by digest, unpacked layer by layer, and
 //! kept once for all sandboxes.
 //!
-//! Owns everything about images but how they are mounted. What comes from a registry is hostile: every length is bounded, every
-//! byte is covered by a digest before it counts, and the kernel keeps what is unpacked beneath its directory. Runs no program
-//! and asks nobody for a password. Called by the engine; blocking.
+//! Owns everything about images but how they are mounted. What comes from a registry is hostile: every length is bounded,
+//! every byte is covered by a digest before it counts, and the kernel keeps what is unpacked beneath its directory. Runs no
+//! program and never prompts for a password. Called by the engine; blocking.
 
 mod compression;
 mod digest;

@@ -1,4 +1,4 @@
-//! How an image is had.
+//! How an image is obtained.
 
 use crate::limits::Limits;
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ pub enum PullPolicy {
     Never,
 }
 
-/// How an image is had, and from where.
+/// How an image is obtained, and from where.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PullOptions {
     pub policy: PullPolicy,
     /// Registries (`host:port`) that are spoken to without TLS. Those of this machine's loopback always may be.
     pub plain_http: Vec<String>,
-    /// Who is asked first, in this order.
+    /// Mirrors, which are asked before the registry, in this order.
     pub mirrors: Vec<Mirror>,
     /// Docker's file with passwords of registries, if there is one: its `auths`, and never the programs that it names.
     pub credentials: Option<PathBuf>,
@@ -41,7 +41,7 @@ pub struct Mirror {
     pub transport: Transport,
 }
 
-/// How somebody is spoken to.
+/// How a registry is connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
     /// In the clear on this machine's loopback and where that was allowed, else with TLS.
@@ -56,6 +56,6 @@ pub enum Transport {
 pub struct GcOptions {
     /// Say what would be, and remove nothing.
     pub dry_run: bool,
-    /// Also images that nobody started for so long.
+    /// Also images that no sandbox started from for so long.
     pub unused_for: Option<Duration>,
 }

@@ -1,4 +1,5 @@
-//! How fast something comes. A server that sends a byte now and then would keep whoever fetches waiting for ever, and gc with them.
+//! How fast something comes. A server that sends a byte now and then would keep the download waiting for ever, and gc with
+//! it.
 
 use std::time::{Duration, Instant};
 

@@ -16,7 +16,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// With what everybody leaves out: without a registry it is Docker's, and there without an owner `library`'s.
+    /// With the usual defaults: without a registry it is Docker's, and there without an owner `library`'s.
     pub fn of(name: &ImageName) -> Reference {
         let written = name.registry().map(str::to_ascii_lowercase);
         let registry = match written.as_deref() {

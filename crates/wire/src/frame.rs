@@ -32,7 +32,7 @@ pub struct Frame {
 pub enum FrameError {
     /// A length of zero, or beyond [`MAX_PAYLOAD`].
     Length(u32),
-    /// A tag that nobody sends.
+    /// A tag that neither side sends.
     Tag(u8),
 }
 

@@ -1,16 +1,16 @@
-//! The note of stubs that were made in a folder of the host: written before they are made, read by whoever takes them away.
-//! A note is a file of frames, one for each sandbox that made stubs in the same folder.
+//! The note of mount points that were made in a folder of the host: written before they are made, read by the process that
+//! removes them. A note is a file of frames, one for each sandbox that made mount points in the same folder.
 
 use crate::frame::{self, Frame, FrameReader, Tag};
 use crate::message::{self, Bytes, Mountpoint};
 use serde::{Deserialize, Serialize};
 
-/// Stubs that one sandbox made in a folder.
+/// Mount points that one sandbox made in a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planted {
     /// Where the folder was.
     pub folder: Bytes,
-    /// Which one it was: stubs are looked for in no other that has its name.
+    /// Which one it was: mount points are looked for in no other folder of the same name.
     pub device: u64,
     pub inode: u64,
     /// In the order in which they were made.
@@ -35,7 +35,7 @@ pub fn decode(note: &[u8]) -> Vec<Planted> {
     std::iter::from_fn(next).collect()
 }
 
-/// The stubs that a note names in this folder, what was made last first.
+/// The mount points that a note names in this folder, the last one made first.
 pub fn mountpoints_of(note: &[u8], device: u64, inode: u64) -> Vec<Mountpoint> {
     let here = decode(note).into_iter().filter(|planted| (planted.device, planted.inode) == (device, inode));
     let mut mountpoints: Vec<Mountpoint> = here.flat_map(|planted| planted.mountpoints).collect();

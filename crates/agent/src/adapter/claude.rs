@@ -31,8 +31,8 @@ fn headless(task: &Task) -> Setup {
 }
 
 fn interactive(task: &Task) -> Setup {
-    // What it would ask a person first: its colours, whether the key is meant, whether the folder is trusted, and
-    // whether to go on without asking.
+    // What it would ask a person first: its colours, whether the key is meant, whether the folder is trusted, and whether
+    // to continue without asking.
     let answers = json!({
         "hasCompletedOnboarding": true,
         "theme": "dark",
@@ -98,7 +98,7 @@ mod tests {
     use crate::adapter::pinned::{model, shown, task};
 
     #[test]
-    fn a_run_reads_its_prompt_and_asks_nobody() {
+    fn a_run_reads_its_prompt_and_asks_no_questions() {
         let model = model("anthropic/claude-sonnet-4-5");
         let task = Task { effort: Some(Effort::High), ..task(UpstreamKind::Anthropic, Some(&model)) };
         assert_eq!(

@@ -11,7 +11,7 @@ pub(super) enum Dialect {
     Messages,
     /// OpenAI's own.
     Responses,
-    /// That of everybody who speaks as OpenAI once did.
+    /// OpenAI's chat completions, which most other providers speak.
     Completions,
     /// Google's.
     Generate,
@@ -78,7 +78,7 @@ pub(super) fn is_there(kind: UpstreamKind, model: &ModelName) -> Result<(), Sand
     }
 }
 
-/// Providers that everybody knows, and what is spoken there.
+/// Well-known providers, and what is spoken there.
 const HOMES: [(&str, UpstreamKind); 5] = [
     ("anthropic", UpstreamKind::Anthropic),
     ("openai", UpstreamKind::OpenAi),

@@ -1,5 +1,5 @@
 //! Where an agent is on this machine, and what of the machine it needs to run. Agents come as packages of npm, in whatever
-//! folder somebody chose for those, or as one executable; how they got there nobody can tell. Nothing of them is run.
+//! folder the user chose for those, or as one executable; how it was installed cannot be known. Nothing of them is run.
 
 use super::{Adapter, Found, node};
 use belljar_spec::{ErrorCode, SandboxError};
@@ -57,7 +57,7 @@ fn understand(adapter: &Adapter, place: &Path) -> Result<Found, SandboxError> {
         Some(package) => {
             let program = match adapter.node {
                 Some(_) => Some(real),
-                // A package comes without its program if npm was told to leave parts away, or to run no scripts.
+                // A package comes without its program if npm was told to omit parts, or to run no scripts.
                 None => Some(real).filter(|real| is_elf(real)).or_else(|| package.native(adapter)),
             };
             let program = program.ok_or_else(|| incomplete(adapter, &package.root))?;
@@ -151,7 +151,7 @@ fn is_elf(file: &Path) -> bool {
 }
 
 pub(super) fn read_some(file: &Path, limit: u64) -> Option<Vec<u8>> {
-    // Of a pipe nobody would ever see the end.
+    // A pipe might never end.
     fs::metadata(file).ok().filter(|found| found.is_file())?;
     let mut bytes = Vec::new();
     File::open(file).ok()?.take(limit).read_to_end(&mut bytes).ok()?;

@@ -48,7 +48,7 @@ fn with_settings(setup: Setup, task: &Task) -> Setup {
         "security": { "auth": { "selectedType": "gemini-api-key" } },
         "privacy": { "usageStatisticsEnabled": false },
         "general": { "enableAutoUpdate": false, "enableAutoUpdateNotification": false, "maxAttempts": 3 },
-        // Its own name for it, and everybody's.
+        // Its own name for the file, and the one that all agents share.
         "context": { "fileName": ["GEMINI.md", "AGENTS.md"] },
     });
     let setup = setup

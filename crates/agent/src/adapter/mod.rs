@@ -194,7 +194,7 @@ impl Setup {
         self
     }
 
-    /// The prompt on standard input: an argument has a limit of 128 KiB, and everybody on the host can read it.
+    /// The prompt on standard input: an argument has a limit of 128 KiB, and every user of the host can read it.
     fn reads_prompt(mut self, task: &Task) -> Setup {
         self.stdin = task.prompt.unwrap_or_default().as_bytes().to_vec();
         self

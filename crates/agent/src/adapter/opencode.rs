@@ -26,7 +26,7 @@ pub(super) static OPENCODE: Adapter = Adapter {
 };
 
 fn headless(task: &Task) -> Setup {
-    // Without a title it asks a small model for one, and tells nobody.
+    // Without a title it asks a small model for one, and does not report that call.
     let arguments = ["run", "--format", "json", "--auto", "--thinking", "--title", "belljar"];
     let setup = with_settings(Setup::new(task, &arguments), task);
     match task.effort {

@@ -44,7 +44,7 @@ fn with_settings(mut setup: Setup, task: &Task, mut settings: serde_json::Value)
     for (name, dialect) in KEYS {
         setup = setup.env(name, if dialect == way.dialect { KEY } else { "" });
     }
-    // Eight seconds in all. A cache that is kept warm costs calls that nobody asked for.
+    // Eight seconds in all. A cache that is kept warm costs calls that the user did not ask for.
     settings["retry"] = json!({ "maxRetries": 3, "baseDelayMs": 1000 });
     settings["cacheWarming"] = "off".into();
     settings["enableInstallTelemetry"] = false.into();

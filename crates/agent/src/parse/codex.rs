@@ -54,7 +54,7 @@ impl Codex {
         match text(item, "/type") {
             Some("agent_message") => self.tally.said(None, vec![Said::Text(said())], None),
             Some("reasoning") => self.tally.said(None, vec![Said::Thinking(said())], None),
-            // Something that it goes on without.
+            // An error after which the agent continues.
             Some("error") => self.tally.other(text(item, "/message").unwrap_or("error")),
             _ if !is_tool(item) => self.tally.other(item.to_string()),
             _ => {

@@ -69,7 +69,7 @@ impl OpenCode {
             Some("length") => self.tally.ended(Ending::Length),
             Some("content-filter") => self.tally.ended(Ending::Refusal),
             Some("error") => self.tally.ended(Ending::Error),
-            // `tool-calls`: it goes on.
+            // `tool-calls`: it continues.
             _ => {}
         }
     }

@@ -81,7 +81,7 @@ impl Pi {
                 }
             }
             "aborted" => self.tally.ended(Ending::Aborted),
-            // `toolUse`: it goes on.
+            // `toolUse`: it continues.
             _ => {}
         }
     }

@@ -27,7 +27,7 @@ pub(super) fn count(event: &Value, path: &str) -> Option<u64> {
     })
 }
 
-/// An amount in dollars. More than anybody pays is no amount.
+/// An amount in dollars. A larger one than any run costs is not valid.
 pub(super) fn dollars(event: &Value, path: &str) -> Option<f64> {
     event.pointer(path)?.as_f64().filter(|amount| (0.0..=MAX_DOLLARS).contains(amount))
 }

@@ -258,6 +258,6 @@ fn shown(path: &Path) -> String {
     quote::name(path.as_os_str().as_bytes())
 }
 
-/// Far more than anybody writes by hand.
+/// Far more than a person writes by hand.
 const MAX: u64 = 1 << 20;
 const EXAMPLE: &str = "a phase is `[[phase]]`, and below it `name`, `agent` and `prompt`";

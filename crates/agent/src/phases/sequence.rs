@@ -13,11 +13,11 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Instant;
 
-/// Who is told how it goes.
+/// Is told how the phases proceed.
 pub trait Audience: Send {
     /// A phase begins; `number` of `all`, counted from one.
     fn begins(&mut self, phase: &Phase, number: usize, all: usize);
-    /// A line of the log of the run that goes on, and how it stands there.
+    /// A line of the current run's log, and its text there.
     fn line(&mut self, line: &Line, text: &str);
     fn ended(&mut self, phase: &Phase, result: &RunResult);
 }
@@ -111,7 +111,7 @@ fn request(
     })
 }
 
-/// Where the next one goes on: in the layer that the last one left, in the folder, or on the branch.
+/// Where the next phase continues: in the layer that the last one left, in the folder, or on the branch.
 fn continued(mode: WorkspaceMode, last: Option<&RunResult>) -> Result<WorkspaceMode, SandboxError> {
     match (mode, last) {
         (WorkspaceMode::Clone(_), _) => {

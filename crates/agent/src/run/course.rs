@@ -1,4 +1,4 @@
-//! A run while it goes on: its log, the step it is in, and the result as far as it is known.
+//! A run in progress: its log, the step it is in, and the result as far as it is known.
 
 use super::{RunRequest, RunResult, Stopped};
 use crate::claims::Claims;

@@ -1,5 +1,5 @@
-//! An agent's own terminal interface: the same place as for a run, and a person in front of it. Nobody reads along, so there
-//! is neither log nor result.
+//! An agent's own terminal interface: the same sandbox as for a run, and a person in front of it. Its output is not parsed,
+//! so there is neither log nor result.
 
 use super::{RunRequest, ready, set_up};
 use belljar_engine::{Engine, Sandbox};

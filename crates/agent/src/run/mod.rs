@@ -4,7 +4,7 @@
 //! policy ─> credentials ─> workspace ─> sandbox ─> context ─> agent ─> teardown ─> collect
 //! ```
 //!
-//! What changed is looked at when nobody inside can change it any more.
+//! Changes are looked at once no process inside can make any more.
 //!
 //! Whatever happens after the log was made ends in a result: a run that could not even start has one too.
 
@@ -74,7 +74,7 @@ pub async fn run(
     Ok(course.finish(&directory))
 }
 
-/// Why a run cannot go on.
+/// Why a run cannot continue.
 struct Stopped {
     reason: StopReason,
     error: SandboxError,
@@ -123,7 +123,7 @@ async fn make(
         tokio::select! {
             biased;
             Some(stage) = told.recv() => course.begin(step(stage)),
-            // What is being made is taken away by whoever makes it, as soon as it is there.
+            // The engine removes the half-made sandbox, as soon as it is there.
             () = stop.as_mut() => return Err(Stopped::cancelled()),
             made = &mut making => break made,
         }
@@ -259,7 +259,7 @@ fn judged(adapter: &Adapter, attended: &Attended, sandbox: &Sandbox) -> (StopRea
     judge(&facts, &attended.claims)
 }
 
-/// Whatever the agent did is looked at, and its place taken away.
+/// Looks at what the agent did, and removes the sandbox.
 async fn put_in_order(sandbox: &Sandbox, course: &mut Course<'_>) {
     course.begin(Step::Teardown);
     sandbox.dispose().await;

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a caller wants done, by whom, and where.
+/// What a caller wants done, by which agent, and where.
 pub struct RunRequest {
     pub agent: Agent,
     pub prompt: String,
@@ -16,7 +16,7 @@ pub struct RunRequest {
     pub web_search: bool,
     /// What the agent should know beside the folder's own AGENTS.md: names and texts.
     pub context: Vec<(String, String)>,
-    /// How long the agent may run; the sandbox's wall time, if nothing is said.
+    /// How long the agent may run; the sandbox's wall time by default.
     pub time: Option<Duration>,
     /// Where agents are looked for: PATH, as a rule.
     pub path: OsString,
@@ -24,7 +24,7 @@ pub struct RunRequest {
     pub sandbox: SandboxSpec,
 }
 
-/// Who is to do it.
+/// The agent that is to run.
 #[derive(Clone)]
 pub enum Agent {
     /// One that belljar knows.

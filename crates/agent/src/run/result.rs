@@ -59,13 +59,13 @@ pub struct RunResult {
     pub refused: Vec<RefusedReport>,
     /// What changed, or where the changes are.
     pub workspace: Option<Value>,
-    /// The same, for whoever tells people.
+    /// The same, for callers that show it to people.
     #[serde(skip)]
     pub changes: Option<Changes>,
     /// What was touched in a folder that was worked in itself.
     #[serde(skip)]
     pub touched: Option<Compared>,
-    /// Whose turn it is, where belljar itself could not go on.
+    /// Whose fault it is, where belljar itself could not continue.
     #[serde(skip)]
     pub kind: Option<ErrorKind>,
     /// What the agent says of itself.

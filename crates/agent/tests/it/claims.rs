@@ -34,7 +34,7 @@ const CASES: [Case; 48] = {
     ) -> Case {
         Case { folder, scenario, turns, tokens, cost, ending, error }
     }
-    // Claude goes on by itself: three times after an answer that was cut off, once after a refusal.
+    // Claude continues by itself: three times after an answer that was cut off, once after a refusal.
     let (four, refused) = ([400, 120, 0, 8000], [200, 60, 0, 4000]);
     // Gemini knows of no writing to the cache.
     let (g1, g2, g3) = ([2100, 30, 0, 0], [2251, 61, 2000, 0], [2403, 93, 4050, 0]);

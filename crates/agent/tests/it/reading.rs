@@ -78,7 +78,7 @@ fn a_line_that_is_none_is_passed_over_and_said() {
     }
     assert_eq!(lines, ["one", "- 2", "- 3", "- 4", "- 5", "two"]);
     assert!(reader.is_live());
-    // The half line may become a whole one, as long as somebody writes.
+    // The half line may become a whole one, as long as the log has a writer.
     other
         .write_all(
             b"tem\",\"subtype\":\"output\",\"text\":\"three\",\"timestamp\":\"\",\"sessionId\":\"\"}\n{",

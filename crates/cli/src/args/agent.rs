@@ -178,7 +178,7 @@ pub(crate) struct AgentRunsArgs {
 pub(crate) struct AgentLogsArgs {
     /// Which: an id or its beginning [default: the newest]
     pub(crate) run: Option<String>,
-    /// Go on with what is written from now on, until the run ends
+    /// Continue with what is written from now on, until the run ends
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// Print the lines as they are in the file

@@ -59,7 +59,7 @@ pub(crate) enum AuditCommand {
 pub(crate) struct AuditTailArgs {
     /// Whose: an id or its beginning [default: the newest]
     pub(crate) sandbox: Option<String>,
-    /// Go on with what is written from now on, until the sandbox ends
+    /// Continue with what is written from now on, until the sandbox ends
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// How many records

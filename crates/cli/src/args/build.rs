@@ -101,7 +101,7 @@ fn network(text: &str) -> Result<String, String> {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
     match !text.is_empty() && text.chars().all(is_letter) {
         true => Ok(text.to_string()),
-        // `container:NAME` would be the network of somebody's sandbox.
+        // `container:NAME` would be the network of another container, perhaps of a sandbox.
         false => Err("a network has a name of letters, digits, `.`, `_` and `-`".to_string()),
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DaemonCommand {
-    /// Stop the daemon; running sandboxes go on, and the next command that needs a daemon starts one
+    /// Stop the daemon; running sandboxes continue, and the next command that needs a daemon starts one
     #[command(after_help = "Example:\n  belljar daemon stop")]
     Stop,
     /// Have the system start the daemon

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::args::command;
 
-    /// How many commands somebody new has to look at.
+    /// How many commands a new user has to look at.
     const EVERYDAY: usize = 20;
 
     #[test]

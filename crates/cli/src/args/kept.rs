@@ -248,7 +248,7 @@ pub(crate) struct LogsArgs {
     /// Which command, as `belljar sandbox ps` names it [default: the newest]
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Option<String>,
-    /// Go on with what it writes from now on, until it ends
+    /// Continue with what it writes from now on, until it ends
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// Print each event as a line of JSON

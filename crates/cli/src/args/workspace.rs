@@ -12,7 +12,7 @@ pub(crate) struct WorkspaceArgs {
     /// `belljar changes discard` discards them
     #[arg(long, conflicts_with_all = ["branch", "clone"])]
     pub(super) overlay: bool,
-    /// Go on with the changes of this layer
+    /// Continue with the changes of this layer
     #[arg(long, value_name = "ID", conflicts_with_all = ["branch", "clone"])]
     pub(super) layer: Option<String>,
     /// Work in a clone of this repository that belljar keeps, on this branch; `git push` inside brings commits back to the

@@ -121,7 +121,7 @@ impl Form {
 
 /// Why there is no more output.
 enum Stop {
-    /// Nobody reads it any more, as with `| head`.
+    /// The reader is gone, as with `| head`.
     ReaderGone,
     Failed(SandboxError),
 }
@@ -147,5 +147,5 @@ impl From<serde_json::Error> for Stop {
     }
 }
 
-/// Soon enough for somebody who watches.
+/// Soon enough for a person who watches.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);

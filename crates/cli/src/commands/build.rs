@@ -1,4 +1,4 @@
-//! `belljar images build-base` and `belljar images build`: images that Docker makes, for sandboxes behind its wall.
+//! `belljar images build-base` and `belljar images build`: images that Docker makes, for sandboxes of the docker backend.
 
 mod screen;
 
@@ -30,7 +30,7 @@ pub(crate) fn build_base(options: BuildBaseArgs) -> Result<u8, SandboxError> {
         authorities: versions.ca.as_deref().map(Authorities::read).transpose()?,
         how: how.how(pull),
     };
-    // Nobody is asked for versions if nobody can build.
+    // Registries are asked for versions only if there is a Docker daemon to build with.
     let daemon = Daemon::connect()?;
     let mut screen = Screen::new(how.json);
     screen.say("looking up versions");

@@ -226,7 +226,7 @@ pub(super) fn openings(rule: &Rule) -> String {
     format!("{} {}{requests}", rule.host, openings.join(", "))
 }
 
-/// Of whoever looks into TLS.
+/// The requests that a rule allows: the gateway inspects TLS for them.
 pub(super) fn requests(filter: &RequestFilter) -> Value {
     json!({
         "methods": filter.methods.iter().map(RequestMethod::as_str).collect::<Vec<_>>(),

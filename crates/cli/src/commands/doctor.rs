@@ -1,4 +1,4 @@
-//! `belljar doctor`: which walls work here, why not, what to do; and what a sandbox has inside, asked inside.
+//! `belljar doctor`: which backends work here, why not, what to do; and what a sandbox has inside, as seen from inside.
 
 use super::{block_on, print};
 use crate::args::DoctorArgs;
@@ -43,7 +43,7 @@ fn in_folder(engine: &Engine, what: &str) -> Result<(Sandbox, Folder), SandboxEr
     Ok((engine.create_blocking(&spec)?, folder))
 }
 
-/// Taken away when dropped.
+/// Removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -123,7 +123,7 @@ impl From<BackendReport> for BackendLine {
 struct Inside {
     backend: belljar_spec::BackendName,
     assurance: belljar_spec::Assurance,
-    /// The second wall's version; 0 for none.
+    /// The version of Landlock, the second layer of isolation; 0 for none.
     landlock_abi: u32,
     /// What holds memory, processes and processors.
     cgroup: Cgroup,

@@ -87,7 +87,7 @@ fn opened() -> Result<Golden, SandboxError> {
     Golden::new(&state)
 }
 
-/// Says how far it has come: a line a step, and a bar where somebody watches.
+/// Shows progress: a line a step, and a bar at a terminal.
 fn tell() -> impl Fn(Told<'_>) + Sync {
     let is_watched = stderr().is_terminal();
     let last = AtomicU64::new(u64::MAX);

@@ -104,7 +104,7 @@ fn as_text(explanation: &Explanation) -> String {
         (Addresses::Found(found), _) => found.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         (Addresses::Failed(why), _) => format!("nowhere: {why}"),
         (Addresses::NotResolved, Outcome::Allowed(_)) => "not resolved".into(),
-        // Nobody asks for what is refused anyway.
+        // A refused name is not resolved anyway.
         (Addresses::NotResolved, Outcome::Refused { .. }) => return text,
     };
     let _ = writeln!(text, "  {:<17} {leads}", "leads to");

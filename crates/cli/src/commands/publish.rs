@@ -1,4 +1,4 @@
-//! `belljar changes publish`: commits of a clone, pushed because somebody said so.
+//! `belljar changes publish`: commits of a clone, pushed because the user said so.
 
 use super::print;
 use crate::args::PublishArgs;

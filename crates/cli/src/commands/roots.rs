@@ -1,9 +1,9 @@
-//! What a sandbox's root is made of, made ready where somebody can watch.
+//! What a sandbox's root is made of, made ready where the user can watch.
 
 use super::{golden, images};
 use belljar_spec::{Assurance, BackendChoice, BackendName, Root, SandboxError, SandboxSpec};
 
-/// Fetches or builds what is not here yet. What the wall cannot have is refused later, and nothing is fetched for it.
+/// Fetches or builds what is not here yet. What the backend cannot use is refused later, and nothing is fetched for it.
 pub(super) fn make_ready(spec: &SandboxSpec) -> Result<(), SandboxError> {
     match (&spec.root, spec.backend) {
         (_, BackendChoice::Named(isolation)) if isolation.assurance() < Assurance::Namespace => Ok(()),

@@ -62,7 +62,7 @@ pub(super) enum Notes {
     Hidden,
 }
 
-/// Whoever lets a secret in, or widens what can be attacked, sees that it happens.
+/// A user who lets a secret in, or widens what can be attacked, sees that it happens.
 pub(super) fn say_loosened(spec: &SandboxSpec) {
     for one in &spec.forwarded {
         eprintln!(
@@ -78,7 +78,7 @@ pub(super) fn say_loosened(spec: &SandboxSpec) {
     }
 }
 
-/// A wall that is none must not pass for one.
+/// A backend without isolation must not pass for one with it.
 pub(super) fn warn_of_weak_isolation(sandbox: &Sandbox) {
     changes::warn(sandbox);
     say_weak_isolation(sandbox.backend());
@@ -147,7 +147,7 @@ fn give_terminal(command: &mut Command, size: Option<WindowSize>, is_named: impl
     }
 }
 
-/// Says what came of a sandbox, and takes it away.
+/// Says what came of a sandbox, and removes it.
 fn over(
     sandbox: &Sandbox,
     ended: Result<Ended, SandboxError>,

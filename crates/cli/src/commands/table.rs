@@ -17,7 +17,7 @@ pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> St
     text
 }
 
-/// What cannot move the cursor, nor speak to a terminal: a folder's name is whatever somebody gave it.
+/// What cannot move the cursor, nor speak to a terminal: a folder's name may be any text.
 fn still(cell: &str) -> String {
     cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

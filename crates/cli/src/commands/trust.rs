@@ -1,4 +1,4 @@
-//! `belljar config trust`: a repository's own configuration counts once somebody looked at it and said so.
+//! `belljar config trust`: a repository's own configuration counts once the user looked at it and said so.
 
 use super::config::openings;
 use super::print;
@@ -169,5 +169,5 @@ fn as_json(proposal: &Proposal, trusted: bool) -> Value {
     })
 }
 
-/// Somebody was asked, and said no.
+/// The user was asked, and said no.
 const NO: u8 = 1;

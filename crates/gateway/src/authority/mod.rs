@@ -1,5 +1,5 @@
-//! A sandbox's own authority: it signs for the servers that the gateway speaks for, and nobody outside of that sandbox
-//! trusts it. Its key is made here, is never written anywhere, and goes away with the sandbox.
+//! A sandbox's own CA: it signs for the servers that the gateway speaks for, and is trusted only inside that sandbox. Its
+//! key is made here, is never written anywhere, and goes away with the sandbox.
 
 mod leaf;
 
@@ -89,7 +89,7 @@ fn validity(length: Duration) -> (OffsetDateTime, OffsetDateTime) {
 
 /// Longer than any sandbox lives.
 const YEARS: Duration = Duration::days(2 * 365);
-/// Leaves are valid for a day; half of it is left to whoever got one.
+/// Leaves are valid for a day; a client that gets one has at least half of it left.
 const FRESH: std::time::Duration = std::time::Duration::from_secs(12 * 60 * 60);
 /// Few programs speak to more servers than this; one that does makes us sign again.
 const KEPT: usize = 512;

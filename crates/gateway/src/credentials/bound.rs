@@ -62,7 +62,7 @@ fn check(credential: &Credential, value: &Secret) -> Result<(), SecretError> {
     Ok(())
 }
 
-/// Shorter text is found where nobody put it.
+/// Shorter text is found where it is not the secret.
 const SHORTEST: usize = 8;
 /// Servers refuse longer headers.
 const MAX_HEADER_BYTES: usize = 8 * 1024;

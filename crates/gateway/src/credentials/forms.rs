@@ -1,5 +1,6 @@
 //! The shapes in which a value may turn up in text: as it is, percent-encoded, escaped as JSON and HTML do it, and inside
-//! base64, wherever it begins there. Most values have no letter that anybody escapes, and only the last few shapes. Pure.
+//! base64, wherever it begins there. Most values have no letter that an encoding escapes, and only the last few shapes.
+//! Pure.
 
 use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, Encoding};
 use memchr::memmem;

@@ -1,5 +1,5 @@
-//! What a sandbox holds in place of a secret: text of the same shape, so that programs that look at a key before they
-//! use it are content, and of no use to anybody.
+//! What a sandbox holds in place of a secret: text of the same shape, so that programs that look at a key before they use
+//! it accept it, and worthless by itself.
 
 use super::forms::filled;
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};

@@ -340,7 +340,8 @@ mod tests {
             prop_assert!(!whole.contains("0123456789ab") && !whole.contains("456789abcdef"), "{}", whole);
         }
 
-        /// Whoever guesses learns nothing from what is given out, and when: it is the same for every value of this shape.
+        /// A guessing program learns nothing from what is given out, and when: it is the same for every value of this
+        /// shape.
         #[test]
         fn two_values_of_one_shape_give_the_same_pieces(
             (value, other, text) in shaped(), cuts in prop::collection::vec(0usize..400, 0..12),

@@ -1,4 +1,5 @@
-//! The floor: addresses that are not public, in every mode and in every spelling. The ranges are in `floor.table`.
+//! The reserved ranges: addresses that are not public, in every mode and in every spelling. The ranges are in
+//! `floor.table`.
 //!
 //! An IPv6 address that carries an IPv4 one is judged by both: a translator, a tunnel or the kernel itself would
 //! take the packet to the one inside. The prefix of NAT64 (64:ff9b::/96) says nothing but that: there the one inside is all that is
@@ -8,7 +9,7 @@ use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
-/// An address below the floor.
+/// An address in a reserved range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Below {
     /// What the registry calls its range.

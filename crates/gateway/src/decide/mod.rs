@@ -4,7 +4,7 @@
 //! connection, each time with what is known by then: [`name`] when DNS is asked, [`opening`] when a port is dialled,
 //! [`addresses`] when the first bytes are read and the name is resolved. [`decide`](decide()) is all of it at once. Where
 //! rules are about requests, each one is asked about by [`request`].
-//! Deny wins over allow, the floor wins over both, and only the operator's ranges lift the floor.
+//! Deny wins over allow, the reserved ranges win over both, and only the operator's ranges open addresses in them.
 
 pub mod floor;
 mod permit;

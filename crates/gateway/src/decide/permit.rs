@@ -17,12 +17,12 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Whom.
+    /// The host's name.
     pub fn name(&self) -> &HostName {
         &self.name
     }
 
-    /// Where.
+    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -60,8 +60,8 @@ pub fn decide(policy: &EgressPolicy, attempt: &Attempt<'_>) -> Result<Permit, Re
     addresses(policy, allowed, attempt.protocol, attempt.addresses)
 }
 
-/// May the name, of which the port is open, be dialled at the addresses it has? All of them must be fine: who answers
-/// with a public and a private one is waiting for us to try the second.
+/// May the name, of which the port is open, be dialled at the addresses it has? All of them must be fine: a DNS server that
+/// answers with a public and a private one is waiting for us to try the second.
 pub fn addresses(
     policy: &EgressPolicy,
     allowed: Allowed,
@@ -96,7 +96,7 @@ pub fn addresses(
     })
 }
 
-/// Many times what any service has. Each is judged for every connection, and whoever answers for a name says how many there
+/// Many times what any service has. Each is judged for every connection, and the name's DNS server decides how many there
 /// are: an answer of 64 KiB has thousands.
 const MAX_ADDRESSES: usize = 256;
 

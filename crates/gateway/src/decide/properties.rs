@@ -151,7 +151,7 @@ proptest! {
             || v4.is_documentation() || v4.is_multicast() || v4.is_unspecified();
         prop_assert!(!known || floor::special_purpose(v4.into()).is_some(), "{}", v4);
         let v6 = Ipv6Addr::from(wide);
-        // Only 2000::/3 has ever been given to anybody (RFC 4291, IANA).
+        // Only 2000::/3 has ever been allocated (RFC 4291, IANA).
         let global = v6.segments()[0] & 0xe000 == 0x2000;
         prop_assert!(global || floor::special_purpose(v6.into()).is_some(), "{}", v6);
     }

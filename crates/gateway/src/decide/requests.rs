@@ -1,4 +1,4 @@
-//! Requests against the rules: which of them may pass where somebody looks, and whether anybody ever has to.
+//! Requests against the rules: which of them may pass where the gateway inspects them, and whether it ever has to.
 
 use super::rules::{Denials, granting};
 use belljar_spec::egress::{EgressPolicy, HostName, Mode, Protocol, Reason, RequestTarget, Rule, RuleLabel};
@@ -34,8 +34,8 @@ pub fn request(
     Err(if unclear { Reason::RequestMalformed } else { Reason::RequestNotAllowed })
 }
 
-/// Whether a sandbox with this policy and these credentials may come to a server of TLS that the gateway has to speak
-/// for. Where it may not, nobody needs an authority.
+/// Whether a sandbox with this policy and these credentials may come to a server of TLS that the gateway has to speak for.
+/// If not, it needs no CA.
 pub fn needs_authority(policy: &EgressPolicy, credentials: &[Credential]) -> bool {
     let lets_tls =
         |rule: &Rule| rule.openings.iter().any(|opening| opening.protocols.contains(Protocol::Tls));
@@ -116,7 +116,11 @@ mod tests {
         let open = policy(Mode::Open);
         let allowed = opening(&open, &host("api.x.com"), 443).expect("allowed");
         assert!(allowed.is_inspected(Protocol::Tls));
-        assert_eq!(allowed.protocols().to_string(), "tls", "unchecked bytes could be TLS that nobody sees");
+        assert_eq!(
+            allowed.protocols().to_string(),
+            "tls",
+            "unchecked bytes could be TLS that escapes inspection"
+        );
         assert!(request(&open, &host("api.x.com"), 443, Protocol::Tls, "PUT", "/").is_err());
         assert!(request(&open, &host("api.x.com"), 8443, Protocol::Tls, "PUT", "/").is_ok());
         assert!(request(&open, &host("z.com"), 443, Protocol::Tls, "PUT", "/").is_ok());
@@ -149,7 +153,7 @@ mod tests {
             &inspected(EgressPolicy::strict().allow("x.com".parse().expect("a rule"))),
             &[]
         ));
-        assert!(!needs_authority(&inspected(plain), &[]), "nobody speaks TLS there");
+        assert!(!needs_authority(&inspected(plain), &[]), "no client speaks TLS there");
         assert!(needs_authority(&inspected(EgressPolicy::open()), &[]));
         assert!(!needs_authority(&inspected(EgressPolicy::strict()), &[]), "there is nothing to look into");
         assert!(!needs_authority(&inspected(EgressPolicy::none()), &[]));

@@ -18,17 +18,17 @@ pub struct Allowed {
 struct Grant {
     label: RuleLabel,
     protocols: ProtocolSet,
-    /// Only some requests, so somebody has to look.
+    /// Only some requests, so the gateway has to inspect them.
     some_requests: bool,
 }
 
 impl Allowed {
-    /// Whom.
+    /// The host's name.
     pub fn name(&self) -> &HostName {
         &self.name
     }
 
-    /// Where.
+    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -88,7 +88,8 @@ pub fn opening(policy: &EgressPolicy, name: &HostName, port: u16) -> Result<Allo
         }
     }
     if policy.inspect && grants.iter().any(|grant| grant.protocols.contains(Protocol::Tls)) {
-        // Unchecked bytes could be TLS that nobody sees: whoever begins late, or with something else first.
+        // Unchecked bytes could be TLS that escapes inspection: from a client that begins late, or with something else
+        // first.
         for grant in &mut grants {
             grant.protocols = grant.protocols.without(Protocol::Tcp.into());
         }
@@ -113,9 +114,9 @@ pub fn is_forbidden(policy: &EgressPolicy, name: &HostName, at: Option<(u16, Pro
     }
 }
 
-/// The rules that allow something of this name; in open mode the mode itself comes last, so that a rule that says the
-/// same is the one that is recorded. At a port where a rule is about requests, the mode says nothing, and neither does the
-/// rule that comes with a credential: whoever wrote that rule did not mean "and any other request".
+/// The rules that allow something of this name; in open mode the mode itself comes last, so that a rule that says the same
+/// is the one that is recorded. At a port where a rule is about requests, the mode says nothing, and neither does the rule
+/// that comes with a credential: the author of that rule did not mean "and any other request".
 pub(super) fn granting<'a>(
     policy: &'a EgressPolicy,
     name: &'a HostName,
@@ -218,7 +219,7 @@ mod tests {
         );
         let both = policy(Mode::Strict, &["x.com:443/tls", "x.com:443/tcp"], &[]);
         assert_eq!(at(both, 443), Ok(Protocol::Tls.into()));
-        // Whoever wants it unseen says so, and nothing else.
+        // A rule that names `tcp` alone asks for no inspection.
         assert_eq!(at(policy(Mode::Strict, &["x.com:443/tcp"], &[]), 443), Ok(Protocol::Tcp.into()));
         assert_eq!(at(policy(Mode::Open, &["x.com:443/tcp"], &[]), 443), Ok(Protocol::Tcp.into()));
         assert_eq!(at(policy(Mode::Open, &["x.com:443/tcp"], &["x.com:443/ssh"]), 443), Ok(readable));

@@ -22,7 +22,7 @@ pub struct Question {
     pub name: String,
     /// The type of record, as in [`kind`].
     pub kind: u16,
-    /// The class: [`IN`], or something that nobody needs.
+    /// The class: [`IN`], or one that programs do not need.
     pub class: u16,
     /// Whether the client wants us to ask others. It is told that we do.
     pub recursion_desired: bool,

@@ -1,4 +1,4 @@
-//! Answers a sandbox's questions for names, without asking anybody: no query leaves the host because a sandbox asked.
+//! Answers a sandbox's questions for names, without asking a resolver: no query leaves the host because a sandbox asked.
 
 use super::message::{self, Answer, Question, Transport, kind};
 use crate::decide;
@@ -21,7 +21,7 @@ pub(crate) async fn over_udp(socket: UdpSocket, serving: Arc<Serving>) {
         match socket.async_io(Interest::READABLE, next).await {
             Ok(Received { length, from: client, to: asked }) => {
                 if let Some(reply) = reply(&buffer[..length], Transport::Udp, &serving) {
-                    // Whoever asked may be gone.
+                    // The client may be gone.
                     let _ = datagram::send(&socket, &reply, client, asked);
                 }
             }
@@ -118,7 +118,7 @@ fn understand(question: &Question, serving: &Serving) -> Known {
         }
     };
     if is_localhost(&name) {
-        // RFC 6761: never anybody else's business.
+        // RFC 6761: never resolved by any server.
         return match question.kind {
             kind::A | kind::AAAA => Known::At(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]),
             _ => Known::Answer(Answer::Empty),
@@ -140,10 +140,10 @@ fn understand(question: &Question, serving: &Serving) -> Known {
                 Known::Answer(Answer::Failed)
             }
         },
-        // Everybody asks for these before they connect; a refusal would make some of them give up. There is none, and
-        // so no key to hide a TLS hello with.
+        // Most clients ask for these before they connect; a refusal would make some of them give up. There is none, and so
+        // no key to hide a TLS hello with.
         kind::HTTPS | kind::SVCB => Known::Answer(Answer::Empty),
-        // apt and others ask whether a service has servers of its own, and go on with the name itself.
+        // apt and others ask whether a service has servers of its own, and continue with the name itself.
         kind::SRV => Known::Answer(Answer::Empty),
         _ => {
             refused(name.into(), Reason::RecordTypeRefused);

@@ -26,7 +26,7 @@ pub(crate) struct Tokens {
     base: String,
     /// Those that have not ended, the newest last. Held while one is minted, so that one is enough.
     alive: Mutex<Vec<Granted>>,
-    /// What was minted and nobody has recorded yet.
+    /// Events of tokens that were minted and are not in the audit log yet.
     unsaid: Unsaid,
 }
 
@@ -50,8 +50,8 @@ impl Tokens {
         Ok(Arc::new(Tokens { grant, store, api, base, alive, unsaid }))
     }
 
-    /// A token that will live for some minutes at least. It is minted in a task of its own: whoever asked may go away,
-    /// and GitHub's answer must not be lost with them, or nobody would give that token back.
+    /// A token that will live for some minutes at least. It is minted in a task of its own: the caller may be cancelled,
+    /// and GitHub's answer must not be lost with it, or that token would never be given back.
     pub(crate) async fn token(self: &Arc<Tokens>) -> Result<Secret, SecretError> {
         let own = Arc::clone(self);
         tokio::spawn(async move { own.newest().await }).await.unwrap_or_else(|_| {
@@ -202,5 +202,5 @@ const RENEWED: u64 = 300;
 /// Longer answers are none of GitHub's.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 const SLOWEST: Duration = Duration::from_secs(15);
-/// Somebody waits for their prompt. A token that is not given back ends within the hour.
+/// A person waits for their prompt. A token that is not given back ends within the hour.
 const LAST: Duration = Duration::from_secs(5);

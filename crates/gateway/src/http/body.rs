@@ -32,8 +32,8 @@ pub(super) enum BodyError {
     Kept(#[source] std::io::Error),
 }
 
-/// A body as it comes. The library takes a stream of HTTP/2 that was broken off for one that is over, if whoever broke it
-/// off blames nobody (CANCEL, NO_ERROR); passed on like that, half of an upload would be all of it to the server.
+/// A body as it comes. The library takes an HTTP/2 stream that was reset for one that has ended, if the reset's code is not
+/// an error (CANCEL, NO_ERROR); passed on like that, half of an upload would be all of it to the server.
 pub(super) struct Passing {
     body: Incoming,
     version: Version,
@@ -323,5 +323,5 @@ impl HttpBody for Redacted {
 /// More is not worth an answer that arrives.
 const DRAINED: usize = 1024 * 1024;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longer than a server takes to go on with what it has begun to say, also one that had to wait for room.
+/// Longer than a server takes to continue with what it has begun to send, also one that had to wait for room.
 const PAUSE: Duration = Duration::from_millis(500);

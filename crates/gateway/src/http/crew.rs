@@ -4,12 +4,12 @@ use hyper::rt::Executor;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinSet;
 
-/// Whoever works for one connection.
+/// The tasks of one connection.
 #[derive(Clone, Default)]
 pub(super) struct Crew(Arc<Mutex<JoinSet<()>>>);
 
 impl Crew {
-    /// The same, and everybody goes home when what is returned is dropped.
+    /// A handle that aborts all tasks when it is dropped.
     pub(super) fn shift(&self) -> Shift {
         Shift(self.clone())
     }

@@ -1,9 +1,10 @@
 //! Redaction of streams that are made of messages. At the end of a message nothing waits for long: a web socket or a call of
 //! gRPC may be silent, and would not hear the end of what was said. The heads of frames are no text, and pass as they are. Pure.
 //!
-//! A message of a web socket ends at once: its frames are made by the server. Whether a body is gRPC is told by its head alone, and
-//! a server that repeats a content type and a body of the sandbox's choice would repeat lengths that end a message within a value. So
-//! the search goes on from one message of gRPC to the next, and the caller gives out what waits when none comes for a while.
+//! A message of a web socket ends at once: its frames are made by the server. Whether a body is gRPC is told by its head
+//! alone, and a server that repeats a content type and a body of the sandbox's choice would repeat lengths that end a
+//! message within a value. So the search continues from one message of gRPC to the next, and the caller gives out what
+//! waits when none comes for a while.
 
 use crate::credentials::Redact;
 use hyper::body::Bytes;
@@ -78,7 +79,7 @@ pub(super) struct Frame {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Text that goes on in the next frame.
+    /// Text that continues in the next frame.
     Begun,
     /// Text, to its end.
     Last,

@@ -55,7 +55,7 @@ pub(super) fn complete(head: &mut Parts, to: &Origin) {
 /// Letter by letter, but for their case: the server reads what was written, and not what we made of it.
 fn same_host(authority: &[u8], to: &Origin) -> Result<(), Refusal> {
     let text = String::from_utf8_lossy(authority);
-    // Without a port a client means the usual one; many leave it away at others too.
+    // Without a port a client means the usual one; many omit it at others too.
     let host = text.strip_suffix(&format!(":{}", to.port)).unwrap_or(&text);
     let host = host.strip_suffix('.').unwrap_or(host);
     if host.eq_ignore_ascii_case(to.name.as_str()) {

@@ -63,9 +63,10 @@ fn charsets(kind: &[u8]) -> Vec<String> {
     parameters.filter_map(charset).collect()
 }
 
-/// In these, a visible letter of ASCII is one byte, the same as in ASCII, whatever stands before it. So values are found in them as
-/// they are. In Shift_JIS, GBK, GB18030 and Big5 the second byte of a character may be one of ASCII's as well: that makes no value
-/// unseen. UTF-16, UTF-32, UTF-7, ISO-2022 and HZ, which have states, and EBCDIC are not here, nor is a name that nobody knows.
+/// In these, a visible letter of ASCII is one byte, the same as in ASCII, whatever stands before it. So values are found in
+/// them as they are. In Shift_JIS, GBK, GB18030 and Big5 the second byte of a character may be one of ASCII's as well: that
+/// makes no value unseen. UTF-16, UTF-32, UTF-7, ISO-2022 and HZ, which have states, and EBCDIC are not here, nor are
+/// unknown names.
 fn is_like_ascii(charset: &str) -> bool {
     // `ISO8859_1`, `iso-8859-1` and `ISO_8859-1:1987` are one.
     let mut name: String =

@@ -6,8 +6,8 @@
 //!                        └─< answer: what was refused, and why        body: watched ─>  <─ redacted
 //! ```
 //!
-//! Nothing is buffered but a push (`push`): a piece of a body is passed on when it arrives. A connection may become a web socket; no other
-//! upgrade is passed on, since HTTP/2 or TLS would name a host where nobody looks.
+//! Nothing is buffered but a push (`push`): a piece of a body is passed on when it arrives. A connection may become a web
+//! socket; no other upgrade is passed on, since HTTP/2 or TLS would name a host without inspection.
 
 mod answer;
 mod body;

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 
 /// The connection and its record.
 pub(super) struct Open {
-    // Dropped in this order: the record is written before nobody is left to write.
+    // Dropped in this order: the record is written before its last writer is gone.
     pub(super) record: Arc<Lock<OpenRecord>>,
     pub(super) serving: Arc<Serving>,
     /// What is said when the sandbox has no bytes left.

@@ -64,7 +64,7 @@ struct Taken {
     pack: u64,
 }
 
-/// Why a push does not go on.
+/// Why a push does not continue.
 enum No {
     /// Judged, ref by ref.
     Judged(Push, Vec<Result<(), PushRefusal>>),

@@ -38,7 +38,7 @@ impl Wanted {
         Some(Wanted { span: parse(one.to_str().ok()?)?, only_if: headers.get(IF_RANGE).cloned() })
     }
 
-    /// The part of an answer that was wanted, if it is to be had.
+    /// The part of an answer that was requested, if it is available.
     pub(super) fn of(&self, head: &mut Parts, body: Body) -> Body {
         let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let (StatusCode::OK, Some(length), true) = (head.status, length, self.is_current(&head.headers))

@@ -1,4 +1,4 @@
-//! What may wait at a connection of HTTP/2. Whoever sends may fill all of it, and whoever should read need not: so the more
+//! What may wait at a connection of HTTP/2. The sender may fill all of it, and the reader need not read: so the more
 //! connections a sandbox has, the less there is at each.
 
 use crate::connection_limits::Crowd;

@@ -102,7 +102,7 @@ impl Route {
         let screened = match self.admit(&mut head).await {
             Ok(screened) => screened,
             Err(refusal) => {
-                // Whoever waits to be told to go on sends nothing before.
+                // A client that waits for `100 Continue` sends no body before.
                 if version < Version::HTTP_2 && !expects {
                     drain(body).await;
                 }
@@ -147,7 +147,7 @@ impl Route {
         Ok(screened)
     }
 
-    /// The first rule about requests here, for whoever was refused by all of them.
+    /// The first rule about requests here, for a request that all of them refused.
     fn rule(&self) -> Option<RuleLabel> {
         let Origin { name, port, .. } = &self.to;
         let mut rules = self.serving.policy.allow.iter();
@@ -196,7 +196,7 @@ impl Route {
             Upgrade::None | Upgrade::Other(_) => None,
         };
         if head.version < Version::HTTP_2 {
-            // The server goes on in HTTP/1, as servers do that know of no upgrade (RFC 9110, 7.8).
+            // The server continues in HTTP/1, as servers do that know of no upgrade (RFC 9110, 7.8).
             for header in [CONNECTION, UPGRADE, HTTP2_SETTINGS] {
                 head.headers.remove(header);
             }
@@ -357,7 +357,7 @@ fn passed(response: Response<Incoming>) -> Response<Body> {
     response.map(|body| Passing::new(body, version).boxed_unsync())
 }
 
-/// What a client adds that would go on in HTTP/2 (RFC 7540, 3.2.1).
+/// What a client adds that would continue in HTTP/2 (RFC 7540, 3.2.1).
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const WEB_SOCKET_EXTENSIONS: HeaderName = HeaderName::from_static("sec-websocket-extensions");
 /// A connection that was closed just now, a new one, and one more for a server that is being restarted.

@@ -29,8 +29,8 @@ impl Route {
         let service = service_fn(move |request| answer(Arc::clone(&route), request, within.clone()));
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEADER).max_buf_size(HEAD);
-        // In the clear, a client that has said all may still wait for its answer. By TLS nobody says it like that: who closes
-        // is gone, and a server that takes long to answer would keep the connection for nobody.
+        // In the clear, a client that has closed its direction may still wait for its answer. By TLS no client half-closes:
+        // one that closes is gone, and a server that takes long to answer would keep the connection open for no client.
         builder.half_close(!self.to.secure);
         let served = builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
         self.finish(served).await;
@@ -63,7 +63,7 @@ impl Route {
         self.finish(served).await;
     }
 
-    /// No more requests come. A connection that became another protocol goes on.
+    /// No more requests come. A connection that became another protocol stays.
     async fn finish(&self, served: hyper::Result<()>) {
         // Any other error is a client that went away.
         if let Some(why) = served.err().as_ref().and_then(malformed) {
@@ -106,7 +106,7 @@ fn malformed(error: &hyper::Error) -> Option<&'static str> {
 }
 
 const HEADER: Duration = Duration::from_secs(30);
-/// Streams that were opened and reset before anybody looked (CVE-2023-44487), and errors that a client made us reset
-/// (CVE-2025-8671): the library's own numbers, named so that nobody has to trust them to stay.
+/// Streams that were opened and reset before they were handled (CVE-2023-44487), and errors that a client made us reset
+/// (CVE-2025-8671): the library's own numbers, named so that they do not change with the library.
 const RESETS: usize = 20;
 const ERRORS: usize = 1024;

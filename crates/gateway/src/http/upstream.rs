@@ -48,7 +48,7 @@ pub(super) struct Upstream {
 pub(super) struct Sender {
     requests: Requests,
     connection: Arc<Connection>,
-    /// Whether it is of an earlier request: then it may be closed by now, and nobody is to blame.
+    /// Whether it is of an earlier request: then the server may have closed it by now, which is no error.
     pub(super) is_used: bool,
 }
 
@@ -63,7 +63,7 @@ enum Requests {
 pub(super) struct Connection {
     counts: Arc<Counts>,
     asked: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Kept by who drives the connection, and by who goes on with it as something else.
+    /// Kept by the task that drives the connection, and by the one that continues it as another protocol.
     record: Weak<Lock<OpenRecord>>,
     is_over: AtomicBool,
 }

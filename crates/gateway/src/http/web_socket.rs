@@ -93,7 +93,7 @@ fn only(headers: &HeaderMap, name: HeaderName) -> Option<&[u8]> {
     }
 }
 
-/// A server that does not know of these goes on in HTTP/1.1, and so their clients do.
+/// A server that does not know of these continues in HTTP/1.1, and so their clients do.
 const DECLINABLE: [&str; 3] = ["h2c", "h2", "http/2.0"];
 const NONCE_BYTES: usize = 16;
 /// RFC 6455 §1.3.

@@ -111,7 +111,7 @@ impl Body for Answer {
                 Poll::Ready(Some(Ok(frame))) => frame,
             };
             self.silence.as_mut().reset(Instant::now() + SILENCE);
-            // Trailers end here: nobody needs them, and nobody looks at them for the key.
+            // Trailers end here: clients do not need them, and they are not searched for the key.
             let Ok(bytes) = frame.into_data() else { continue };
             if self.serving.meter.spend(bytes.len() as u64).is_err() {
                 return self.fail(End::ByteLimit, io::ErrorKind::QuotaExceeded.into());

@@ -26,7 +26,7 @@ pub(super) struct Call {
     pub(super) longest: Option<u64>,
     /// The most that it can come to, where tokens or money are limited.
     pub(super) most: Option<Most>,
-    /// What the model costs, if anybody said so.
+    /// What the model costs, if a price is configured.
     pub(super) price: Option<Price>,
     pub(super) since: Instant,
     /// Bytes of the question.
@@ -208,11 +208,12 @@ impl Call {
         (spent, cost.map(|_| source))
     }
 
-    /// Nobody counted, or not to the end: no less than what bytes usually come to. Events are mostly wrapping, so that
-    /// this is more than it was. A model that is no stream, or that thinks, works without a word: that time counts, each second
-    /// that began, for a program that went away and for an upstream that did, which may bill it all the same; for the latter no more
-    /// than was ordered. Where tokens or money are limited, nothing is gained by hanging up: an answer that was cut
-    /// short from inside counts as the most that it could come to, since upstreams may go on with it.
+    /// The upstream counted nothing, or not to the end: no less than what bytes usually come to. Events are mostly
+    /// wrapping, so that this is more than it was. A model that is no stream, or that thinks, works without a word: that
+    /// time counts, each second that began, for a program that went away and for an upstream that did, which may bill it
+    /// all the same; for the latter no more than was ordered. Where tokens or money are limited, nothing is gained by
+    /// hanging up: an answer that was cut short from inside counts as the most that it could come to, since upstreams may
+    /// continue it.
     fn estimated(&self, usage: &Usage, received: u64, end: End) -> (Spent, Option<CostSource>) {
         let is_cut = match end {
             End::HungUp | End::TooSlow | End::ByteLimit => true,
@@ -237,7 +238,7 @@ impl Call {
     }
 }
 
-/// What a model may have said to somebody who went away.
+/// What a model may have sent to a client that went away.
 fn unheard(took: Duration, longest: Option<u64>) -> u64 {
     let seconds = took.as_secs() + 1;
     (seconds * route::TOKENS_OF_A_SECOND).max(longest.unwrap_or(0))

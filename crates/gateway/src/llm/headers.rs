@@ -1,5 +1,5 @@
-//! Headers of a call, both ways. A client's header goes along only if it is known to say nothing of who pays, who asks
-//! or where to; ours are made of configuration, by libraries that know what a header and what JSON is.
+//! Headers of a call, both ways. A client's header is passed on only if it is known to have no effect on the payer, the
+//! caller or the destination; ours are made of configuration, by libraries that know what a header and what JSON is.
 
 use belljar_spec::SandboxId;
 use belljar_spec::llm::{Billing, UpstreamKind};
@@ -152,7 +152,7 @@ const PASSING: [&str; 16] = [
     "x-title",
 ];
 const PASSING_PREFIXES: [&str; 3] = ["x-stainless-", "x-claude-code-", "x-codex-"];
-/// Of one connection only (RFC 9110, 7.6.1), made by us, or nobody's business inside.
+/// Of one connection only (RFC 9110, 7.6.1), made by us, or of no concern to the sandbox.
 const OUTSIDE: [&str; 16] = [
     "connection",
     "keep-alive",

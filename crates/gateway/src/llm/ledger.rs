@@ -292,7 +292,7 @@ mod tests {
         ledger.take(Takes::Turn).unwrap();
         ledger.give_back(Takes::Turn);
         assert_eq!((ledger.totals().calls, ledger.totals().turns), (0, 0));
-        // Embeddings are calls, and nobody's turn.
+        // Embeddings are calls, but not turns.
         ledger.take(Takes::Call).unwrap();
         ledger.over(Takes::Call, Some(tokens(1, None)), LlmOutcome::Answered, Duration::ZERO);
         assert_eq!((ledger.totals().calls, ledger.totals().turns), (1, 0));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn money_that_nobody_counted_closes_the_purse() {
+    fn money_that_was_not_counted_closes_the_purse() {
         let purse = ledger("usd=1");
         add(&purse, tokens(1, Some(999_999)));
         assert!(purse.take(Takes::Turn).is_ok());

@@ -59,7 +59,7 @@ pub(crate) fn understand(kind: UpstreamKind, method: &Method, target: &Uri) -> O
     serves(kind, &asked).then_some(Asked { query, ..asked })
 }
 
-/// The paths with the usual name. Clients leave `/v1` away when it is not in the base that they were told.
+/// The paths with the usual name. Clients omit `/v1` when it is not in the base URL that they were given.
 fn fixed(path: &str) -> Option<Asked> {
     let (api, purpose) = match path.strip_prefix("/v1").unwrap_or(path) {
         "/messages" => (Api::Anthropic, Purpose::Call),

@@ -19,7 +19,7 @@ pub(super) type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, io::Err
 pub(super) struct Refused {
     pub(super) reason: Reason,
     pub(super) status: StatusCode,
-    /// For who reads the record.
+    /// For readers of the audit log.
     pub(super) detail: String,
     /// The detail names the upstream, or what is wrong on the way there: not for a program inside.
     is_hidden: bool,
@@ -123,7 +123,7 @@ pub(super) fn acceptable(status: StatusCode, illegible: Option<Illegible>) -> Re
     Ok(())
 }
 
-/// What is not for the model. Codex tries a web socket first, and goes on with HTTP at once when it is told to.
+/// What is not for the model. Codex tries a web socket first, and continues with HTTP at once when it is told to.
 pub(super) fn elsewhere(request: &Request<Incoming>) -> Refused {
     let refused = Refused::new(Reason::RequestNotAllowed, "no such path here");
     match request.headers().contains_key(UPGRADE) {

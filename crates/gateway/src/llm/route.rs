@@ -102,7 +102,7 @@ impl Route {
         self.ledger.outcomes()
     }
 
-    /// Serves a connection to its end. A client that goes away takes its call along: nobody would read the answer.
+    /// Serves a connection to its end. A client that goes away cancels its call: there is no reader for the answer.
     pub(crate) async fn serve(self: Arc<Route>, inside: TcpStream, serving: Arc<Serving>, alive: Alive) {
         let Some(_seat) = serving.take_seat() else { return };
         let _ = inside.set_nodelay(true);
@@ -261,7 +261,7 @@ impl Route {
         Ok(response)
     }
 
-    /// All of a question, and its place in the room: nobody makes the host keep more of them than there is room for.
+    /// All of a question, and its place in the room: clients cannot make the host keep more of them than there is room for.
     async fn read(
         &self,
         mut body: Incoming,

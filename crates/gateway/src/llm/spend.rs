@@ -1,5 +1,5 @@
-//! LiteLLM's books, held against our record. LiteLLM is the truth of what was billed; the record is the truth of what a
-//! sandbox called. A call that only one of them knows is what somebody should look at.
+//! LiteLLM's books, compared with our record. LiteLLM is the truth of what was billed; the record is the truth of what a
+//! sandbox called. A call that only one of them knows is one for the operator to look at.
 
 use crate::outbound::Outbound;
 use belljar_spec::SandboxId;

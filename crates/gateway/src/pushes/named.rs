@@ -15,7 +15,7 @@ pub(crate) enum Named {
     Discovery,
     /// The push itself.
     Push,
-    /// It may be a push to somebody, and is none that can be judged.
+    /// Some server may read it as a push, and it is none that can be judged.
     Unclear(&'static str),
 }
 
@@ -54,7 +54,7 @@ fn last_segment(path: &[u8]) -> &[u8] {
     path.split(|byte| *byte == b'/').rev().find(|segment| !segment.is_empty()).unwrap_or_default()
 }
 
-/// Encoded as often as somebody may decode it.
+/// Encoded as often as a server may decode it.
 fn asks_for_service(query: &str) -> bool {
     let mut text = query.as_bytes().to_vec();
     for _ in 0..DECODINGS {

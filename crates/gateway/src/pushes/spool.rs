@@ -53,7 +53,7 @@ pub(crate) fn spooled(mut file: File) -> Receiver<io::Result<Bytes>> {
                 Err(error) => Err(error),
             };
             let is_last = piece.is_err();
-            // Nobody wants the rest.
+            // The receiver is dropped: the rest is not wanted.
             if pieces.blocking_send(piece).is_err() || is_last {
                 return;
             }

@@ -95,7 +95,7 @@ fn untrusted(why: &CertificateError) -> String {
     }
 }
 
-/// Has no certificate of a client, and notes whether one was wanted. Servers may ask and go on without.
+/// Has no certificate of a client, and notes whether one was wanted. Servers may ask and continue without.
 #[derive(Debug, Default)]
 pub(crate) struct Asked(AtomicBool);
 

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Shakes hands with a client whose hello is in `ahead`. Says why it came to nothing, if somebody should know.
+/// Shakes hands with a client whose hello is in `ahead`. Says why it came to nothing, if that is worth recording.
 pub(super) async fn accept(
     inside: TcpStream,
     ahead: Vec<u8>,

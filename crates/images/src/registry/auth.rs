@@ -27,7 +27,7 @@ pub(super) fn challenge(header: &str) -> Option<Challenge> {
         if scheme.eq_ignore_ascii_case("basic") {
             basic = Some(Challenge::Basic);
         }
-        // Whatever it is, it does not go on for ever.
+        // Whatever the text is, the loop ends.
         if behind.len() >= rest.len() {
             break;
         }

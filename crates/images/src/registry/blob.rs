@@ -55,7 +55,7 @@ enum Ended {
     Early(ImageError),
 }
 
-/// As much of a blob as is here. Nobody else writes to it meanwhile.
+/// As much of a blob as is here. Locked: no other process writes to it meanwhile.
 struct Part {
     file: File,
     hasher: Hasher,
@@ -68,7 +68,7 @@ struct Part {
 }
 
 impl Part {
-    /// Not while somebody else has it.
+    /// Not while another process has it.
     fn open(path: &Path, size: u64, reserve: u64) -> io::Result<Option<Part>> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
@@ -205,5 +205,5 @@ fn begins_at(answer: &Response, offset: u64) -> bool {
 
 /// What a connection must have brought to have been worth it.
 const SOMETHING: u64 = 64 << 10;
-/// Between two looks at what somebody else fetches.
+/// Between two looks at what another process fetches.
 const WAITING: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Requests to one endpoint, with who we are, bounds, and patience.
+//! Requests to one endpoint, with our credentials, bounds, and time limits.
 
 use super::auth::{Challenge, challenge};
 use super::credentials::{self, Login, Shy};
@@ -67,7 +67,7 @@ impl<'a> Client<'a> {
             .read_timeout(SILENCE)
             .user_agent(concat!("belljar/", env!("CARGO_PKG_VERSION")));
         if endpoint.is_plain {
-            // What is next door is not asked for through a proxy, which would also see the password.
+            // A registry next to us is not asked through a proxy, which would also see the password.
             builder = builder.no_proxy();
         }
         let http = builder.build().map_err(|error| unreachable(&endpoint, &error))?;
@@ -103,7 +103,7 @@ impl<'a> Client<'a> {
         tokio::time::sleep(FIRST_PAUSE * 2u32.pow(attempt.min(5))).await;
     }
 
-    /// Who is asked.
+    /// The registry or mirror.
     pub(crate) fn server(&self) -> &str {
         &self.endpoint.host
     }
@@ -186,7 +186,8 @@ impl<'a> Client<'a> {
                 Err(error) if error.is_redirect() || attempt >= ATTEMPTS => return Err(self.broken(&error)),
                 Err(error) => error.to_string(),
                 Ok(response) => match response.status() {
-                    // Whoever the registry sent us to names no token server: that one would be told the registry's password.
+                    // A server that the registry redirected us to names no token server: that one would be told the
+                    // registry's password.
                     StatusCode::UNAUTHORIZED if !has_said && is_of(&response, url) => {
                         has_said = true;
                         self.say_who(response.headers()).await?;
@@ -294,7 +295,8 @@ impl<'a> Client<'a> {
         let registry = self.endpoint.host.clone();
         match response.status() {
             StatusCode::NOT_FOUND => ImageError::NotFound { registry, image: self.reference.to_string() },
-            // What somebody else says, whom the registry sent us to, may not be the registry's to know; nor does a password help.
+            // What another server answers, to which the registry redirected us, may not be the registry's to know; nor does
+            // a password help.
             status if !is_of(&response, asked) => {
                 let said = format!("of `{}`, where it sent us", host_of(response.url()));
                 ImageError::Answer { registry, status: status.as_u16(), said }
@@ -342,7 +344,7 @@ async fn bounded(response: &mut Response, most: u64) -> Result<Option<Vec<u8>>, 
 fn tls(endpoint: &Endpoint, options: &PullOptions) -> Result<rustls::ClientConfig, ImageError> {
     let failed = |why: String| ImageError::Unreachable { registry: endpoint.host.clone(), why };
     let mut roots = rustls::RootCertStore::empty();
-    // Who is spoken to in the clear may send us to somebody with TLS.
+    // A registry in the clear may redirect us to a server with TLS.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     for file in &options.authorities {
         let certificates =
@@ -421,7 +423,7 @@ mod tests {
     #[test]
     fn what_comes_before_a_blob_and_drips_is_given_up() {
         for what in ["a token", "a refusal"] {
-            // In the end all of it is there: who waits for so long gets the blob, or hears why not.
+            // In the end all of it is there: a client that waits for so long gets the blob, or the reason.
             let address = dripping::serve(move |request, address| match what {
                 "a refusal" => ("400 Bad Request", String::new(), "no"),
                 _ if request.starts_with("GET /token") => ("200 OK", String::new(), r#"{"token":"t"}"#),

@@ -1,4 +1,4 @@
-//! Who is asked for an image: its mirrors, then its registry.
+//! The servers that are asked for an image: its mirrors, then its registry.
 
 use crate::options::{PullOptions, Transport};
 use crate::reference::{HUB, Reference};
@@ -60,8 +60,8 @@ fn may_be_plain(host: &str, named: &[String]) -> bool {
     is_this_machine(host) || is_named(host, named)
 }
 
-/// Whether somebody who is spoken to in the clear may send us to a host in the clear: to themselves, to who was named, and who is
-/// on this machine to another on this machine. Else whoever is in between could let us ask for what is not theirs to see.
+/// Whether a server in the clear may redirect us to a host in the clear: to itself, to a host that the user named, and from
+/// this machine to this machine. Else an attacker on the way could have us request what it must not see.
 pub(super) fn may_lead_to(from: &str, to: &str, named: &[String]) -> bool {
     from.eq_ignore_ascii_case(to) || is_named(to, named) || is_this_machine(from) && is_this_machine(to)
 }

@@ -18,12 +18,12 @@ pub(super) fn write_whole(path: &Path, value: &impl Serialize) -> io::Result<()>
     write_atomic(path, &bytes, Survives::PowerCut)
 }
 
-/// Whether a path is that of a whole record; otherwise somebody was killed who wrote it.
+/// Whether a path is that of a whole record; otherwise its writer was killed.
 pub(super) fn is_record(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "json")
 }
 
-/// A word that nobody else uses now.
+/// A word that no other process or task uses now.
 pub(super) fn unique() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! Removes what no name stands for and nobody uses.
+//! Removes what no name stands for and nothing uses.
 
 use super::files;
 use super::{Store, layers, names, pins};
@@ -16,17 +16,17 @@ use std::time::{Duration, SystemTime};
 /// What was removed, or would be.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Collected {
-    /// Names that nobody used for long.
+    /// Names that were not used for long.
     pub images: Vec<String>,
     pub layers: Vec<Digest>,
-    /// What was left by somebody who was broken off.
+    /// What a pull or an import left that was broken off.
     pub remains: usize,
     /// Of files; what is packed or half unpacked is not counted.
     pub bytes: u64,
 }
 
 impl Store {
-    /// Removes what no name stands for and nobody uses, and what a kill left. Not while something is being pulled.
+    /// Removes what no name stands for and nothing uses, and what a kill left. Not while something is being pulled.
     pub fn gc(&self, options: &GcOptions) -> Result<Collected, ImageError> {
         let hold = self.alone()?;
         let mut collected = Collected::default();
@@ -69,11 +69,11 @@ impl Store {
             return Ok(collected);
         }
         let gone = self.set_aside(doomed)?;
-        // What has another name is nobody's: others need not wait until it is removed.
+        // What was set aside cannot be found by its name any more: others need not wait until it is removed.
         drop(hold);
         for path in gone {
             match remove_tree::remove(&path) {
-                // Another one is at it too: what is set aside is anybody's to remove.
+                // Another gc removes it too: what is set aside may be removed by any.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 removed => removed.map_err(ImageError::store("remove", path))?,
             }
@@ -108,7 +108,7 @@ impl Store {
         Ok(gone)
     }
 
-    /// When nobody looks something up or adds something. Looking up takes no time: it is waited for.
+    /// While no process looks something up or adds something. Looking up takes no time: it is waited for.
     fn alone(&self) -> Result<Lock, ImageError> {
         let path = self.root.join("lock");
         let lock = Lock::wait_within(&path, LOCK_TIMEOUT).map_err(ImageError::store("lock", &path))?;

@@ -21,7 +21,7 @@ pub(super) struct Layer {
     pub(super) bytes: u64,
     /// Of the disk, about.
     pub(super) taken: u64,
-    /// What it was made of, or would have been: whoever brings none of them has to show that they have it.
+    /// What it was made of, or would have been: a pull that names none of these has to show that it has the content.
     #[serde(default)]
     pub(super) blobs: Vec<Digest>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Made {
     pub(super) found: Layer,
 }
 
-/// Where a layer is made. Nobody else looks there.
+/// Where a layer is made. No other process looks there.
 struct Unnamed(PathBuf);
 
 impl Drop for Unnamed {
@@ -43,8 +43,8 @@ impl Drop for Unnamed {
     }
 }
 
-/// Makes a layer of a blob of `size` bytes and with this digest, which must come to `layer`. Nobody is waited for: whoever makes it too has a place of
-/// their own. It counts when it is [finished](finish).
+/// Makes a layer of a blob of `size` bytes and with this digest, which must come to `layer`. Waits for no other process:
+/// each one that makes the same layer has a directory of its own. It counts when it is [finished](finish).
 pub(super) fn make(
     layers: &Path,
     layer: &Digest,
@@ -109,7 +109,7 @@ pub(super) fn finish(layers: &Path, made: &[Made]) -> Result<(), ImageError> {
 }
 
 impl Made {
-    /// Somebody else may have made it meanwhile: one is as good as the other, and theirs may be in use.
+    /// Another process may have made it meanwhile: one is as good as the other, and theirs may be in use.
     fn name(&self, layers: &Path) -> io::Result<()> {
         let place = layers.join(self.layer.hex());
         if !is_whole(layers, &self.layer) {
@@ -144,12 +144,13 @@ pub(super) fn is_whole(layers: &Path, layer: &Digest) -> bool {
     layers.join(layer.hex()).join(RECORD).exists()
 }
 
-/// Whether a layer is here, and whoever has this blob has it too. A name of what is in it is no proof: everybody can write one down.
+/// Whether a layer is here that was made of this blob, so that a pull which names the blob has its content. The name of a
+/// layer is no proof: any image can write one down.
 pub(super) fn is_made_of(layers: &Path, layer: &Digest, blob: &Digest) -> bool {
     read(layers, layer).is_ok_and(|found| found.is_some_and(|found| found.blobs.contains(blob)))
 }
 
-/// A layer, and a hold on it. The store is held meanwhile, so nobody removes it under us.
+/// A layer, and a lease of it. The store is locked meanwhile, so gc does not remove it under us.
 pub(super) fn lease(layers: &Path, layer: &Digest) -> Result<Option<(Layer, Lock)>, ImageError> {
     let Some(found) = read(layers, layer)? else { return Ok(None) };
     let path = layers.join(layer.hex()).join(LOCK);
@@ -157,7 +158,7 @@ pub(super) fn lease(layers: &Path, layer: &Digest) -> Result<Option<(Layer, Lock
     Ok(Some((found, lock)))
 }
 
-/// Whether somebody has a lease of it.
+/// Whether a process has a lease of it.
 pub(super) fn is_in_use(layers: &Path, layer: &Digest) -> bool {
     let path = layers.join(layer.hex()).join(LOCK);
     path.exists() && !matches!(Lock::try_now(&path), Ok(Some(_)))
@@ -213,7 +214,7 @@ mod tests {
                 all.into_iter().map(|one| one.join().unwrap()).collect()
             });
             let lock = layers.join(layer.hex()).join(LOCK);
-            assert!(leased.iter().all(|lease| lease.is_at(&lock)), "what somebody uses was removed");
+            assert!(leased.iter().all(|lease| lease.is_at(&lock)), "a layer in use was removed");
             assert!(is_in_use(&layers, &layer));
             assert_eq!(fs::read(tree(&layers, &layer).join("a")).unwrap(), b"hello");
             assert_eq!(fs::read_dir(&layers).unwrap().count(), 1);

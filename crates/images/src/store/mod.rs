@@ -1,12 +1,12 @@
 //! Where images are: `<state>/images`.
 //!
 //! ```text
-//! lock                   shared by whoever adds or looks something up, alone by who removes
-//! naming                 alone by who gives layers their names
+//! lock                   shared while adding or looking something up, exclusive while removing
+//! naming                 exclusive while layers get their names
 //! names/<hash>.json      a full name, what it stands for, and which layers that is
-//! layers/<diff id>/      tree/ (what an overlay is made of), layer.json, lock (shared while somebody uses it)
+//! layers/<diff id>/      tree/ (what an overlay is made of), layer.json, lock (shared while it is in use)
 //! layers/.new-…          a layer that is being made; renamed when it is whole and on the disk
-//! blobs/                 what is being fetched, alone by who fetches it; gone when it is unpacked
+//! blobs/                 what is being fetched, locked by its fetcher; gone when it is unpacked
 //! pins/<hash>.json       layers that a stopped sandbox still needs, for as long as its directory exists and says so
 //! ```
 //!
@@ -52,7 +52,7 @@ impl Store {
         let below = ["layers", "names", "blobs", "pins"].map(|place| directory.join(place));
         for path in [directory.to_path_buf()].into_iter().chain(below) {
             create_private(&path).map_err(ImageError::store("make", &path))?;
-            // Whoever could put something else there would choose what sandboxes are made of, and what gc removes.
+            // A user who could put something else there would choose what sandboxes are made of, and what gc removes.
             let found = fs::symlink_metadata(&path).map_err(ImageError::store("look at", &path))?;
             if !found.is_dir() {
                 return Err(ImageError::NotOurs { path, why: "it is a link" });
@@ -64,7 +64,7 @@ impl Store {
         Ok(Store { root: directory.to_path_buf() })
     }
 
-    /// An image, had from its registry if need be.
+    /// An image, pulled from its registry if need be.
     pub async fn ensure(
         &self,
         name: &ImageName,
@@ -101,7 +101,7 @@ impl Store {
         }
     }
 
-    /// Forgets a name. Its layers go with the next [`Store::gc`], if nobody else has them. Not if there was none.
+    /// Forgets a name. Its layers go with the next [`Store::gc`], if nothing else needs them. Not if there was none.
     pub fn remove(&self, name: &ImageName) -> Result<bool, ImageError> {
         let _hold = self.shared()?;
         names::remove(&self.names(), &Reference::of(name))
@@ -141,7 +141,7 @@ impl Store {
         }))
     }
 
-    /// While somebody looks something up or adds something, nothing is removed.
+    /// While a process looks something up or adds something, nothing is removed.
     fn shared(&self) -> Result<Lock, ImageError> {
         let path = self.root.join("lock");
         Lock::share(&path).map_err(ImageError::store("lock", path))

@@ -1,7 +1,7 @@
-//! Layers that somebody needs who is not running.
+//! Layers that a stopped sandbox needs.
 //!
-//! A pin is in two places: here, where gc finds it, and as a word in the keeper's directory, without which it says nothing. A
-//! directory that was removed and made again under the same name has no such word.
+//! A pin is in two places: here, where gc finds it, and as a word in its owner's directory, without which it says nothing.
+//! A directory that was removed and made again under the same name has no such word.
 
 use super::files;
 use super::names::Record;
@@ -22,13 +22,13 @@ use std::time::SystemTime;
 struct Pin {
     #[serde(rename = "keeper")]
     owner: PathBuf,
-    /// What the keeper's own file says.
+    /// What the owner's own file says.
     word: String,
     name: String,
     record: Record,
 }
 
-/// The store is held meanwhile: to gc a pin that is half written is one that nobody keeps.
+/// The store is locked meanwhile: gc would take a half-written pin for one without an owner.
 pub(crate) fn write(store: &Path, owner: &Path, image: &Image) -> Result<(), ImageError> {
     let lock = store.join("lock");
     let _hold = Lock::share(&lock).map_err(ImageError::store("lock", lock))?;
@@ -68,8 +68,8 @@ pub(super) fn read(store: &Path, owner: &Path) -> Result<Option<(ImageName, Reco
     Ok(Some((name.map_err(ImageError::store("understand", path))?, pin.record)))
 }
 
-/// The layers that pins name. Pins that nobody keeps any more are removed, but for a dry run. One that cannot be read is an error,
-/// if somebody may keep it: which layers it names is not known.
+/// The layers that pins name. Pins whose owner is gone are removed, but for a dry run. One that cannot be read is an error,
+/// if its owner may exist: which layers it names is not known.
 pub(super) fn layers(store: &Path, remove: bool) -> Result<Vec<Digest>, ImageError> {
     let pins = store.join("pins");
     let failed = |source| ImageError::Store { step: "read", path: pins.clone(), source };
@@ -113,7 +113,7 @@ impl Pin {
     }
 }
 
-/// Whether the keeper is gone, or another one. What cannot be looked at may be there.
+/// Whether the owner is gone, or another one. What cannot be looked at may be there.
 fn is_stale(owner: &Path, word: &str) -> Result<bool, ImageError> {
     let own = owner.join(WORD);
     match files::read::<String>(&own) {
@@ -156,5 +156,5 @@ fn place(store: &Path, owner: &Path) -> PathBuf {
     store.join("pins").join(format!("{}.json", Digest::of(owner.as_os_str().as_bytes()).hex()))
 }
 
-/// The keeper's file.
+/// The owner's file.
 const WORD: &str = "image.json";

@@ -38,7 +38,7 @@ impl Store {
         options: &PullOptions,
         progress: Arc<dyn Progress>,
     ) -> Result<Image, ImageError> {
-        // Nobody else's to answer: whoever has such a name at Docker's registry would be asked for it.
+        // Built here, so no registry has it: the owner of such a name at Docker's registry would be asked for it.
         if name.registry().is_none()
             && name.repository().starts_with(OURS)
             && !name.repository().contains('/')
@@ -59,7 +59,7 @@ impl Store {
                     drop(hold);
                     return image.ok_or_else(|| ImageError::Damaged(name.to_string()));
                 }
-                // Another one may have it. Whoever sends something else than was asked for is not asked again.
+                // Another endpoint may have it. One that sends something else than was asked for is not asked again.
                 Err(error) if asked.peek().is_some() && is_absence(&error) => {
                     progress.again(&error.to_string())
                 }
@@ -168,8 +168,8 @@ impl Store {
         Ok(())
     }
 
-    /// Two manifests may disagree on what a blob unpacks to, so a file is for one blob of one layer; and for one registry, so that
-    /// nobody waits for what another one sends.
+    /// Two manifests may disagree on what a blob unpacks to, so a file is for one blob of one layer; and for one registry,
+    /// so that no pull waits for what another registry sends.
     fn blob_place(&self, client: &Client<'_>, layer: &Digest, blob: &Descriptor) -> PathBuf {
         let server = Digest::of(client.server().as_bytes());
         let name = format!("{}-{}-{}", layer.hex(), &blob.digest.hex()[..16], &server.hex()[..16]);
@@ -190,7 +190,7 @@ struct Fetched {
     layer: Digest,
     blob: Descriptor,
     path: PathBuf,
-    /// At its beginning. The path may be somebody else's by now.
+    /// At its beginning. The path may belong to another pull by now.
     file: File,
 }
 

@@ -1,8 +1,8 @@
 //! Tape archives, as layers are: POSIX (ustar and pax) and GNU's long names.
 //!
-//! Our own reader, because every length in here comes from somebody else: extensions are bounded before they are read, an
-//! attribute that changes a size changes it for everybody, and what other readers guess at is refused. What an entry means for
-//! a filesystem is not decided here.
+//! Our own reader, because every length in here comes from an untrusted source: extensions are bounded before they are
+//! read, an attribute that changes a size changes it for every reader, and what other readers guess at is refused. What an
+//! entry means for a filesystem is not decided here.
 
 mod archive;
 mod header;

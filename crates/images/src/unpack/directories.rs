@@ -22,7 +22,7 @@ pub(super) struct Meta {
 
 impl Meta {
     /// Of a directory that a layer has only because something is in it. In an overlay the topmost counts, so those that are
-    /// never `0755` are as everybody has them.
+    /// never `0755` get their usual modes.
     pub(super) fn implicit(path: &[u8]) -> Meta {
         let mode = match path {
             b"tmp" | b"var/tmp" => 0o1777,

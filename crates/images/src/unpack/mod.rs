@@ -1,9 +1,9 @@
 //! From a layer's blob to a directory that an overlay can be made of.
 //!
 //! Decides what each entry becomes: files, directories and links as they are, whiteouts as overlayfs has them; devices and
-//! pipes are left out. The kernel keeps all of it beneath the directory (`tree.rs`), whatever the names say. Nothing in here
-//! trusts a length, and nothing gains a privilege: set-id bits and capabilities of files are dropped, and owners are only set
-//! by root, whose sandboxes show them as nobody's outside.
+//! pipes are left out. The kernel keeps all of it beneath the directory (`tree.rs`), whatever the names say. Nothing in
+//! here trusts a length, and nothing gains a privilege: set-id bits and capabilities of files are dropped, and owners are
+//! only set by root, whose sandboxes map them to unprivileged ids outside.
 
 mod account;
 mod attributes;

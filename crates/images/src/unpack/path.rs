@@ -21,7 +21,7 @@ pub(super) enum Named {
 }
 
 impl LayerPath {
-    /// Understands a name. One with a slash in front is meant from the layer's directory, as everybody unpacks it.
+    /// Understands a name. One with a slash in front is relative to the layer's directory, as all unpackers treat it.
     pub(super) fn parse(name: &[u8]) -> Result<LayerPath, UnpackError> {
         if name.contains(&0) || name.is_empty() {
             return Err(UnpackError::NoPath(quoted(name)));

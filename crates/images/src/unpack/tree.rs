@@ -199,7 +199,7 @@ fn beneath(directory: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, E
     Err(Errno::AGAIN)
 }
 
-/// The ids of a sandbox are these; others would be nobody's inside, and somebody's outside.
+/// The ids of a sandbox are these; others would belong to no user inside, and to some user outside.
 fn in_range(id: u64) -> u32 {
     if id <= 0xffff { id as u32 } else { NOBODY }
 }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// How whiteouts are made here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Form {
-    /// A device 0:0, which everybody can make since Linux 5.8.
+    /// A device 0:0, which every user can make since Linux 5.8.
     #[default]
     Device,
     /// An empty file with a mark, in a marked directory, since Linux 6.7: where devices are refused altogether, as in some

@@ -62,7 +62,7 @@ impl<R: Read> Work<R> {
             Kind::Directory => self.directory(path, entry),
             Kind::Symlink => self.symlink(&path, entry),
             Kind::HardLink => self.hard_link(&path, entry),
-            // Nobody inside could open them, and a device 0:0 would be a whiteout.
+            // No process inside could open them, and a device 0:0 would be a whiteout.
             Kind::CharDevice | Kind::BlockDevice | Kind::Fifo => {
                 self.skipped.nodes += 1;
                 Ok(())
@@ -139,7 +139,7 @@ impl<R: Read> Work<R> {
         if was_hidden { self.tree.make_opaque(bytes) } else { Ok(()) }
     }
 
-    /// What a directory is to become. Set-group-id stays on it: it gives files a group, and nobody a right.
+    /// What a directory is to become. Set-group-id stays on it: it gives files a group, and no user a right.
     fn meant(&mut self, path: LayerPath, entry: &Entry) -> Result<(), UnpackError> {
         if !entry.attributes.is_empty() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -152,7 +152,7 @@ impl<R: Read> Work<R> {
         self.tree.directories.meant(path, meta)
     }
 
-    /// Where it leads is for those inside to find out; here nobody follows it.
+    /// Where it leads is for those inside to find out; here it is never followed.
     fn symlink(&mut self, path: &LayerPath, entry: &Entry) -> Result<(), UnpackError> {
         if entry.link.is_empty() || entry.link.contains(&0) || entry.link.len() > 4095 {
             return Err(UnpackError::NoPath(quoted(&entry.link)));

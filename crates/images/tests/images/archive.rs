@@ -139,7 +139,7 @@ pub(crate) fn saved(layers: &[&[u8]]) -> Vec<u8> {
     tar.end()
 }
 
-/// Everything in a directory: paths, kinds, modes, links and contents. Two that are equal are the same to everybody.
+/// Everything in a directory: paths, kinds, modes, links and contents. Two that are equal are the same for every reader.
 pub(crate) fn everything(directory: &Path) -> Vec<String> {
     use std::os::unix::fs::MetadataExt;
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! Layers that somebody made to get out, to fill the disk or to confuse. Beside the directory that is unpacked into lies a
-//! canary: whatever the unpacker says, it must not change, and nothing may appear beside it.
+//! Layers that an attacker made to escape, to fill the disk or to confuse. Beside the directory that is unpacked into lies
+//! a canary: whatever the unpacker says, it must not change, and nothing may appear beside it.
 
 use crate::archive::{Header, Tar, everything, gzip};
 use belljar_images::{Limits, UnpackError, Unpacked, unpack};

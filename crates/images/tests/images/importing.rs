@@ -220,7 +220,7 @@ fn archives_are_bounded_before_their_layers_are() {
     let store = Store::open(&folder.path().join("images")).unwrap();
     let file = folder.path().join("image.tar");
     let layer = Tar::default().file("a", "1").end();
-    // Beside the image lies something that nobody needs.
+    // Beside the image lies something that it does not need.
     let zeros = vec![0; 4 << 20];
     let mut archive = saved(&[&layer]);
     archive.truncate(archive.len() - 1024);
@@ -265,7 +265,7 @@ fn what_is_passed_over_in_an_archive_is_bounded_too() {
         fs::write(&file, archive).unwrap();
         store.import(&file, &"x:1".parse().unwrap(), limits, &Silent)
     };
-    // A member whose name is no text, and the end of the archive.
+    // A member whose name is not valid UTF-8, and the end of the archive.
     let zeros = Header { size: ((100 * 128) << 10) - 1024, ..Header::new(b'0', b"\xff") };
     let bomb = zstd_before_zeros(&Tar(image.clone()).raw(&zeros, &[]).0, 100);
     assert!(import(&bomb, &Limits::default()).is_ok());

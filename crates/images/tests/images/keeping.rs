@@ -22,7 +22,7 @@ fn gc(store: &Store) -> usize {
 }
 
 #[test]
-fn gc_takes_what_no_image_names_and_nobody_uses() {
+fn gc_removes_what_no_image_names_and_nothing_uses() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("images")).unwrap();
     let one = import(&store, folder.path(), "one:1", &["base", "one"]);
@@ -36,7 +36,7 @@ fn gc_takes_what_no_image_names_and_nobody_uses() {
     );
     assert!(store.remove(&"one:1".parse().unwrap()).unwrap());
     assert!(!store.remove(&"one:1".parse().unwrap()).unwrap());
-    assert_eq!(gc(&store), 0, "somebody still uses it");
+    assert_eq!(gc(&store), 0, "it is still in use");
     drop(one);
     let would = store.gc(&GcOptions { dry_run: true, ..Default::default() }).unwrap();
     assert_eq!((would.layers.len(), would.bytes), (1, 3));
@@ -144,7 +144,7 @@ fn a_directory_that_was_made_again_keeps_nothing_of_the_one_before() {
     fs::create_dir(&sandbox).unwrap();
     let new = import(&store, folder.path(), "x:1", &["new"]);
     assert!(store.pinned(&sandbox).unwrap().is_none(), "an old image under a new sandbox");
-    assert_eq!(gc(&store), 1, "nobody has the old one");
+    assert_eq!(gc(&store), 1, "the old one is not in use");
     new.pin(&sandbox).unwrap();
     let pinned = store.pinned(&sandbox).unwrap().unwrap();
     assert_eq!(fs::read_to_string(pinned.lowers[0].join("a")).unwrap(), "new");
@@ -199,7 +199,7 @@ fn a_damaged_pin_of_a_sandbox_that_is_gone_keeps_nothing() {
     let hint = told.hint.unwrap().to_string();
     assert!(hint.contains(&format!("rm {}", pin.display())), "{hint}");
     fs::remove_dir_all(&sandbox).unwrap();
-    // Who it was of cannot be read either: it may be anybody's.
+    // The owner's name cannot be read either: it may be any sandbox.
     fs::write(&pin, &whole[..20]).unwrap();
     assert!(store.gc(&GcOptions::default()).is_err());
     fs::write(&pin, &whole[..whole.len() / 2]).unwrap();
@@ -249,7 +249,7 @@ fn a_store_that_leads_elsewhere_is_not_used() {
 }
 
 #[test]
-fn images_that_nobody_used_for_long_go_if_that_is_asked_for() {
+fn images_that_were_not_used_for_long_go_if_that_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("images")).unwrap();
     let used = import(&store, folder.path(), "used:1", &["used"]);

@@ -89,7 +89,7 @@ fn a_layer_that_comes_twice_is_mounted_once() {
 }
 
 #[test]
-fn directories_that_a_layer_leaves_out_are_as_everybody_has_them() {
+fn directories_that_a_layer_leaves_out_have_their_usual_modes() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("images")).unwrap();
     let layer = Tar::default().file("tmp/a", "").file("root/a", "").file("usr/lib/a", "").end();

@@ -163,7 +163,7 @@ fn pulls_at_the_same_time_fetch_a_layer_once() {
         assert_eq!(image.lowers, images[0].lowers);
         assert_eq!(fs::read(image.lowers[0].join("a")).unwrap().len(), 100_000);
     }
-    // Each of them has it for as long as it is held, whoever came first.
+    // Each of them has it for as long as it is held, whichever came first.
     store.remove(&name.parse().unwrap()).unwrap();
     for image in images {
         assert!(store.gc(&GcOptions::default()).unwrap().layers.is_empty());
@@ -175,7 +175,7 @@ fn pulls_at_the_same_time_fetch_a_layer_once() {
 }
 
 #[test]
-fn nobody_is_asked_for_what_docker_built_here() {
+fn no_registry_is_asked_for_what_docker_built_here() {
     let (_folder, store) = store();
     let error = pull(&store, "belljar-web-f0177f751386:latest", &PullOptions::default()).unwrap_err();
     assert!(matches!(error, ImageError::Dockers(_)), "{error}");

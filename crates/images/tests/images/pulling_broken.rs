@@ -80,7 +80,7 @@ fn what_a_killed_pull_left_is_used_or_begun_again() {
 }
 
 #[test]
-fn a_registry_that_sends_nothing_keeps_nobody_else_waiting() {
+fn a_registry_that_sends_nothing_keeps_no_other_waiting() {
     let layer = Tar::default().file("a", "x".repeat(1000)).end();
     let blob = Digest::of(&gzip(&layer)).to_string();
     let (go_on, wait) = std::sync::mpsc::channel::<()>();

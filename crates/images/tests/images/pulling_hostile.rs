@@ -114,7 +114,7 @@ fn too_much_of_anything_is_refused() {
 }
 
 #[test]
-fn nobody_is_led_to_the_clear_nor_a_password_to_a_stranger() {
+fn no_redirect_leads_to_the_clear_and_no_password_to_a_stranger() {
     let layer = Tar::default().file("a", "x").end();
     let thief = Server::start(|_, stream| answer(stream, "200 OK", &[], br#"{"token":"t"}"#));
     let (folder, store) = store();
@@ -162,7 +162,7 @@ fn nobody_is_led_to_the_clear_nor_a_password_to_a_stranger() {
 }
 
 #[test]
-fn where_a_registry_sends_us_nobody_names_a_token_server() {
+fn a_host_that_a_registry_redirects_to_names_no_token_server() {
     let layer = Tar::default().file("a", "x").end();
     let thief = Server::start(|_, stream| answer(stream, "200 OK", &[], br#"{"token":"t"}"#));
     for challenge in [format!("Bearer realm=\"http://{}/token\"", thief.address), "Basic".to_string()] {
@@ -192,7 +192,7 @@ fn where_a_registry_sends_us_nobody_names_a_token_server() {
 }
 
 #[test]
-fn a_registry_in_the_clear_leads_nobody_to_this_machine_and_hears_nothing_from_there() {
+fn a_registry_in_the_clear_does_not_lead_to_this_machine_and_hears_nothing_from_there() {
     let layer = Tar::default().file("a", "x").end();
     let inner = Server::start(|_, stream| answer(stream, "400 Bad Request", &[], b"inner secret"));
     let location = format!("http://{}/admin", inner.address);

@@ -20,7 +20,7 @@ const HTPASSWD: &str = "ann:$2b$05$abcdefghijklmnopqrstuuLK7U1u6pVRmL7L1BBM2aS35
 const BASIC: &str = "Basic YW5uOnMzY3JldA==";
 
 impl Registry {
-    /// One that everybody may use; not where there is none.
+    /// One that needs no password; not where there is none.
     pub(crate) fn start() -> Option<Registry> {
         Registry::start_with(None)
     }

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The sandbox's way out: sockets that the host serves. They go to the host through the door, before the answer to
-/// the setup.
+/// The sandbox's egress sockets, which the host serves. They go to the host through the control socket, before the answer
+/// to the setup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intake {
     /// What is dialled by name, if anything may be.
@@ -24,7 +24,7 @@ pub struct Catch {
     pub ports_without_netfilter: Vec<u16>,
 }
 
-/// What became of an intake.
+/// How far opening the egress sockets went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IntakeReport {
     pub families: Families,

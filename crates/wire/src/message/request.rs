@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 /// The first message of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// Run a command; `ExecControl` and `Stdin` frames follow, `ExecEvent` and output frames come back. Of standard input no
-    /// more than [`STDIN_WINDOW`] is under way that `ExecEvent::Taken` did not tell of, so that signals and sizes get
-    /// through when nobody reads it. Closing the host's direction of the stream kills the command and all that
-    /// descends from it: that gets through whatever is under way.
+    /// Run a command; `ExecControl` and `Stdin` frames follow, `ExecEvent` and output frames come back. Of standard input
+    /// no more than [`STDIN_WINDOW`] is in flight that `ExecEvent::Taken` has not acknowledged, so that signals and sizes
+    /// get through when the command does not read it. If the host closes its direction of the stream, the command and all
+    /// its descendants are killed: that gets through whatever is in flight.
     Exec(Exec),
     /// Send a file: `Reply::Opened`, `Data` frames, an empty one at the end.
     Read { path: String },
@@ -30,7 +30,7 @@ pub enum Request {
     Connect { port: u16 },
     /// Stop every process but the guest.
     Pause,
-    /// Let those go on that `Pause` stopped.
+    /// Resume the processes that `Pause` stopped.
     Resume,
     /// Say what changes in a directory: `Reply::Opened`, then `Reply::Changes` until the host closes its direction. An empty
     /// one is the last: the directory itself is gone.
@@ -97,7 +97,7 @@ pub enum ExecEvent {
 /// What a [`super::Fault`] says of a command that was to have a terminal of its own, and got none.
 pub const OPEN_TERMINAL: &str = "open a terminal";
 
-/// How much of a command's standard input may be under way: what a guest keeps for a command that does not read.
+/// How much of a command's standard input may be in flight: what a guest keeps for a command that does not read.
 pub const STDIN_WINDOW: usize = 256 * 1024;
 
 /// How a command ended.

@@ -36,9 +36,9 @@ pub enum Step {
     Bind { source: Source, target: String, kind: NodeKind, access: Access },
     /// The next directory of the private filesystem.
     PrivateDir { target: String },
-    /// Take the topmost mount at this place away.
+    /// Unmount the topmost mount at this path.
     Unmount { target: String },
-    /// Take an empty directory away.
+    /// Remove an empty directory.
     RemoveDir { target: String },
     /// A proc filesystem of the sandbox's own.
     Proc { target: String },
@@ -48,23 +48,24 @@ pub enum Step {
     Mask { target: String },
     /// Make the new root `/`, and let go of the old one.
     Pivot,
-    /// Let nobody write to `/` itself any more.
+    /// Make `/` itself read-only.
     ReadOnlyRoot,
     /// Set the host name.
     Hostname { name: String },
     /// Become this user of the sandbox, and leave every group behind.
     BecomeUser { uid: u32, gid: u32 },
-    /// Be in a network namespace of the sandbox's own, with nothing in it but the loopback interface, and its sockets of the host if
-    /// it has any. The guest entered it before the setup arrived, and was told of the sockets in a message before: the same `intake`.
+    /// Be in a network namespace of the sandbox's own, with nothing in it but the loopback interface and its egress
+    /// sockets, if it has any. The guest entered it before the setup arrived, and an earlier message named the sockets: the
+    /// same `intake`.
     EnterNetwork { intake: Option<Intake> },
-    /// Open the way out in the network namespace that we are in.
+    /// Open the egress sockets in the network namespace that we are in.
     OpenIntake(Intake),
     /// Write to a file of the new root (a sysctl), if it exists.
     Write { target: String, content: String },
     /// Become the reaper of all descendants, where the guest is not process 1.
     Subreaper,
     /// A folder of the host with a layer over it that takes all changes. `layer` is a directory that holds `upper` and
-    /// `work`; nothing else of it is seen. `stubs` are seen where the folder has nothing.
+    /// `work`; nothing else of it is seen. `mountpoints` are seen where the folder has nothing.
     Overlay {
         target: String,
         folder: Source,
@@ -73,9 +74,9 @@ pub enum Step {
         work: String,
         mountpoints: Vec<Mountpoint>,
     },
-    /// Make layers the new root; every later target lies in it. `lowers` are named from `holder`, topmost first; over them lie
-    /// `stubs` and `links` (place, destination), owned by `owner` if that is somebody else. `layer` is a directory that holds
-    /// `upper` and `work`, and takes all changes; without it the private filesystem does.
+    /// Make layers the new root; every later target lies in it. `lowers` are named from `holder`, topmost first; over them
+    /// lie `mountpoints` and `links` (path, destination), owned by `owner` if that is another user. `layer` is a directory
+    /// that holds `upper` and `work`, and takes all changes; without it the private filesystem does.
     RootOverlay {
         holder: Source,
         lowers: Vec<String>,
@@ -84,19 +85,19 @@ pub enum Step {
         links: Vec<(String, String)>,
         owner: Option<(u32, u32)>,
     },
-    /// Make an empty tmpfs at this absolute path of the present mount namespace, which is the host's, the new root: what is
-    /// put together there is shown to a container by somebody else. No mount travels from it to the host's or back.
+    /// Make an empty tmpfs at this absolute path of the present mount namespace, which is the host's, the new root: the
+    /// container runtime mounts what is put together there. No mount travels from it to the host's or back.
     Stage { place: String },
-    /// Take what covers this absolute path away again; what it holds stays where it was put.
+    /// Unmount what covers this absolute path; what the path holds stays where it was put.
     Uncover { cover: String },
-    /// Make files as this user, and keep every power: where there is no user namespace to be somebody else in.
+    /// Make files as this user, and keep every capability: where there is no user namespace to become another user in.
     ActAs { uid: u32, gid: u32 },
     /// Enter the network namespace of the process whose handle came with the setup stream; nothing is in it yet.
     JoinNetwork,
-    /// Somebody else opened the way out of the network namespace that we are in; `report` says how far that went.
+    /// Another process opened the egress sockets in the network namespace that we are in; `report` says how far that went.
     NetworkIsReady { intake: Option<Intake>, report: Option<IntakeReport> },
-    /// Open the way out without any power over the network: a listener for each port that may be dialled. Connections go to the
-    /// host as streams.
+    /// Open the egress sockets without any capability over the network: a listener for each port that may be dialled.
+    /// Connections go to the host as streams.
     RelayIntake(Intake),
     /// Make a directory that was prepared on the host the new root, read-only. `holds` are the directories, and the files to
     /// mount onto, that later steps find in it.
@@ -107,7 +108,7 @@ pub enum Step {
     OwnFiles { target: String, files: Vec<(String, Bytes)> },
 }
 
-/// Something that is not there and is seen all the same: whoever mounts needs a place for it.
+/// A mount point: a path that is seen inside although the folder or image has nothing there, because a mount needs one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mountpoint {
     /// Relative, in its plainest spelling; parents first.
@@ -115,7 +116,7 @@ pub struct Mountpoint {
     pub kind: MountpointKind,
 }
 
-/// What a stub is.
+/// What kind of file a mount point is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MountpointKind {
     /// An empty directory.
@@ -188,7 +189,7 @@ pub struct Seal {
     pub privileges: Privileges,
     /// Which system calls stay.
     pub syscalls: Syscalls,
-    /// A second wall around the filesystem, where the kernel has it.
+    /// A second layer of isolation around the filesystem, where the kernel has Landlock.
     pub landlock: Option<Landlock>,
 }
 
@@ -197,9 +198,9 @@ pub struct Seal {
 pub enum Privileges {
     /// No capability, and no program brings any back.
     Dropped,
-    /// As they are: where there is no wall, and commands run as who asked for them.
+    /// As they are: where there is no isolation, and commands run as the user who started the sandbox.
     Kept,
-    /// Those stay that whoever is root inside needs to maintain a system of its own: to give files to its users, and to become
+    /// Kept are those that root inside needs to maintain a system of its own: to give files to its users, and to become
     /// them. They mean nothing outside of its user namespace.
     Maintainer,
 }
@@ -225,7 +226,7 @@ pub struct Landlock {
 pub enum FileRoot {
     /// The kernel holds them: all that is visible is the sandbox's.
     Sandbox,
-    /// No wall around us: the kernel resolves every path beneath this directory or not at all.
+    /// There is no isolation: the kernel resolves every path beneath this directory or not at all.
     Beneath(String),
 }
 
@@ -243,6 +244,6 @@ pub enum SetupReply {
 pub struct Sealed {
     /// The Landlock ABI in force; 0 means that the kernel has none.
     pub landlock_abi: u32,
-    /// The way out; its sockets are waiting at the door.
+    /// The egress sockets, which wait at the control socket.
     pub intake: Option<IntakeReport>,
 }

@@ -13,7 +13,7 @@ pub(super) enum Kind {
     Credit,
     /// No more bytes will come.
     End,
-    /// No more bytes will come, and those that nobody has taken yet do not matter.
+    /// No more bytes will come, and those that the receiver has not taken yet do not matter.
     Cut,
     /// No more bytes are wanted.
     Stop,

@@ -1,9 +1,10 @@
-//! Many streams on one connection, for walls that no descriptor passes.
+//! Many streams on one connection, for backends whose isolation lets no descriptor through.
 //!
-//! Either side opens streams, with a few bytes that say what for. Each direction of a stream has credits: whoever reads
-//! gives them, so a slow reader stops its own stream and no other. A direction has an end ([`Mux::end`]), which comes after
-//! its bytes; or it is cut ([`Mux::cut`]), which overtakes what has not been taken yet. Whoever does not want to read any more
-//! says so ([`Mux::stop`]), and the other side cuts. Both directions over, the stream is gone; its number never comes again.
+//! Either side opens streams, with a few bytes that say what for. Each direction of a stream has credits, which its reader
+//! grants, so a slow reader stops its own stream and no other. A direction has an end ([`Mux::end`]), which comes after its
+//! bytes; or it is cut ([`Mux::cut`]), which overtakes what has not been taken yet. A reader that wants no more bytes says
+//! so ([`Mux::stop`]), and the other side cuts. When both directions are over, the stream is gone; its number never comes
+//! again.
 //!
 //! ```text
 //! a direction:  open --END--> over        the sender has said all

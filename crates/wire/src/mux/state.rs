@@ -20,11 +20,11 @@ pub enum Side {
 pub enum Event {
     /// It opened a stream, for this.
     Opened { stream: StreamId, header: Vec<u8> },
-    /// It sent bytes. Whoever has taken them says so with [`Mux::taken`].
+    /// It sent bytes. The caller acknowledges those it has taken with [`Mux::taken`].
     Data { stream: StreamId, bytes: Vec<u8> },
     /// It has said all.
     Ended { stream: StreamId },
-    /// It broke off; bytes that nobody has taken yet do not matter any more.
+    /// It broke off; bytes that the caller has not taken yet do not matter any more.
     Cut { stream: StreamId },
     /// It does not read any more; our direction is over.
     Stopped { stream: StreamId },
@@ -70,7 +70,7 @@ struct Stream {
     granted: Option<u32>,
     /// Bytes that were taken and not granted again yet.
     taken: u32,
-    /// We told it to stop: what still comes is for nobody.
+    /// We told it to stop: what still comes is discarded.
     stopped: bool,
 }
 
@@ -123,7 +123,7 @@ impl Mux {
         if !was_there {
             return Err(Violation::Stream(stream));
         }
-        // What was under way when the stream ended is for nobody.
+        // What was in flight when the stream ended is discarded.
         let Some(state) = self.streams.get_mut(&stream) else { return Ok(None) };
         let event = match kind {
             Kind::Open => None,
@@ -161,7 +161,7 @@ impl Mux {
         }
         self.their_next = stream.0.checked_add(2).ok_or(Violation::Stream(stream))?;
         if self.theirs >= MAX_STREAMS {
-            // Nothing of it is kept: what else comes for this number is for nobody.
+            // The stream is not kept: what else comes for this number is discarded.
             encode(Kind::Cut, stream, &[], &mut self.outgoing);
             encode(Kind::Stop, stream, &[], &mut self.outgoing);
             return Ok(None);
@@ -194,7 +194,7 @@ impl Mux {
         length
     }
 
-    /// So many bytes of a stream were taken by whom they are for: the other side may send as many again.
+    /// The caller took so many bytes of a stream: the other side may send as many again.
     pub fn taken(&mut self, stream: StreamId, bytes: usize) {
         let Some(state) = self.streams.get_mut(&stream) else { return };
         let Some(granted) = &mut state.granted else { return };
@@ -282,6 +282,6 @@ impl std::error::Error for Violation {}
 
 /// What a direction of a stream keeps waiting at most, in bytes: as much as an ordinary socket does.
 pub const WINDOW: u32 = 128 * 1024;
-/// How many streams one side can have open. With the window it bounds what the other side can make us hold. Some more than a sandbox
-/// may have connections if nobody says otherwise: then who refuses the next one also records it.
+/// How many streams one side can have open. With the window it bounds what the other side can make us hold. Somewhat more
+/// than the default limit of a sandbox's connections: so the gateway refuses the next one, and records it.
 pub const MAX_STREAMS: usize = 1024 + 64;

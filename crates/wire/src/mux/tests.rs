@@ -72,7 +72,7 @@ fn who_is_told_to_stop_breaks_off() {
     host.send(stream, b"under way already");
     assert_eq!(carry(&mut guest, &mut host), [Event::Stopped { stream }]);
     assert_eq!(host.credit(stream), None);
-    assert_eq!(carry(&mut host, &mut guest), [], "what was under way is for nobody");
+    assert_eq!(carry(&mut host, &mut guest), [], "what was in flight is discarded");
     guest.end(stream);
     assert_eq!(carry(&mut guest, &mut host), [Event::Ended { stream }]);
     assert!(host.streams_are_gone() && guest.streams_are_gone());

@@ -15,7 +15,7 @@ impl From<OwnedFd> for Local {
     }
 }
 
-/// What it means that whoever opened a stream closes its direction while bytes of it are still under way.
+/// What it means when the side that opened a stream closes its direction while bytes of it are still in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hangup {
     /// They matter: the end comes after them.
@@ -27,8 +27,8 @@ pub enum Hangup {
 /// The socket of a stream that the other side opened.
 pub struct Local {
     pub socket: OwnedFd,
-    /// Closed when the other side has said all, or broken off: for kernels that do not tell who waits at a socket
-    /// (POLLRDHUP) what lies behind bytes that nobody reads.
+    /// Closed when the other side has ended its direction or broken off: for kernels that do not tell a process polling a
+    /// socket (POLLRDHUP) of an end that lies behind unread bytes.
     pub alarm: Option<OwnedFd>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Line {
     /// Whether the socket is still read.
     reads: bool,
     writes: Writes,
-    /// Nobody has the other end of the socket any more, and that is known.
+    /// The other end of the socket is closed, and that has been seen.
     abandoned: bool,
 }
 
@@ -119,9 +119,9 @@ impl Line {
         }
     }
 
-    /// Nobody is there any more who could take anything. What was written before still counts.
+    /// The peer is gone, so nothing can be written any more. What it wrote before still counts.
     fn see_abandoned(&mut self, ready: PollFlags, mux: &mut Mux, buffer: &mut [u8]) {
-        // gVisor calls it an error too that both sides have ended in good order, with bytes that nobody has read yet.
+        // gVisor also reports an error when both sides ended in good order while some bytes are still unread.
         let is_error = || !matches!(sockopt::socket_error(&self.socket), Ok(Ok(())));
         if self.is_tcp && ready.contains(PollFlags::ERR) && is_error() {
             return self.reset(mux);
@@ -158,7 +158,7 @@ impl Line {
                 self.reset(mux);
                 false
             }
-            // Whoever was there did not read all that it was sent, which is its own affair.
+            // The peer closed its socket without reading all that it was sent, which is its own affair.
             Err(_) => {
                 self.reads = false;
                 mux.end(self.stream);
@@ -198,7 +198,7 @@ impl Line {
         }
     }
 
-    /// The other side does not read any more: nor do we, and whoever writes is told.
+    /// The other side does not read any more: we do not either, and a process that writes gets an error.
     pub(crate) fn stopped(&mut self) {
         self.reads = false;
         if !self.is_tcp {
@@ -207,12 +207,12 @@ impl Line {
         }
     }
 
-    /// Takes what was written before nobody could write any more. Left unread, it would make an error of the end.
+    /// Takes what was written before the peer could write no more. Left unread, it would turn the end into an error.
     fn discard(&self, buffer: &mut [u8]) {
         while recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT).is_ok_and(|(_, length)| length > 0) {}
     }
 
-    /// Ends both directions at once, and lets everybody see that it was not in good order.
+    /// Ends both directions at once, and lets both peers see that it was not in good order.
     fn reset(&mut self, mux: &mut Mux) {
         if self.is_tcp {
             // With nothing left to linger for, closing sends a reset.

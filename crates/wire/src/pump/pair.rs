@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
-/// A connection from this process to itself, over the loopback device. Unlike a pair of unix sockets it can be reset, which is
-/// how people are told at once that they are not let through; and whoever gets it need not know that it is no other connection.
+/// A connection from this process to itself, over the loopback device. Unlike a pair of unix sockets it can be reset, which
+/// tells a program at once that its connection is refused; and its user cannot tell it from any other connection.
 pub fn tcp_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let listener = listen()?;
     let one = TcpStream::connect(listener.local_addr()?)?;
@@ -35,7 +35,7 @@ fn listen() -> io::Result<TcpListener> {
     let address = Ipv4Addr::new(127, 1 + high % 254, middle, low);
     let port = PORT.load(Ordering::Relaxed);
     let listener = TcpListener::bind((address, port))
-        // Somebody listens at that port of every address: the next one, then.
+        // Another process listens at that port on every address: the next one, then.
         .or_else(|_| TcpListener::bind((address, 0)))
         // A loopback device with one address.
         .or_else(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;

@@ -29,7 +29,7 @@ pub struct Pump {
 pub type Receive = Box<dyn FnMut(&[u8]) -> Option<Local> + Send>;
 
 impl Pump {
-    /// Serves a connection until it ends, or nobody has the pump any more.
+    /// Serves a connection until it ends, or the pump is dropped everywhere.
     pub fn start(connection: OwnedFd, side: Side, receive: Receive) -> io::Result<Pump> {
         ioctl_fionbio(&connection, true)?;
         let (orders, theirs) =

@@ -46,7 +46,7 @@ where
     });
     shared.lock().clear();
     drop(shared);
-    // Nobody holds the screen any more: its writer ends with what it has.
+    // The last handle of the screen is dropped: its writer ends with what it has.
     let is_read = writing.wait();
     match outcome {
         // Saying it would wait for ever.
@@ -62,21 +62,21 @@ async fn ticking(screen: &Shared) {
     }
 }
 
-/// Somebody wants it to end.
+/// A request to end: the user pressed ctrl-C.
 pub(super) struct Stop(oneshot::Receiver<()>);
 
 impl Stop {
-    /// Waits until somebody does.
+    /// Waits until the request comes.
     pub(super) async fn wait(self) {
         if self.0.await.is_err() {
-            // Nobody listens any more, and so nobody will.
+            // The thread that listens for signals is gone, so the request will never come.
             std::future::pending().await
         }
     }
 }
 
-/// Passes on the first one, and obeys the second one at once, whatever goes on by then. Does not hold the screen: that ends
-/// with the work.
+/// Passes on the first signal, and obeys the second one at once, whatever happens by then. Does not hold the screen: that
+/// ends with the work.
 async fn listen(mut signals: EndSignals, tell: oneshot::Sender<()>, screen: Weak<Mutex<Screen>>) {
     signals.next().await;
     // Once the work is over there is nothing left to stop but us.
@@ -84,7 +84,7 @@ async fn listen(mut signals: EndSignals, tell: oneshot::Sender<()>, screen: Weak
         let _ = tell.send(());
         signals.next().await;
         if announced(&screen, "stopped at once") {
-            // Others write it, if somebody reads.
+            // The writer thread writes it, if it is read.
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
@@ -92,7 +92,7 @@ async fn listen(mut signals: EndSignals, tell: oneshot::Sender<()>, screen: Weak
     std::process::exit(i32::from(CANCELLED));
 }
 
-/// Says it if there is a screen. Never waits for whoever reads.
+/// Says it if there is a screen. Never waits for its reader.
 fn announced(screen: &Weak<Mutex<Screen>>, text: &str) -> bool {
     let Some(screen) = screen.upgrade() else { return false };
     Shared(screen).lock().announce(text);

@@ -40,7 +40,7 @@ pub(crate) fn agent(command: AgentCommand) -> Result<u8, SandboxError> {
     }
 }
 
-/// Whoever reads lines gets a line, also where there is no run to tell of.
+/// A program that reads lines gets a line, also where there is no run to tell of.
 fn failed(error: SandboxError, as_lines: bool) -> Result<u8, SandboxError> {
     if !as_lines {
         return Err(error);

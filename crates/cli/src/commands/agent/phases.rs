@@ -137,7 +137,7 @@ fn opened(phase: &Phase) -> Option<String> {
     (!parts.is_empty()).then(|| quote::visible(parts.join("; ").as_bytes()))
 }
 
-/// Tells whoever looks.
+/// Shows the phases to the user.
 struct Teller {
     screen: Shared,
     last: Option<usize>,

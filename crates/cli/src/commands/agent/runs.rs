@@ -75,7 +75,7 @@ struct Row {
 impl Row {
     fn of(run: &Run) -> Result<Row, SandboxError> {
         let Glance { began, agent, model, state } = run.glance()?;
-        // Of a run that is over; one that goes on has none yet.
+        // Of a run that has ended; one in progress has none yet.
         let result: Value = std::fs::read(run.directory.join("result.json"))
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())

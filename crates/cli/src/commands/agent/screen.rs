@@ -1,7 +1,7 @@
-//! What a person sees of a run while it goes on, on standard error: a line for each step and each call of a tool; at a
-//! terminal, below them one line that changes.
+//! What a person sees of a run in progress, on standard error: a line for each step and each call of a tool; at a terminal,
+//! below them one line that changes.
 //!
-//! Whoever writes is a thread of its own: a terminal that was stopped, or a slow reader, holds up neither the run nor ctrl-C.
+//! A thread of its own writes: a terminal that was stopped, or a slow reader, holds up neither the run nor ctrl-C.
 
 use super::sentence::{Detail, Told, Tone, cut, of, step_name, visible, wants_colours};
 use crate::commands::model::counted;
@@ -26,7 +26,7 @@ pub(super) struct Screen {
     held: Option<Told>,
     /// The run whose lines these are.
     run: String,
-    /// The answer is printed by whoever waits for it.
+    /// The caller that waits for the answer prints it.
     answer_follows: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Writing {
 }
 
 impl Writing {
-    /// Waits until everything is written. Says whether it was: somebody may have stopped reading.
+    /// Waits until everything is written. Says whether it was: the reader may have stopped reading.
     pub(super) fn wait(self) -> bool {
         loop {
             let heard = match self.time_limit {
@@ -66,7 +66,7 @@ impl Writing {
     }
 }
 
-/// Says something on standard error when all is over; not for ever, if nobody reads it.
+/// Says something on standard error when all is over; not for ever, if it is not read.
 pub(super) fn say_patiently(say: impl FnOnce() + Send + 'static) {
     let (done, progress) = channel();
     std::thread::spawn(move || {
@@ -148,7 +148,7 @@ impl Screen {
         self.tick();
     }
 
-    /// The next run's answer is one among several, and nobody prints it.
+    /// The next run's answer is one among several, and is not printed.
     pub(super) fn expect_answer(&mut self, follows: bool) {
         self.answer_follows = follows;
     }
@@ -169,7 +169,7 @@ impl Screen {
         }
     }
 
-    /// Shows what goes on now, where there is a line that changes.
+    /// Shows the current step, where there is a line that changes.
     pub(super) fn tick(&mut self) {
         let Form::Terminal { colours } = self.form else { return };
         if self.doing.is_empty() {
@@ -188,7 +188,7 @@ impl Screen {
         self.status = true;
     }
 
-    /// Takes the line that changes away.
+    /// Removes the line that changes.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.status) {
             self.put(format!("\r{REST_OF_LINE}"));
@@ -202,7 +202,7 @@ impl Screen {
         self.announce(&format!("run {}", visible(&line.session_id, 1).concat()));
     }
 
-    /// What goes on now.
+    /// Notes the current step and the number of tool calls.
     fn note(&mut self, line: &Line) {
         match &line.entry {
             Entry::System(System::Step { step, state: StepState::Started, .. }) => {
@@ -225,7 +225,7 @@ impl Screen {
 
     fn say(&mut self, told: &Told) {
         self.clear();
-        // What somebody says is for reading, and goes on in the next line of the terminal.
+        // Prose is for reading, and wraps into the next line of the terminal.
         let is_prose = matches!(told.word, "says" | "error" | "warning");
         let (colours, width) = match self.form {
             Form::Terminal { colours } if is_prose => (colours, usize::MAX),
@@ -255,10 +255,10 @@ fn is_beginning(shown: &[String], answer: &[String]) -> bool {
 fn write_all(from: Receiver<Vec<u8>>, mut to: impl Write, wrote: Sender<()>) {
     for bytes in from {
         if to.write_all(&bytes).and_then(|()| to.flush()).is_err() {
-            // Nobody reads any more. The run goes on: it is paid for, and its log is kept.
+            // The reader is gone. The run continues: it is paid for, and its log is kept.
             return;
         }
-        // Nobody may wait by now.
+        // There may be no waiting thread by now.
         let _ = wrote.send(());
     }
 }
@@ -292,7 +292,7 @@ fn columns() -> usize {
     }
 }
 
-/// For whoever reads slowly; longer is somebody who does not read.
+/// For a slow reader; one that takes longer does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 /// ECMA-48, EL: what follows in the line is erased.
 const REST_OF_LINE: &str = "\x1b[K";
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_ever_for_a_reader_that_does_not_read() {
+    fn a_reader_that_does_not_read_is_not_waited_for_for_ever() {
         let (go_on, held) = channel::<()>();
         let time_limit = Some(Duration::from_millis(10));
         let (mut screen, writing) = Screen::new(Form::Plain, time_limit, move |from, wrote| {

@@ -35,7 +35,7 @@ pub(super) enum Tone {
     Plain,
     /// Of less interest.
     Quiet,
-    /// Somebody acts.
+    /// The agent or belljar acts.
     Act,
     /// Something went wrong.
     Trouble,
@@ -54,7 +54,7 @@ impl Tone {
     }
 }
 
-/// Whether somebody who looks at a terminal wants colours: https://no-color.org
+/// Whether the user at the terminal wants colours: https://no-color.org
 pub(super) fn wants_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -163,7 +163,7 @@ fn noticed(system: &System, detail: Detail) -> Option<Told> {
             let number = attempt.map(|attempt| format!("{attempt}: ")).unwrap_or_default();
             Some(told(Tone::Trouble, "again", &format!("{number}{error}"), detail))
         }
-        // Events that nobody knows are for those who look closely.
+        // Events of an unknown kind are for those who look closely.
         System::Output { text } if text.starts_with('{') && !is_log => None,
         System::Output { text } => Some(told(Tone::Quiet, "prints", text, detail)),
         System::OrphanResult { content, .. } => {
@@ -245,7 +245,7 @@ pub(super) fn visible(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// All of a text, and of each line what can be seen of it: what somebody waited for is not shortened.
+/// All of a text, and of each line what can be seen of it: an answer that the user waited for is not shortened.
 pub(super) fn whole(text: &str) -> String {
     text.trim_end().lines().map(|line| quote::visible(line.as_bytes())).collect::<Vec<_>>().join("\n")
 }

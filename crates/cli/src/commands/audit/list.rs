@@ -12,7 +12,7 @@ pub(super) fn list(out: &mut impl Write, all: bool, json: bool) -> Result<u8, St
     let directory = belljar_audit::directory()?;
     let logs = belljar_audit::list(&directory)?;
     let shown = if all { logs.len() } else { NEWEST.min(logs.len()) };
-    // One that cannot be read keeps nobody from seeing the others.
+    // One that cannot be read does not hide the others.
     let rows: Vec<Row> = logs[..shown]
         .iter()
         .map(|log| Row::read(log).unwrap_or_else(|error| Row::damaged(log, &error)))

@@ -8,7 +8,7 @@ pub(super) fn plural(count: u64, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Says how far it is, to somebody who waits.
+/// Shows progress to a person who waits.
 pub(super) struct Teller {
     start: Instant,
     last: Option<Instant>,

@@ -1,5 +1,5 @@
-//! What a person sees of a build while it goes on, on standard error: a line for each step; at a terminal, below them one line that
-//! changes.
+//! What a person sees of a build in progress, on standard error: a line for each step; at a terminal, below them one line
+//! that changes.
 
 use belljar_image_build::Event;
 use belljar_overlay::quote::visible;
@@ -68,7 +68,7 @@ impl Screen {
         }
     }
 
-    /// Takes the line that changes away.
+    /// Removes the line that changes.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.status) {
             put(&format!("\r{REST_OF_LINE}"));
@@ -84,7 +84,7 @@ impl Screen {
         }
     }
 
-    /// What goes on now; a terminal only.
+    /// Shows what the build does now; a terminal only.
     fn change(&mut self, text: &str) {
         let is_due = self.drawn.is_none_or(|drawn| drawn.elapsed() >= BETWEEN);
         if self.form != Form::Terminal || text.trim().is_empty() || !is_due {
@@ -123,5 +123,5 @@ fn put(text: &str) {
 
 const REST_OF_LINE: &str = "\x1b[K";
 const MAX_INSTRUCTION_BYTES: usize = 120;
-/// More often than that nobody sees.
+/// A person does not see more frequent changes.
 const BETWEEN: Duration = Duration::from_millis(50);

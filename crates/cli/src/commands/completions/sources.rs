@@ -61,7 +61,7 @@ fn layers() -> Option<Vec<String>> {
 }
 
 fn images() -> Option<Vec<String>> {
-    // Opening makes the folder, which nobody asked for.
+    // Opening makes the folder, which a completion must not do.
     let folder = state()?.join("images");
     let store = folder.is_dir().then(|| Store::open(&folder).ok())??;
     Some(store.list().ok()?.into_iter().map(|image| image.name).collect())

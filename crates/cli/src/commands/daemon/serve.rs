@@ -63,7 +63,7 @@ fn say_ready(ready: &Ready) {
     }
 }
 
-/// Sockets that whoever started us has opened for us (sd_listen_fds(3)).
+/// Sockets that the process that started us, such as systemd, has opened for us (sd_listen_fds(3)).
 fn handed() -> Vec<OwnedFd> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
     match (number("LISTEN_PID"), number("LISTEN_FDS")) {

@@ -10,7 +10,7 @@ use belljar_api::client::{Client, ClientError};
 use belljar_fleet::sweep_alone;
 use belljar_spec::SandboxError;
 
-/// Sweeps, or says what a sweep would take away.
+/// Sweeps, or says what a sweep would remove.
 pub(crate) async fn swept(dry_run: bool) -> Result<Sweep, SandboxError> {
     match Client::local_if_running().sweep(dry_run).await {
         Err(ClientError::NoDaemon { .. }) => sweep_alone(&directory()?, dry_run).await,

@@ -35,7 +35,7 @@ impl Bar {
         Bar { state: stderr().is_terminal().then(|| Mutex::new(state)) }
     }
 
-    /// Somebody else pulls, and says so much of it.
+    /// Docker pulls, and says so much of it.
     pub(super) fn bytes(&self, have: u64, of: u64) {
         self.with(|state| {
             let is_due = state.drawn.elapsed() >= BETWEEN;

@@ -48,7 +48,7 @@ struct Agent {
     login: Login,
 }
 
-/// What somebody logged in with on this machine.
+/// The user's login on this machine.
 struct Login {
     /// Names the folder, if it is not below the home.
     variable: &'static str,
@@ -63,7 +63,7 @@ fn write(options: AgentConfigArgs, agent: &Agent) -> Result<u8, SandboxError> {
         Some(folder) => Repository::of(&folder, None)?,
         None => Repository::here(None)?,
     };
-    // What cannot be had is said before anything is written.
+    // A missing login is reported before anything is written.
     let login = options.auth.then(|| agent.login.read(agent.name)).transpose()?;
     shell_rc::prepare(&repository)?;
     let folder = repository.config()?.open()?.folder(agent.folder)?;

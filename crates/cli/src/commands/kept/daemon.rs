@@ -15,14 +15,15 @@ pub(super) fn client() -> Client {
     Client::local(start)
 }
 
-/// What a sandbox that is started takes from our environment, and not from that of whoever started the daemon: where programs are,
-/// which shell, the language and the time zone. What a variable holds that is not UTF-8 cannot be sent, and is the daemon's own then.
+/// What a sandbox that is started takes from our environment, and not from that of the process that started the daemon:
+/// where programs are, which shell, the language and the time zone. What a variable holds that is not UTF-8 cannot be sent,
+/// and is the daemon's own then.
 pub(super) fn caller_environment() -> BTreeMap<String, String> {
     let one = |name: &str| std::env::var(name).ok().map(|value| (name.to_string(), value));
     ["PATH", "SHELL"].into_iter().chain(REGIONAL_VARIABLES).filter_map(one).collect()
 }
 
-/// Starts one that nobody waits for. It ends by itself when nothing is left to do.
+/// Starts one in the background. It ends by itself when nothing is left to do.
 fn start() -> io::Result<Child> {
     let log = log()?;
     Command::new(std::env::current_exe()?)
@@ -52,5 +53,5 @@ fn log() -> io::Result<File> {
 }
 
 const IDLE: &str = "10m";
-/// In bytes: more than anybody reads.
+/// In bytes: more than a person reads.
 const LARGEST_LOG: u64 = 4 * 1024 * 1024;

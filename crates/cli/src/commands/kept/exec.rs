@@ -190,5 +190,6 @@ fn variables(files: &[PathBuf], flags: &[OsString]) -> Result<BTreeMap<String, O
 /// As long as a command can be allowed to run.
 pub(super) const NO_LIMIT: u64 = 31_536_000;
 
-/// How long it goes on when we are gone without a word: long enough for a daemon to come back, or for us to be waited for.
+/// How long it continues when we are gone without a word: long enough for a daemon to come back, or for us to be waited
+/// for.
 const ALONE_S: u64 = 300;

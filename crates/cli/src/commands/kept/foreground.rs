@@ -1,5 +1,5 @@
-//! A command of a kept sandbox in the foreground: our standard streams are its own, our signals go to it, our terminal is its
-//! terminal. When the daemon goes away meanwhile, both go on once it is back.
+//! A command of a kept sandbox in the foreground: our standard streams are its own, our signals go to it, our terminal is
+//! its terminal. When the daemon goes away meanwhile, both continue once it is back.
 
 use crate::failure::of_client;
 use crate::foreground::{Controls, Insistence, terminal_size};
@@ -13,7 +13,7 @@ use belljar_sys::rustix::termios::isatty;
 use belljar_sys::terminal::RawMode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether one can go away while the command goes on.
+/// Whether the user can detach while the command continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leaving {
     Never,
@@ -39,7 +39,7 @@ pub(super) async fn attend(
     let mut print = std::pin::pin!(until_the_end((sandbox, command), &mut attached, &piped));
     let insisted = tokio::select! {
         result = &mut print => {
-            // Nobody reads what it writes, or what it reads is not what was meant: it does not go on unseen.
+            // Its output is not read, or its input is not what was meant: it does not continue unseen.
             let hopeless = |error: &SandboxError| error.code == ErrorCode::StreamFailed;
             if leaving == Leaving::Never && result.as_ref().is_err_and(hopeless) {
                 let _ = sandbox.kill(command).await;
@@ -86,7 +86,7 @@ async fn until_the_end(
             Some(AttachEvent::Output(StreamName::Stderr, bytes)) => {
                 stderr.write_all(&bytes).await.map_err(failed)?
             }
-            // One that has ended leaves what it did not read, and nobody misses that.
+            // A command that has ended leaves what it did not read, and does not miss it.
             Some(AttachEvent::Resumed)
                 if piped.load(Ordering::Relaxed) && !has_ended(sandbox, command).await =>
             {

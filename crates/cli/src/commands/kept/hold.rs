@@ -38,7 +38,7 @@ impl Held {
             Target::Named(_) => {
                 let found = target.find(client).await?;
                 let request = match found.state {
-                    // Nobody who joins may say anything of what is there.
+                    // A caller that joins may not change anything of the sandbox that is there.
                     State::Live => CreateSandbox { inherit: Some(found.name), ..CreateSandbox::default() },
                     State::Starting | State::Paused | State::Stopping | State::Stopped => {
                         let environment = caller_environment();
@@ -57,7 +57,7 @@ impl Held {
         Held { sandbox, info: created.sandbox, below, lease: created.lease.id }
     }
 
-    /// What stands still runs no command.
+    /// A paused sandbox runs no command.
     async fn awake(self) -> Result<Held, SandboxError> {
         if self.info.state != State::Paused {
             return Ok(self);
@@ -69,7 +69,7 @@ impl Held {
 
     /// Lets go of it.
     pub(super) async fn release(self) {
-        // A lease that nobody gives back ends by itself, and a sandbox that is gone needs none.
+        // A lease that is not given back ends by itself, and a sandbox that is gone needs none.
         let _ = self.sandbox.release(&self.lease).await;
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn init(options: InitArgs) -> Result<u8, SandboxError> {
         false => None,
     };
     let proposal = config::propose(&repository.folder)?;
-    // Nobody but us had a hand in what was written just now.
+    // Only we had a hand in what was written just now.
     if made && proposal.standing != Standing::Trusted {
         proposal.keep()?;
     }
@@ -77,7 +77,7 @@ fn write_new(folder: &Path, name: &str, text: &str) -> Result<bool, SandboxError
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         Err(error) => return Err(failed(error)),
     }
-    // Whoever made a link of the folder wants us to write elsewhere.
+    // A link in the place of the folder would make us write elsewhere.
     if !fs::symlink_metadata(&place).map_err(failed)?.is_dir() {
         return Err(failed(std::io::Error::other("`.belljar` is no folder")));
     }

@@ -1,5 +1,5 @@
-//! A sandbox that lives, found without its daemon: its shim says in its directory where it listens, to nobody but us. A command that runs
-//! there is a use of the sandbox, as the daemon knows it: no lease is needed for that.
+//! A sandbox that lives, found without its daemon: its shim says in its directory where it listens, readable only by us. A
+//! command that runs there is a use of the sandbox, as the daemon knows it: no lease is needed for that.
 
 use super::shell_rc;
 use super::target::Target;

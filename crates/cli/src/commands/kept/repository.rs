@@ -15,7 +15,7 @@ pub(super) struct Repository {
     /// Without links on the way.
     pub(super) folder: PathBuf,
     pub(super) branch: Option<BranchName>,
-    /// Where in it whoever asks stands, if not at its top.
+    /// Where in it the caller's directory is, if not at its top.
     pub(super) below: Option<PathBuf>,
     /// The folder as text: a key is text.
     text: String,
@@ -62,7 +62,7 @@ impl Repository {
             let message = format!("the path {:?} is too long, or no line of plain text", self.folder);
             ErrorCode::WorkspaceMissing.error(message).hint("rename the folder")
         })?;
-        // Without a wall everything of it is there that can be judged without one.
+        // The host backend judges everything of the folder that can be judged without isolation.
         let spec = SandboxSpec {
             backend: BackendChoice::Named(BackendName::Host),
             workspace: Some(self.folder.clone()),
@@ -95,7 +95,7 @@ impl Repository {
         &self.text
     }
 
-    /// Whether somebody made it ready, or started a sandbox of it.
+    /// Whether the user prepared it (`init`), or started a sandbox of it.
     pub(super) fn is_ready(&self) -> bool {
         self.history().is_ok_and(|volume| volume.exists())
     }

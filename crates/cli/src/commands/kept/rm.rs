@@ -1,4 +1,4 @@
-//! `belljar rm`: sandboxes taken away.
+//! `belljar rm`: removes sandboxes.
 
 use super::daemon::client;
 use super::print_json;

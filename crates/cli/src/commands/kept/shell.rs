@@ -1,4 +1,4 @@
-//! A shell in a folder's sandbox, which goes on living beside it.
+//! A shell in a folder's sandbox, which keeps running beside it.
 
 use super::daemon::client;
 use super::exec::{NO_LIMIT, in_foreground, standing};

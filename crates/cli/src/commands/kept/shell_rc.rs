@@ -1,5 +1,5 @@
-//! What a shell finds in a folder's sandbox: a prompt that says where it is, a history that stays, and words for agents that ask
-//! nobody, since nothing outside can be harmed.
+//! What a shell finds in a folder's sandbox: a prompt that says where it is, a history that stays, and aliases for agents
+//! that ask no questions, since nothing outside can be harmed.
 
 use super::repository::{CONFIG, HISTORY, Repository};
 use belljar_spec::SandboxError;

@@ -1,4 +1,4 @@
-//! `belljar start`: the sandbox of a folder, which lives until somebody stops it.
+//! `belljar start`: the sandbox of a folder, which lives until the user stops it.
 
 use super::daemon::client;
 use super::hold::{say_notes, wanted};
@@ -80,5 +80,5 @@ fn say(info: &SandboxInfo, how: &str, json: bool) -> Result<u8, SandboxError> {
     print(format!("{}\n", info.name).as_bytes())
 }
 
-/// As long as a lease can be: until somebody stops it.
+/// As long as a lease can be: until the user stops it.
 const LONG: u64 = 31_536_000;

@@ -85,7 +85,7 @@ impl Folder {
         Ok(Folder { fd, path })
     }
 
-    /// The same. What is no folder is taken away for it: whoever writes in the volume put it there.
+    /// The same. A file in its place is removed for it: a program that can write in the volume put it there.
     pub(super) fn folder_anew(&self, name: &str) -> Result<Folder, SandboxError> {
         match self.folder(name) {
             Ok(folder) => Ok(folder),

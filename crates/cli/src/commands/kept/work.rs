@@ -1,4 +1,4 @@
-//! What a sandbox changed beside its folder: what goes with it when it is taken away, and what stays.
+//! What a sandbox changed beside its folder: what goes with it when it is removed, and what stays.
 
 use belljar_api::SandboxInfo;
 use belljar_engine::{commits_of_layer, kept_work};
@@ -64,7 +64,7 @@ impl Lost {
 fn lost(state: &Path, name: &str) -> Result<Option<Lost>, SandboxError> {
     let id = kept_work(name).to_string();
     if let Some(layer) = Layers::at(state).beginning(&id)?.into_iter().next() {
-        // Where the folder is gone nobody can say what is new.
+        // Where the folder is gone, it cannot be told what is new.
         let files = layer.summary().ok().map(|summary| summary.files());
         let has_commits = !commits_of_layer(&layer).is_empty();
         return Ok((files != Some(0) || has_commits).then_some(Lost::Changes { layer: id, files }));

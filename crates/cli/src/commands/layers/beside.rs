@@ -1,4 +1,4 @@
-//! Shelves and clones: what is kept beside layers.
+//! Managed clones and clones: what is kept beside layers.
 
 use belljar_spec::git::BranchName;
 use belljar_spec::{ErrorCode, SandboxError};
@@ -6,11 +6,11 @@ use belljar_state::damage::Damaged;
 use belljar_workspace::{clone, managed};
 use std::path::{Path, PathBuf};
 
-/// A worktree of a shelf, or a clone.
+/// A worktree of a managed clone, or a clone.
 pub(super) enum Beside {
     ManagedClone(managed::ManagedWorktree),
     Clone(clone::Kept),
-    /// A shelf with all its branches, where only it is named.
+    /// A managed clone with all its branches, where only it is named.
     WholeManagedClone(managed::ManagedWorktree),
     /// One of these that is not understood.
     DamagedManagedClone(Damaged),
@@ -39,7 +39,7 @@ impl Beside {
         Ok(clones.into_iter().map(understood).collect())
     }
 
-    /// The one that is named: a clone by its id or the beginning of it, a worktree as `SHELF:BRANCH`.
+    /// The one that is named: a clone by its id or the beginning of it, a worktree as `MANAGED_CLONE:BRANCH`.
     pub(super) fn find(word: &str) -> Result<Option<Beside>, SandboxError> {
         let all = Beside::all()?;
         if let Some(whole) = Beside::whole_managed_clone(word, &all) {
@@ -63,7 +63,7 @@ impl Beside {
         }
     }
 
-    /// All of a shelf: what one of its branches has and the host has not, all of it has.
+    /// All of a managed clone: what one of its branches has and the host has not, all of it has.
     fn whole_managed_clone(word: &str, all: &[Beside]) -> Option<Beside> {
         let of_it = all.iter().filter_map(|one| match one {
             Beside::ManagedClone(one) if one.clone_name == word => Some(one.clone()),

@@ -107,7 +107,7 @@ fn patch(layer: &Layer, changes: &Changes) -> Result<(), SandboxError> {
     paper.print()
 }
 
-/// Whether somebody still reads.
+/// Whether the output still has a reader.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     There,

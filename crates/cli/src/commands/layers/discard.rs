@@ -48,7 +48,7 @@ pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
     Ok(0)
 }
 
-/// A worktree of a shelf, or a clone.
+/// A worktree of a managed clone, or a clone.
 fn discard_beside(beside: &Beside, options: &DiscardArgs) -> Result<u8, SandboxError> {
     let (kind, id, of) = (beside.kind(), beside.id(), beside.of());
     let lost = match (beside.has_unpushed(), beside.uncommitted()) {
@@ -78,7 +78,7 @@ fn discard_damaged(
     options: &DiscardArgs,
     error: SandboxError,
 ) -> Result<u8, SandboxError> {
-    // Only by its whole id: the beginning of one is not enough to remove what nobody has looked at.
+    // Only by its whole id: the beginning of one is not enough to remove what the user has not seen.
     let damaged = layers.damaged()?.into_iter().find(|damaged| damaged.id == word);
     let Some(id) = damaged.and_then(|damaged| LayerId::parse(&damaged.id)) else { return Err(error) };
     if !options.yes && !confirmed(&format!("Discard the layer {id}, which cannot be read? [y/N] "))? {
@@ -107,5 +107,5 @@ fn confirmed(question: &str) -> Result<bool, SandboxError> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Somebody was asked, and said no.
+/// The user was asked, and said no.
 const NO: u8 = 1;

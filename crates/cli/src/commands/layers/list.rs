@@ -202,7 +202,7 @@ fn as_table(rows: &[Row]) -> String {
                     (None, Some(true), _) => "unpushed".into(),
                     (None, Some(false), Some(files @ 1..)) => format!("{files} uncommitted"),
                     (None, Some(false), Some(0)) => "pushed".into(),
-                    // Nobody has looked at the files since something ran there.
+                    // The files were not compared since something ran there.
                     (None, Some(false), None) => "commits pushed".into(),
                     (None, None, _) => "-".into(),
                 },

@@ -105,7 +105,7 @@ fn newest(layers: &Layers, here: &Path) -> Result<Layer, SandboxError> {
     Err(ErrorCode::WorkNotFound.error(message).hint(there_are(layers)?))
 }
 
-/// What there is, for somebody who named what is not.
+/// Which layers there are, for a user who named one that does not exist.
 fn there_are(layers: &Layers) -> Result<String, SandboxError> {
     let all: Vec<Layer> = layers.list()?.into_iter().filter_map(Result::ok).collect();
     if all.is_empty() && !layers.damaged()?.is_empty() {
@@ -123,7 +123,7 @@ fn there_are(layers: &Layers) -> Result<String, SandboxError> {
     Ok(format!("there are: {}{more}", some.join(", ")))
 }
 
-/// A path as somebody wrote it, below the layer's folder; none for the folder itself.
+/// A path as the user wrote it, below the layer's folder; none for the folder itself.
 fn below(layer: &Layer, here: &Path, path: &Path) -> Result<Option<RelPath>, SandboxError> {
     let inside = plain(&here.join(path)).strip_prefix(&layer.folder).map(Path::to_path_buf);
     match inside {
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_terminal_does_not_obey_the_name_of_a_folder() {
-        // A store that nobody made has no layers.
+        // A store that was never made has no layers.
         let layers = Layers::at(Path::new("/nonexistent"));
         let error = newest(&layers, Path::new("/a/\u{1b}]0;evil\u{7}")).expect_err("there is no layer");
         assert!(!error.to_string().contains(['\u{1b}', '\u{7}']), "{error}");

@@ -1,4 +1,4 @@
-//! The value of a secret, from whoever sets it.
+//! The value of a secret, from the user who sets it.
 
 use belljar_spec::secret::SecretName;
 use belljar_spec::{ErrorCode, SandboxError};
@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use zeroize::Zeroizing;
 
-/// Asks for it, if there is somebody to ask; else reads standard input to its end.
+/// Asks for it at a terminal; else reads standard input to its end.
 pub(super) fn read(name: &SecretName) -> Result<Secret, SandboxError> {
     let failed = |error: io::Error| {
         ErrorCode::StreamFailed
@@ -48,7 +48,7 @@ enum Typed {
 /// leave the terminal silent.
 fn typed(question: &str) -> io::Result<Typed> {
     let _raw = RawMode::enter(stdin())?;
-    // Not before the terminal is silent: somebody may answer at once.
+    // Not before the terminal is silent: the user may answer at once.
     eprint!("{question}");
     let mut line = Zeroizing::new(Vec::with_capacity(MAX_SECRET_BYTES));
     let outcome = loop {
@@ -72,7 +72,7 @@ fn typed(question: &str) -> io::Result<Typed> {
     Ok(outcome)
 }
 
-/// Somebody who types has not pressed the next key yet.
+/// A person who types has not pressed the next key yet.
 fn more_is_coming() -> io::Result<bool> {
     let stdin = stdin();
     let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
@@ -80,7 +80,7 @@ fn more_is_coming() -> io::Result<bool> {
     Ok(poll(&mut waiting, Some(&a_moment))? > 0)
 }
 
-/// Takes away the last letter, which may have several bytes.
+/// Removes the last letter, which may have several bytes.
 fn erase(line: &mut Vec<u8>) {
     while line.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
 }

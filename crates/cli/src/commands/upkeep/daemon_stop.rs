@@ -1,5 +1,5 @@
-//! `belljar daemon stop`. The daemon is the process that holds the lock of the fleet: it is found by that lock, and by no file that may
-//! be older than it. Its shims, and so its sandboxes, go on.
+//! `belljar daemon stop`. The daemon is the process that holds the lock of the fleet: it is found by that lock, and by no
+//! file that may be older than it. Its shims, and so its sandboxes, keep running.
 
 use crate::commands::daemon::directory;
 use belljar_spec::{ErrorCode, SandboxError};

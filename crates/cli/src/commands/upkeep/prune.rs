@@ -1,4 +1,5 @@
-//! `belljar prune`: everything that nobody needs any more, listed and then removed. Work of a person or an agent is never among it.
+//! `belljar prune`: everything that is not needed any more, listed and then removed. Work of a person or an agent is never
+//! among it.
 
 use super::{DECLINED, confirmed};
 use crate::args::PruneArgs;

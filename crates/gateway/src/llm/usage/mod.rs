@@ -97,7 +97,7 @@ impl Reader {
         match &self.body {
             Body::Json(all) => note_json(self.api, &mut self.usage, all),
             Body::Events(_) => {}
-            // As far as anybody can tell.
+            // As far as the gateway can tell.
             Body::TooMuch => self.usage.ended = true,
         }
         self.usage.clone()

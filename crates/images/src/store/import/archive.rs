@@ -171,7 +171,7 @@ pub(super) fn blob_name(digest: &Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
 }
 
-/// A name without `./` in front; one that is no text, or longer than any path, is of no member that anybody asks for.
+/// A name without `./` in front; one that is not valid UTF-8, or longer than any path, is of no member that is asked for.
 fn plain(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(name).ok()?;
     let name = name.trim_start_matches("./").trim_start_matches('/');

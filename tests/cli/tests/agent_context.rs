@@ -1,6 +1,6 @@
 //! `--agent-context`, `[agent] context` and `.belljar/agent-context`: who is heard, in which order, and what is left.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use belljar_tests_cli::{Home, Run};
 use std::fs;

@@ -1,6 +1,6 @@
 //! Many short lives, 32 at a time: nothing is left of them.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use belljar_tests_daemon::{Home, Sandbox, eventually};
 use serde_json::json;

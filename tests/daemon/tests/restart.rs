@@ -1,6 +1,6 @@
 //! A daemon that dies while sandboxes work: they go on, nothing they said is lost, and the next daemon finds them as they were.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use belljar_tests_daemon::{Command, Home, Sandbox, eventually};
 use serde_json::json;

@@ -92,7 +92,7 @@ async fn an_overlay_has_it_and_no_change(backend: BackendName) {
         .await;
         let place = match place {
             Ok(place) => place,
-            // Where layers cannot be had at all, another test says so.
+            // Where layers are not available at all, another test reports it.
             Err(error) if error.code == ErrorCode::NotSupported => return,
             Err(error) => panic!("{error} ({})", error.code),
         };
@@ -114,7 +114,7 @@ async fn nobody_inside_changes_it(backend: BackendName) {
         "rm -f AGENTS.md",
         "mv AGENTS.md other",
         "echo x > other; mv -f other AGENTS.md",
-        // A wall may take a mode as its own affair: what counts is whether it opens anything.
+        // A backend may accept a change of mode without effect: what counts is whether it opens anything.
         "chmod 666 AGENTS.md; echo x > AGENTS.md",
         "truncate -s 0 AGENTS.md",
     ] {

@@ -50,7 +50,7 @@ async fn https_is_checked_against_what_is_trusted(backend: BackendName) {
         ..FetchRequest::get(format!("https://{name}:{}/", web.port()))
     };
     assert_eq!(place.fetch(trusting("api.test")).await.expect("it is trusted").body, b"hello");
-    // Nobody trusts that authority, and the certificate is not for that name.
+    // The request does not trust that authority, or the certificate is not for that name.
     let untrusted = FetchRequest::get(format!("https://api.test:{}/", web.port()));
     for request in [untrusted, trusting("other.test")] {
         let error = place.fetch(request).await.expect_err("it is not");
@@ -214,7 +214,7 @@ async fn a_body_for_one_host_is_not_sent_to_another(backend: BackendName) {
         assert_eq!((answer.status, answer.url), (status, url(&web, &format!("/{status}"))));
     }
     assert_eq!(target.accepted(), 0);
-    // It goes on without the body where it becomes a GET.
+    // It continues without the body where it becomes a GET.
     assert_eq!(place.fetch(post("/303")).await.expect("both are allowed").body, b"there");
     let told = &target.requests()[0];
     assert_eq!((told.method.as_str(), told.body.as_slice()), ("GET", &b""[..]));

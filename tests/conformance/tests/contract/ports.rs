@@ -22,7 +22,7 @@ for_every_backend! {
         a_connection_ends_with_who_listens;
 }
 
-/// A server inside that sends back what it gets, in capitals; `None` without a wall.
+/// A server inside that sends back what it gets, in capitals; `None` without isolation.
 async fn shouting(backend: BackendName, address: &str) -> Option<(Place, Running, u16)> {
     let place = Place::new(backend).await;
     let (running, port) = listen(&place, address, SHOUT).await?;
@@ -156,7 +156,7 @@ async fn without_isolation_it_is_refused_by_name(backend: BackendName) {
     assert!(listener.accept().is_err());
 }
 
-/// What listens in a sandbox for belljar would take a caller from outside for somebody inside.
+/// belljar's own listeners in a sandbox would take a caller from outside for a process inside.
 async fn belljars_own_ports_are_refused(backend: BackendName) {
     if !is_isolated(backend) {
         return;

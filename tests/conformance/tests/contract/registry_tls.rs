@@ -1,4 +1,4 @@
-//! A registry with TLS that tries to lead somebody into the clear.
+//! A registry with TLS that tries to redirect a client to plain HTTP.
 
 use belljar_images::{ImageError, Mirror, PullOptions, Silent, Store, Transport};
 use belljar_tests_conformance::LOOPBACK;
@@ -17,7 +17,7 @@ fn pull(clear: &str, answer: impl Fn() -> Response + Send + Sync + 'static) -> (
     fs::write(&passwords, format!(r#"{{"auths":{{"{place}":{{"auth":"YW5uOnMzY3JldA=="}}}}}}"#)).unwrap();
     let options = PullOptions {
         mirrors: vec![Mirror { registry: "registry.test".into(), place, transport: Transport::Tls }],
-        // Also where the clear is allowed, nobody who has TLS leads there.
+        // Also where plain HTTP is allowed, no registry with TLS can redirect to it.
         plain_http: vec![clear.into()],
         authorities: vec![trusted],
         credentials: Some(passwords),

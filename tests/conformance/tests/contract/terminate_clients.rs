@@ -66,7 +66,7 @@ async fn a_python_package_gets(backend: BackendName, package: &'static str) {
     }
 }
 
-/// Docker's command line asks a registry itself, by Go's own library of TLS. It believes whoever is at 127.0.0.0/8, where names lead
+/// Docker's command line asks a registry itself, with Go's own TLS library. It trusts any server at 127.0.0.0/8, where names lead
 /// on gVisor's kernel.
 async fn a_go_program_trusts_the_authority(backend: BackendName) {
     if !have(["docker"]) || names_begin_with(backend).starts_with("127.") {
@@ -94,7 +94,7 @@ async fn a_go_program_trusts_the_authority(backend: BackendName) {
 /// A tool of Rust: it carries a library of TLS, and no authorities.
 #[expect(clippy::print_stderr, reason = "who runs the tests is to know what did not run")]
 async fn cargo_trusts_the_authority(backend: BackendName) {
-    // The toolchain of whoever builds the tests: another user's, where they run as an ordinary one.
+    // The toolchain of the user who builds the tests: another user's, where they run as an ordinary one.
     let cargo = std::env::var("CARGO").ok().filter(|cargo| std::fs::File::open(cargo).is_ok());
     let Some(cargo) = cargo else { return eprintln!("skipped: no `cargo` that can be read here") };
     let world = World::new([("api.test", "127.0.0.1")]);

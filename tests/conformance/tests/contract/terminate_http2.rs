@@ -80,7 +80,7 @@ async fn many_streams_go_beside_each_other(backend: BackendName) {
         return;
     }
     const STREAMS: usize = 100;
-    // Nobody is answered before all are there.
+    // No request is answered before all are there.
     let waiting = Arc::new((AtomicUsize::new(0), hosts::tokio::sync::Notify::new()));
     let (world, server) = served(MODERN, move |request: Request<Incoming>| {
         let waiting = Arc::clone(&waiting);
@@ -124,7 +124,7 @@ async fn a_reset_of_the_client_reaches_the_server(backend: BackendName) {
             sender.send(piece("begun")).await.unwrap();
             hosts::tokio::spawn(async move {
                 while let Some(Ok(_)) = incoming.frame().await {}
-                // The client may have ended its half before it broke off; nobody but who broke off ends ours.
+                // The client may have ended its half before it broke off; only its reset ends ours.
                 sender.closed().await;
                 seen.fetch_add(1, Ordering::SeqCst);
             });
@@ -239,7 +239,7 @@ stream.on('end', () => { console.log(JSON.parse(body).error.message); session.cl
     }
 }
 
-/// Flow control goes from end to end: the server is held up by the stream that nobody reads, and by no other.
+/// Flow control goes from end to end: the server is held up by the stream that the client does not read, and by no other.
 async fn a_stream_that_nobody_reads_stops_its_sender_alone(backend: BackendName) {
     if !have(["node"]) {
         return;

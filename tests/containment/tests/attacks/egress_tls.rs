@@ -104,7 +104,7 @@ fn asking_again(prelude: &'static [u8]) -> (Server, Arc<Mutex<Vec<u8>>>) {
         while let Ok(length @ 1..) = stream.read(&mut buffer) {
             kept.lock().unwrap().extend_from_slice(&buffer[..length]);
             if !std::mem::replace(&mut asked, true) {
-                // In two pieces, and late: nobody must lose patience and pass on what is waiting.
+                // In two pieces, and late: the gateway must not pass on what is waiting after some time.
                 std::thread::sleep(Duration::from_millis(100));
                 let _ = stream.write_all(&again[..20]);
                 std::thread::sleep(Duration::from_millis(50));

@@ -1,4 +1,4 @@
-//! What is kept between lives, and the mode for the one whose machine it is: neither opens a way out.
+//! What is kept between the starts of a sandbox, and administrator mode: neither opens a way to escape.
 
 use belljar_engine::Engine;
 use belljar_spec::workspace::WorkspaceMode;

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
-/// A cage whose only way out is a model, and the key that opens it.
+/// A cage whose only egress is a model, and the key that opens it.
 struct Routed {
     cage: Cage,
     model: Model,

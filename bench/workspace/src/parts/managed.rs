@@ -1,4 +1,4 @@
-//! Two hundred branches on a shelf: does the last one take longer than the first?
+//! Two hundred branches in managed clones: does the last one take longer than the first?
 
 use crate::Outcome;
 use crate::belljar::{Belljar, is_here, must, quiet};

@@ -15,7 +15,7 @@ for_every_isolated_backend![
     where_the_repository_says_nothing_nothing_is_left,
     an_empty_workspace_has_it_too,
     an_overlay_has_it_and_no_change,
-    nobody_inside_changes_it,
+    no_process_inside_changes_it,
     git_commits_what_the_repository_says_and_not_what_was_added,
     files_come_back_owned_by_who_owned_them,
     git_knows_who_commits_and_no_token,
@@ -105,7 +105,7 @@ async fn an_overlay_has_it_and_no_change(backend: BackendName) {
     }
 }
 
-async fn nobody_inside_changes_it(backend: BackendName) {
+async fn no_process_inside_changes_it(backend: BackendName) {
     let directory = context();
     let place = told(backend, &directory, |_| {}).await;
     for attempt in [

@@ -104,7 +104,7 @@ async fn devour(
         assert!(!is_root(), "root holds every limit");
         return None;
     }
-    assert!(well, "while one sandbox devoured, another could not be had");
+    assert!(well, "while one sandbox devoured, another did not start");
     marker.wait_for_none();
     wait_until("the machine to be as it was", || Machine::now().is_as_well_as(&before));
     Some(run)

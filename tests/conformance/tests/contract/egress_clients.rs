@@ -214,7 +214,7 @@ async fn fails_fast(backend: BackendName, program: &'static str, script: &str) {
         }
     }
     assert_eq!(web.accepted(), 0);
-    assert_eq!(world.dns.queries(), [], "a refused name is nobody's to ask for");
+    assert_eq!(world.dns.queries(), [], "no resolver is asked for a refused name");
 }
 
 fn web(name: &str) -> (World, HttpServer) {

@@ -19,7 +19,7 @@ for_every_isolated_backend! {
         a_program_that_asks_for_https_records_goes_on;
     once:
         records_other_than_addresses_are_refused,
-        nobody_is_asked_before_a_connection,
+        no_resolver_is_asked_before_a_connection,
         a_name_without_an_address_ends_the_connection,
         a_name_with_addresses_of_both_families_works,
         an_address_that_is_dead_costs_a_moment,
@@ -186,7 +186,7 @@ async fn a_program_that_asks_for_https_records_goes_on(backend: BackendName) {
     assert_eq!(place.refusals(), []);
 }
 
-async fn nobody_is_asked_before_a_connection(backend: BackendName) {
+async fn no_resolver_is_asked_before_a_connection(backend: BackendName) {
     let world = World::new([("api.test", "127.0.0.1")]);
     let echo = Echo::start(LOOPBACK);
     let place = world.place(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;

@@ -318,7 +318,7 @@ fn auto_takes_bubblewrap_where_native_is_refused() {
 #[test]
 fn auto_never_takes_a_backend_that_is_too_weak() {
     let spec = belljar_spec::SandboxSpec { at_least: Some(Assurance::Microvm), ..Default::default() };
-    let error = Engine::new().create_blocking(&spec).err().expect("there is no such wall");
+    let error = Engine::new().create_blocking(&spec).err().expect("there is no such backend");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(
         [ErrorCode::BackendUnavailable, ErrorCode::AssuranceTooLow].contains(&error.code),

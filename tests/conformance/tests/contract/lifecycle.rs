@@ -27,7 +27,7 @@ for_every_backend! {
         a_guest_that_is_killed_takes_its_commands_along,
         a_caller_that_is_killed_leaves_nothing_running,
         what_a_sandbox_says_of_itself_is_true,
-        a_sandbox_has_the_name_that_it_was_given_and_nobody_gets_it_again,
+        a_sandbox_has_the_name_that_it_was_given_and_no_other_gets_it,
         the_stages_of_a_sandbox_are_told_as_they_begin,
         a_workspace_outlives_its_sandbox,
         what_was_changed_in_the_folder_is_told_to_who_asked,
@@ -132,7 +132,7 @@ async fn dispose_leaves_nothing_behind(backend: BackendName) {
     assert!(left.is_empty(), "{left:?}");
     let names: Vec<_> =
         fs::read_dir(place.on_host()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["d"], "a stub was left in the workspace");
+    assert_eq!(names, ["d"], "a mount point was left in the workspace");
 }
 
 fn own_children() -> HashSet<u32> {
@@ -360,7 +360,7 @@ async fn what_a_sandbox_says_of_itself_is_true(backend: BackendName) {
     }
 }
 
-async fn a_sandbox_has_the_name_that_it_was_given_and_nobody_gets_it_again(backend: BackendName) {
+async fn a_sandbox_has_the_name_that_it_was_given_and_no_other_gets_it(backend: BackendName) {
     let records = tempfile::tempdir().unwrap();
     let engine = Engine::new().with_records(records.path());
     let id = belljar_state::new_id().unwrap();

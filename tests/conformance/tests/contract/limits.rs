@@ -330,8 +330,8 @@ async fn outlived(place: &Place, backend: BackendName, command: &Command) -> Opt
 }
 
 async fn is_gone(place: &Place) {
-    let error = place.exec(&sh("exit 1")).await.expect_err("nobody is there");
+    let error = place.exec(&sh("exit 1")).await.expect_err("the guest is gone");
     assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::GuestGone), "{error}");
-    let error = place.read_file("file").await.expect_err("nobody is there");
+    let error = place.read_file("file").await.expect_err("the guest is gone");
     assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::GuestGone), "{error}");
 }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 for_every_backend! {
     everywhere:
         bytes_go_both_ways,
-        a_port_where_nobody_listens_is_refused,
+        a_port_without_a_listener_is_refused,
         a_listener_of_the_host_is_not_reached,
         without_isolation_it_is_refused_by_name,
         belljars_own_ports_are_refused,
@@ -119,7 +119,7 @@ async fn much_goes_through(backend: BackendName) {
     assert!(got[..sent.len()] == sent.to_ascii_uppercase()[..]);
 }
 
-async fn a_port_where_nobody_listens_is_refused(backend: BackendName) {
+async fn a_port_without_a_listener_is_refused(backend: BackendName) {
     if !is_isolated(backend) {
         return;
     }
@@ -164,7 +164,7 @@ async fn belljars_own_ports_are_refused(backend: BackendName) {
     let (_world, _server, place) = web(backend, |_| belljar_tests_hosts::Response::ok("")).await;
     let listening = place.python(LISTENING).await;
     let mut ports: Vec<u16> = listening.split_whitespace().map(|port| port.parse().unwrap()).collect();
-    assert!(!ports.is_empty(), "the way out listens nowhere");
+    assert!(!ports.is_empty(), "no egress socket listens");
     ports.push(53);
     for port in ports {
         let error = place.connect(port).await.unwrap_err();

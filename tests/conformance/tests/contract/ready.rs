@@ -41,8 +41,8 @@ fn hang(backend: BackendName) {
     assert!(error.hint.is_some_and(|hint| hint.to_string().contains("`limits.ready`")));
     wait_until("everything to be gone", || processes_below(std::process::id()).is_empty());
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, [".git"], "a stub was left behind");
-    assert_eq!(fs::read_dir(folder.path().join(".git")).unwrap().count(), 0, "a stub was left behind");
+    assert_eq!(left, [".git"], "a mount point was left behind");
+    assert_eq!(fs::read_dir(folder.path().join(".git")).unwrap().count(), 0, "a mount point was left behind");
 }
 
 /// Makes a sandbox while another thread stops every process below us that is its guest. The guest may have been faster, though others

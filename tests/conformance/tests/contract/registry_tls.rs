@@ -31,7 +31,7 @@ fn pull(clear: &str, answer: impl Fn() -> Response + Send + Sync + 'static) -> (
 }
 
 #[test]
-fn a_registry_with_tls_leads_nobody_into_the_clear() {
+fn a_registry_with_tls_cannot_redirect_to_plain_http() {
     let thief = HttpServer::start(LOOPBACK, |_| Response::ok(r#"{"token":"t"}"#));
     let clear = format!("127.0.0.1:{}", thief.port());
     let to = format!("http://{clear}/x");
@@ -44,5 +44,5 @@ fn a_registry_with_tls_leads_nobody_into_the_clear() {
         refused
     });
     assert!(matches!(error, ImageError::Downgrade { .. }) && asked == 1, "{error}, {asked}");
-    assert!(thief.requests().is_empty(), "somebody was led there");
+    assert!(thief.requests().is_empty(), "a client was redirected there");
 }

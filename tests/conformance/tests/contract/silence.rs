@@ -4,11 +4,11 @@ use belljar_spec::{BackendName, ErrorCode, ErrorKind};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_tests_conformance::*;
 
-for_every_backend![a_guest_that_stands_still_holds_nobody_up];
+for_every_backend![a_guest_that_hangs_blocks_no_caller];
 
-async fn a_guest_that_stands_still_holds_nobody_up(backend: BackendName) {
+async fn a_guest_that_hangs_blocks_no_caller(backend: BackendName) {
     if !matches!(backend, BackendName::Native | BackendName::Bwrap) {
-        // Where there is no isolation, no process kills a guest from outside; tests/docker has a container that is paused.
+        // Where there is no isolation, no process kills a guest from outside; tests/docker tests paused containers.
         return;
     }
     let place = Place::new(backend).await;

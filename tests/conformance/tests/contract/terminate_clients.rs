@@ -25,7 +25,7 @@ for_every_isolated_backend! {
         cargo_trusts_the_authority,
         node_fetch_trusts_the_authority,
         plain_http_is_held_to_the_same_rules,
-        a_client_that_trusts_nobody_is_told_of_in_the_record,
+        a_client_that_distrusts_the_authority_is_recorded,
         variables_that_the_caller_set_stay,
         a_host_that_no_rule_is_about_stays_unseen;
 }
@@ -147,7 +147,7 @@ async fn a_tool_that_reads_the_systems_bundle_trusts_the_authority(backend: Back
     let all = place.answer(&format!("cat {bundle}")).await;
     assert!(all.contains(own.trim()), "{bundle} has the authority");
     let host = std::fs::read_to_string(&bundle).unwrap_or_default();
-    assert!(all.contains(host.trim()), "{bundle} has everybody whom the host trusts");
+    assert!(all.contains(host.trim()), "{bundle} has every authority that the host trusts");
     assert!(!host.contains(own.trim()), "the host's own store is not touched");
     let said = place
         .answer(&format!("env -i curl -sS --cacert {bundle} https://api.test:{}/x", server.port()))
@@ -231,7 +231,7 @@ async fn plain_http_is_held_to_the_same_rules(backend: BackendName) {
     assert_eq!(server.requests().len(), 1);
 }
 
-async fn a_client_that_trusts_nobody_is_told_of_in_the_record(backend: BackendName) {
+async fn a_client_that_distrusts_the_authority_is_recorded(backend: BackendName) {
     if !have(["curl"]) {
         return;
     }

@@ -25,7 +25,7 @@ for_every_isolated_backend! {
         a_refused_stream_leaves_the_others_alone,
         both_sides_speak_what_the_server_chose,
         a_client_of_http2_alone_is_told_that_the_server_has_none,
-        a_stream_that_nobody_reads_stops_its_sender_alone;
+        an_unread_stream_stops_its_sender_alone;
 }
 
 async fn curl_speaks_http2_and_gets_trailers(backend: BackendName) {
@@ -240,7 +240,7 @@ stream.on('end', () => { console.log(JSON.parse(body).error.message); session.cl
 }
 
 /// Flow control goes from end to end: the server is held up by the stream that the client does not read, and by no other.
-async fn a_stream_that_nobody_reads_stops_its_sender_alone(backend: BackendName) {
+async fn an_unread_stream_stops_its_sender_alone(backend: BackendName) {
     if !have(["node"]) {
         return;
     }
@@ -282,7 +282,7 @@ large.on('response', () => {
 "#;
     assert_eq!(place.answer(&node(&server, script)).await, "small");
     let most = 16 * 1024 * 1024;
-    assert!(sent.load(Ordering::SeqCst) < most, "{} bytes wait for nobody", sent.load(Ordering::SeqCst));
+    assert!(sent.load(Ordering::SeqCst) < most, "{} bytes wait for no reader", sent.load(Ordering::SeqCst));
 }
 
 /// A script for a session of HTTP/2 with the server.

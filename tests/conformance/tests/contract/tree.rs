@@ -9,7 +9,7 @@ use std::time::Duration;
 for_every_backend! {
     everywhere:
         a_fork_bomb_is_ended,
-        killing_the_supervisor_saves_nobody,
+        killing_the_supervisor_saves_no_process,
         killing_everything_in_reach_leaves_a_working_sandbox;
     each_kernel:
         a_tree_that_dies_slowly_spares_its_neighbours,
@@ -360,7 +360,7 @@ async fn a_chain_of_forks_is_ended(backend: BackendName) {
     assert_eq!(left, Vec::<u32>::new());
 }
 
-async fn killing_the_supervisor_saves_nobody(backend: BackendName) {
+async fn killing_the_supervisor_saves_no_process(backend: BackendName) {
     let place = Place::new(backend).await;
     let marker = Marker::new();
     let script = "(setsid LASTING &); kill -KILL $PPID; LASTING; :";

@@ -215,7 +215,7 @@ fn a_redirect_to_the_place_brings_no_secret_along() {
 }
 
 #[test]
-fn where_nobody_looks_only_a_placeholder_arrives() {
+fn without_interception_only_a_placeholder_arrives() {
     for backend in gateway_backends() {
         let hosts = hosts();
         let blind = HttpServer::start_tls(at("127.66.9.1"), &hosts.authority.leaf(["blind.test"]), |_| {

@@ -105,7 +105,7 @@ REQUESTS = [head + b'\r\n\r\n' for head in [
         assert_eq!(arrived, Vec::<String>::new(), "{backend}");
         server.assert_nothing_arrived();
         assert_eq!(cage.opened(), 0, "{backend}");
-        assert_eq!(dns.queries(), [], "{backend}: nobody had to look for it");
+        assert_eq!(dns.queries(), [], "{backend}: no resolver was needed");
         assert!(!cage.refused_for(Reason::HostDiffers).is_empty(), "{backend}");
     }
     let cage = caged(backends()[0], &dns, server.port());

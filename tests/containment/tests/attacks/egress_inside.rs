@@ -135,7 +135,7 @@ PLACES += [(V6, UDP, a, 53, o) for a in ('::', '::ffff:127.0.0.1') for o in ((),
 "#;
 
 #[test]
-fn nobody_inside_takes_the_place_of_who_listens() {
+fn no_process_inside_takes_the_place_of_a_listener() {
     let (dns, capture, policy) = world();
     for backend in backends() {
         let places = if guards_low_ports(*backend) { LOW_PORTS } else { WAYS_OUT };
@@ -169,7 +169,7 @@ for family, kind, address, port, options in PLACES:
 
 /// Root of a user namespace that it made itself has no power in the one above.
 #[test]
-fn a_user_namespace_inside_gives_no_power_over_the_way_out() {
+fn a_user_namespace_inside_gives_no_power_over_egress() {
     let (dns, capture, policy) = world();
     let port = capture.port().to_string();
     for backend in nesting_backends() {

@@ -134,7 +134,7 @@ for _ in range(40):
             assert!(arrived <= 64 << 10, "{backend}: {protocol}: {arrived} bytes arrived");
             assert!(arrived >= 30_000, "{backend}: {protocol}: {arrived}");
             let refused = cage.refused_for(Reason::ByteLimit);
-            assert!(!refused.is_empty(), "{backend}: {protocol}: nobody says why");
+            assert!(!refused.is_empty(), "{backend}: {protocol}: no refusal for the limit");
         }
     }
 }

@@ -53,11 +53,11 @@ impl Person {
 }
 
 #[test]
-fn a_file_that_nobody_trusted_opens_nothing() {
+fn an_untrusted_file_opens_nothing() {
     for backend in gateway_backends() {
         let (backend, person) = (backend.as_str(), Person::new());
         person.write("[egress]\nallow = [\"evil.test\"]\n");
-        assert!(!person.gets_out(backend), "{backend}: nobody trusted it");
+        assert!(!person.gets_out(backend), "{backend}: the user did not trust it");
         // An agent writes one, and a record of trust beside it.
         let agent = "mkdir -p .belljar && echo '[egress]
 allow = [\"evil.test\"]' > .belljar/config.toml; mkdir -p .local/state/belljar/trust; \
@@ -68,7 +68,7 @@ allow = [\"evil.test\"]' > .belljar/config.toml; mkdir -p .local/state/belljar/t
         assert!(person.belljar(&["trust", "--yes"]).status.success(), "{backend}");
         assert!(person.gets_out(backend), "{backend}: what people trust counts");
         person.belljar(&["run", "--backend", backend, "--", "sh", "-c", "echo >> .belljar/config.toml"]);
-        assert!(person.gets_out(backend), "{backend}: nobody inside changes it");
+        assert!(person.gets_out(backend), "{backend}: no process inside changes it");
         person.write("[egress]\nallow = [\"evil.test\"]\n\n");
         assert!(!person.gets_out(backend), "{backend}: it changed since");
     }

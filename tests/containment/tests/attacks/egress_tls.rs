@@ -63,7 +63,7 @@ for other in (b'GET / HTTP/1.1\r\nHost: good.test\r\n\r\n', b'SSH-2.0-x\r\n', b'
         );
         server.assert_nothing_arrived();
         assert_eq!(cage.opened(), 0, "{backend}");
-        assert_eq!(dns.queries(), [], "{backend}: nobody had to look for it");
+        assert_eq!(dns.queries(), [], "{backend}: no resolver was needed");
         for reason in [
             Reason::ServerNameDiffers,
             Reason::ServerNameMissing,

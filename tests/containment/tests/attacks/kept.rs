@@ -64,7 +64,7 @@ attack('namespace', lambda: subprocess.run(['unshare', '-Ur', 'true'], check=Tru
 }
 
 #[test]
-fn root_inside_is_nobody_outside() {
+fn root_inside_is_not_root_outside() {
     for backend in backends() {
         if is_docker(*backend) {
             let refused = try_jail(*backend, |spec, _| spec.admin = Admin::Root).err().unwrap();

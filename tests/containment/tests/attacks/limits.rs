@@ -85,7 +85,7 @@ fn a_memory_hog_is_ended_and_not_its_neighbours() {
         assert_eq!(
             processes_with(&bystander_marker),
             [bystander.pid()],
-            "{backend}: somebody else was ended"
+            "{backend}: another process was ended"
         );
     }
 }

@@ -85,7 +85,7 @@ fn seen(pids: &[u32]) -> (Vec<char>, u64) {
 }
 
 #[test]
-fn nobody_inside_keeps_a_paused_sandbox_going() {
+fn no_process_inside_keeps_a_paused_sandbox_going() {
     for backend in backends() {
         let jail = jail(*backend);
         let marker = canary("restless");
@@ -105,7 +105,7 @@ fn nobody_inside_keeps_a_paused_sandbox_going() {
             assert!(before.0.iter().all(|state| matches!(state, 'T' | 'D')), "{backend}: {before:?}");
             sleep(Duration::from_millis(100));
             assert_eq!(seen(&pids), before, "{backend}: it uses no processor");
-            assert_eq!(processes_with(&marker), pids, "{backend}: nobody is new");
+            assert_eq!(processes_with(&marker), pids, "{backend}: there is a new process");
             wait_for(jail.sandbox.resume()).unwrap();
             assert!(eventually(|| seen(&pids).1 > before.1), "{backend}: it goes on");
         }
@@ -141,7 +141,7 @@ fn pause_behind_a_kernel(jail: &Jail, kernel: &[u32]) {
 }
 
 #[test]
-fn a_pause_stops_nobody_outside() {
+fn a_pause_stops_no_process_outside() {
     let mut bystander = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     for backend in backends() {
         let (paused, other) = (jail(*backend), jail(*backend));

@@ -372,7 +372,7 @@ os.kill(child, 9)
 
 /// Only a supervisor reports to its guest; no other process can, whatever of its descriptors /proc shows.
 #[test]
-fn nobody_inside_says_how_another_command_ended() {
+fn no_process_inside_says_how_another_command_ended() {
     for backend in backends() {
         let jail = jail(*backend);
         let forger = format!(

@@ -94,7 +94,7 @@ fn a_mountpoint_that_two_folders_know_stays_as_long_as_one_sandbox_needs_it() {
 }
 
 #[test]
-fn what_somebody_put_into_a_mountpoint_is_kept() {
+fn files_that_were_put_into_a_mountpoint_are_kept() {
     for backend in backends() {
         let (workspace, shields) = repository();
         let view = bound(workspace.path(), &shields);

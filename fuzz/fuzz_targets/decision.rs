@@ -1,5 +1,5 @@
-//! The decision: whatever rules, names and addresses there are, it is made, and nothing below the floor is permitted that the operator
-//! did not name.
+//! The decision: whatever rules, names and addresses there are, it is made, and no address in the reserved ranges is permitted that
+//! the operator did not name.
 #![no_main]
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -40,7 +40,7 @@ fuzz_target!(|input: (Written, Tried)| {
     for address in addresses {
         let ranges = || policy.private.iter().filter(|range| range.contains(&address));
         assert!(special_purpose(address).is_none() || ranges().next().is_some(), "{address}");
-        // Nobody means these by a wide range.
+        // A wide range does not permit these.
         let whole = if address.is_ipv4() { 32 } else { 128 };
         assert!(!is_metadata(address) || ranges().any(|range| range.prefix_len() == whole), "{address}");
         if let IpAddr::V6(six) = address

@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
                     assert_eq!(again, bytes[taken - again.len()..taken]);
                 }
                 Ok(None) => break,
-                // Whoever reads closes the stream.
+                // The reader closes the stream.
                 Err(_) => return,
             }
         }

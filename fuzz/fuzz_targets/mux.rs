@@ -1,4 +1,4 @@
-//! A connection of many streams as a guest may write it: nothing panics, and nobody keeps more waiting than was granted.
+//! A connection of many streams as a guest may write it: nothing panics, and no stream keeps more waiting than was granted.
 #![no_main]
 
 use belljar_wire::mux::{Event, MAX_STREAMS, Mux, Side, WINDOW};

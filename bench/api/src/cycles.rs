@@ -45,7 +45,7 @@ fn lives(home: &Home, count: usize) -> [Case; 4] {
                     times.push(Instant::now());
                     sandbox.delete();
                     times.push(Instant::now());
-                    let mut cases = cases.lock().expect("nobody fails while holding it");
+                    let mut cases = cases.lock().expect("no thread panics while holding it");
                     for step in 0..3 {
                         cases[step].add(times[step + 1] - times[step]);
                     }
@@ -54,7 +54,7 @@ fn lives(home: &Home, count: usize) -> [Case; 4] {
             });
         }
     });
-    cases.into_inner().expect("nobody fails while holding it")
+    cases.into_inner().expect("no thread panics while holding it")
 }
 
 const AT_A_TIME: usize = 32;

@@ -29,7 +29,7 @@ impl Child {
         Ok(Child(child))
     }
 
-    /// Waits until somebody listens there.
+    /// Waits until a server listens there.
     fn until_listening(mut self, address: SocketAddr, name: &str) -> Outcome<Child> {
         let start = Instant::now();
         while start.elapsed() < WAIT_TIMEOUT {
@@ -191,7 +191,7 @@ pub(crate) fn output(words: &[String]) -> Outcome<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// A port that nobody has at the moment, for TCP and for UDP.
+/// A port that is free at the moment, for TCP and for UDP.
 fn free_port() -> Outcome<u16> {
     loop {
         let port = TcpListener::bind(loopback(0))?.local_addr()?.port();

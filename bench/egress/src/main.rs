@@ -1,4 +1,4 @@
-//! What the way out of a sandbox costs: new connections, bulk, real TLS, names, memory and the start of a sandbox; each
+//! What a sandbox's egress costs: new connections, bulk, real TLS, names, memory and the start of a sandbox; each
 //! beside its peers in the same run, in turn, so that a busy moment hits all of them alike. Prints medians and ratios.
 //!
 //! `cargo run --release -p belljar-bench-egress [-- ROUNDS] [PART...]`; wants the `belljar` binary in the same target
@@ -57,5 +57,5 @@ fn conduct(words: &[&str]) -> Outcome<()> {
     })
 }
 
-/// How often each case is measured, if nobody says.
+/// How often each case is measured by default.
 const ROUNDS: usize = 7;

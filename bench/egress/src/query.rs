@@ -39,7 +39,7 @@ pub(crate) fn answer(question: &[u8]) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// Two names, which nobody reads, and five numbers; the last says how long there will be nothing (RFC 1035, 3.3.13).
+/// Two names, which no resolver reads, and five numbers; the last is the time to live of the missing answer (RFC 1035, 3.3.13).
 fn authority() -> Vec<u8> {
     [0, 0].into_iter().chain([1, 60, 60, 60, TTL].into_iter().flat_map(u32::to_be_bytes)).collect()
 }

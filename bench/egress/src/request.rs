@@ -1,4 +1,4 @@
-//! What a client sends: a real TLS hello, so that everybody between reads what they would read anywhere. What the server
+//! What a client sends: a real TLS hello, so that every proxy between reads what it would read anywhere. What the server
 //! shall do is in it, where a client names the protocols that it speaks inside of TLS (ALPN). No cryptography follows, so
 //! that only the way is measured.
 
@@ -13,7 +13,7 @@ pub(crate) enum Wish {
     Byte,
     /// Send so many bytes, each copied into the kernel as a program does that makes them.
     Copied(u64),
-    /// Send so many bytes, copied by nobody: what comes from a network card costs this machine no copy either.
+    /// Send so many bytes without a copy: what comes from a network card costs this machine no copy either.
     Lent(u64),
     /// Send back whatever comes.
     Echo,

@@ -62,7 +62,7 @@ impl Stage {
         self.server.ports
     }
 
-    /// Every way to the server; the first is the limit, and has nobody between.
+    /// Every way to the server; the first is the limit, and has no proxy between.
     pub(crate) fn ways(&self) -> Vec<Way<'_>> {
         let ports = self.ports();
         let direct = Way::at(DIRECT, loopback(ports.plain), loopback(ports.secure));

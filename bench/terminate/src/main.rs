@@ -63,7 +63,7 @@ async fn run(rounds: usize) -> Outcome<()> {
     let mut table = Table::new(&[DOWNLOAD, UPLOAD, REQUESTS]);
     for round in 0..=rounds {
         for way in &ways {
-            // Nobody needs a gibibyte to know how slow an interpreter is.
+            // An eighth is enough to see how slow an interpreter is.
             let bytes = if way.name == MITMPROXY { BYTES / 8 } else { BYTES };
             let download = way.curl(&["-o", "/dev/null"], &format!("/{bytes}")).await?;
             let body = path("body").display().to_string();
@@ -72,7 +72,7 @@ async fn run(rounds: usize) -> Outcome<()> {
             let file = if bytes == BYTES { &body } else { &small };
             let upload = way.curl(&["-o", "/dev/null", "-H", "expect:", "-T", file], "/").await?;
             let requests = way.requests().await?;
-            // The first round warms everybody up.
+            // The first round warms up every way.
             if round > 0 {
                 table.add(way.name, DOWNLOAD, download[1] / 1e6);
                 table.add(way.name, UPLOAD, upload[2] / 1e6);

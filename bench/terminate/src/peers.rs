@@ -86,7 +86,7 @@ fn quiet(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
 }
 
-/// Waits until somebody listens there.
+/// Waits until a server listens there.
 fn listens(port: u16) -> bool {
     let start = Instant::now();
     while start.elapsed() < WAIT_TIMEOUT {

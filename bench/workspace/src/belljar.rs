@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 pub(crate) struct Belljar {
     program: PathBuf,
-    /// Its layers, shelves and records: on the same filesystem as what it works on, and gone afterwards.
+    /// Its change sets, managed clones and audit logs: on the same filesystem as what it works on, and gone afterwards.
     state: PathBuf,
 }
 
@@ -65,7 +65,7 @@ impl Belljar {
     }
 }
 
-/// A program with nothing to read and nobody to tell.
+/// A program with no input, and whose output is dropped.
 pub(crate) fn quiet(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,5 +1,5 @@
-//! What a workspace costs: the start on a folder of any size, small files inside, branches on a shelf, and taking changes
-//! over; each beside its peers in the same run, in turn, so that a busy moment hits all of them alike. Prints medians and
+//! What a workspace costs: the start on a folder of any size, small files inside, branches in managed clones, and applying
+//! changes; each beside its peers in the same run, in turn, so that a busy moment hits all of them alike. Prints medians and
 //! ratios.
 //!
 //! `cargo run --release -p belljar-bench-workspace [-- ROUNDS] [PART...]`; wants the `belljar` binary in the same target
@@ -47,5 +47,5 @@ fn conduct(words: &[&str]) -> Outcome<()> {
     Ok(())
 }
 
-/// How often each case is measured, if nobody says.
+/// How often each case is measured by default.
 const ROUNDS: usize = 5;

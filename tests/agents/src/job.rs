@@ -86,7 +86,7 @@ impl Job {
         self
     }
 
-    /// Behind this wall instead of the native one.
+    /// With this backend instead of `native`.
     #[must_use]
     pub fn behind(mut self, backend: &str) -> Job {
         self.backend = backend.into();
@@ -169,7 +169,7 @@ impl Job {
     }
 }
 
-/// A run that goes on. Dropped, it is killed.
+/// A run that continues. Dropped, it is killed.
 pub struct Started<'j> {
     job: &'j Job,
     child: Child,

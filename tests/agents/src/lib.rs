@@ -8,7 +8,7 @@
 //! The agents are in the folder that `BELLJAR_TEST_AGENTS` names; `./dev setup` puts them there. One that is missing is
 //! skipped by name, and is a failure where `CI=true`.
 
-#![allow(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
+#![allow(clippy::unwrap_used, reason = "tests stop where they cannot continue")]
 
 mod agents;
 mod done;

@@ -48,7 +48,7 @@ impl Home {
         self.folder.path().canonicalize().expect("the folder is there").join(name)
     }
 
-    /// A file in it that everybody may read.
+    /// A file in it that every user may read.
     pub fn write(&self, name: &str, content: &str) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("the folder is ours");

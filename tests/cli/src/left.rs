@@ -19,7 +19,7 @@ pub fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
 }
 
 /// The processes of a run: `mark` stands in the path of its workspace, which is mounted for every process inside; `id`, if it
-/// is known, in the name of its cgroup. The dead that nobody has reaped do not count.
+/// is known, in the name of its cgroup. Zombies do not count.
 pub fn of_run(mark: &str, id: Option<&str>) -> Vec<String> {
     numbers_of(mark, id).into_iter().map(describe).collect()
 }
@@ -43,7 +43,7 @@ pub fn cgroups(id: &str) -> Vec<PathBuf> {
     belljar_tests_hosts::cgroups(|name| name.contains(id))
 }
 
-/// Cgroups of belljar's that nobody is in. Some are about to go: tests beside us start and end sandboxes.
+/// Cgroups of belljar without a process. Some are about to go: tests beside us start and end sandboxes.
 pub fn empty_cgroups() -> HashSet<PathBuf> {
     let is_empty = |path: &PathBuf| {
         fs::read_to_string(path.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty())

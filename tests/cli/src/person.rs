@@ -1,4 +1,4 @@
-//! Somebody at a terminal.
+//! A person at a terminal.
 
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_sys::terminal::{Pair, open_pair, set_size};
@@ -8,14 +8,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// Somebody at a terminal of 24 rows and 80 columns, who waits for words and types.
+/// A person at a terminal of 24 rows and 80 columns, who waits for words and types.
 pub struct Person {
     child: Child,
     keys: File,
     shown: Arc<(Mutex<Shown>, Condvar)>,
 }
 
-/// What the terminal was told and nobody looked at yet.
+/// What was written to the terminal and not read by the test yet.
 #[derive(Default)]
 struct Shown {
     bytes: Vec<u8>,
@@ -61,7 +61,7 @@ impl Person {
 
     pub fn resizes(&mut self, rows: u16, cols: u16) -> &mut Person {
         set_size(&self.keys, rows, cols).expect("the terminal is there");
-        // Whoever runs at a terminal that is nobody's own is not told by the kernel.
+        // The kernel signals no process here, because this is no session's controlling terminal.
         kill_process(Pid::from_child(&self.child), Signal::WINCH).expect("it is our child");
         self
     }
@@ -111,4 +111,4 @@ impl Drop for Person {
 
 /// Nothing that is waited for here takes that long.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
-const WHOLE: &str = "nobody panics while looking";
+const WHOLE: &str = "no thread panics while holding it";

@@ -1,6 +1,6 @@
 //! `--agent-context`, `[agent] context` and `.belljar/agent-context`: who is heard, in which order, and what is left.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use belljar_tests_cli::{Home, Run};
 use std::fs;
@@ -36,7 +36,7 @@ fn the_user_the_repository_and_the_run_add_up() {
     let flags = ["--agent-context", flag.to_str().unwrap()];
     let seen = what_agents_see(&home, &flags);
     assert!(seen.contains("THE USER") && seen.contains("THE RUN"), "{seen}");
-    assert!(!seen.contains("THE REPOSITORY"), "nobody trusted it: {seen}");
+    assert!(!seen.contains("THE REPOSITORY"), "the user did not trust it: {seen}");
     let Run { code, stderr, .. } = home.run(&["trust", "--yes"]);
     assert_eq!(code, 0, "{stderr}");
     let seen = what_agents_see(&home, &flags);

@@ -264,7 +264,7 @@ fn following_ends_with_the_sandbox() {
 #[test]
 fn a_last_line_that_is_not_whole_is_said_and_not_shown() {
     let state = State::new();
-    // Nobody ends it: whoever wrote it was killed.
+    // The log has no end: its writer was killed.
     drop(write(&state, 1));
     let whole = state.run(&["show"]).stdout;
     let half = r#"{"seq":4,"time":"2026-11-15T06:00:00.123456Z","sandbox":"0000"#;

@@ -118,9 +118,9 @@ fn paths_that_cannot_be_shared() {
     ]);
 }
 
-/// Whoever belljar's user says to be by HOME: root's home is root's, and a folder that is somebody's home is theirs.
+/// Whatever HOME is: root's home is root's, and a folder that is another user's home is theirs.
 #[test]
-fn the_home_of_somebody_else_cannot_be_shared() {
+fn the_home_of_another_user_cannot_be_shared() {
     // What only root can read, or mount, is refused or not there for others already.
     if fs::read_dir("/root").is_err() {
         return;
@@ -299,7 +299,7 @@ exec "$0" run -- touch ran"#;
     let Output { status, stdout, stderr } = command.output().expect("unshare starts");
     let said = String::from_utf8_lossy(&stderr);
     if status.code() == Some(99) || said.starts_with("unshare:") {
-        // This machine gives nobody a user namespace to try it in.
+        // This machine gives no user a user namespace to try it in.
         return;
     }
     assert_eq!((status.code(), stdout.as_slice()), (Some(125), &b""[..]), "{said}");
@@ -355,7 +355,7 @@ fn a_guest_that_dies_while_it_is_set_up_is_named() {
     let Output { status, stdout, stderr } = belljar.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&stderr);
     if said.contains("no cgroup is delegated to belljar") {
-        // An ordinary user, to whom nobody gave cgroups.
+        // An ordinary user without delegated cgroups.
         return;
     }
     assert_eq!(killed, Some(true), "{said}");

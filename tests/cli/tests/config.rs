@@ -82,7 +82,7 @@ fn a_repositorys_file_is_shown_before_it_is_trusted() {
         "trust_trusted",
         home.said(&["policy", "explain", "--no-resolve", "example.com"])
     );
-    assert_eq!(home.run(&["trust"]).code, 0, "nobody has to be asked twice");
+    assert_eq!(home.run(&["trust"]).code, 0, "the user is not asked twice");
     repository(&home, &USER.replace("example.com", "example.org"));
     insta::assert_snapshot!(
         "trust_changed",
@@ -218,7 +218,7 @@ fn a_run_stops_at_a_file_that_makes_no_sense() {
     assert!(Path::new(&home.path("state")).read_dir().is_err(), "nothing was started");
 }
 
-/// What the user's file says counts at the next start: nobody inside may write it, wherever it really lies.
+/// What the user's file says counts at the next start: no process inside may write it, wherever it really lies.
 #[test]
 fn the_users_configuration_is_in_no_sandbox_not_even_behind_a_link() {
     let home = Home::new("");
@@ -291,7 +291,7 @@ fn commands_use_the_default_profile_and_flags_win() {
         serde_json::from_str(&home.run(&["config", "show", "--json"]).stdout).expect("one object");
     assert_eq!(json["sandbox"]["pids"]["value"], "77");
     assert_eq!(json["sandbox"]["memory"]["from"], "default");
-    // A repository that nobody trusted says nothing; a trusted one names a profile of the user's.
+    // A repository that the user did not trust has no say; a trusted one names a profile of the user's.
     home.write("work/.belljar/config.toml", "[sandbox]\nprofile = \"small\"\n");
     assert!(pids(&[]).contains("77"), "{}", pids(&[]));
     assert_eq!(home.run(&["config", "trust", "--yes"]).code, 0);

@@ -282,7 +282,7 @@ impl World {
         Some(World { home: home.operator(&operator), server, seen: 0.into(), _dns: dns })
     }
 
-    /// Keeps a value that nobody else has, and returns it.
+    /// Keeps a unique value, and returns it.
     fn keep(&self, name: &str) -> String {
         let value = format!("{name}-value-0123456789abcdef");
         self.home.keep(name, &value);

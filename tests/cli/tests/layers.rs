@@ -204,7 +204,7 @@ fn a_file_that_changed_here_is_never_overwritten() {
 #[test]
 fn a_layer_that_is_in_use_stays() {
     let home = Home::new();
-    let held = home.layer().hold().expect("nobody has it");
+    let held = home.layer().hold().expect("no process holds it");
     insta::assert_snapshot!("apply_in_use", home.said(&["apply"]));
     let listed = home.run(&["layers"]).stdout;
     assert!(listed.starts_with("KIND   ID ") && listed.contains("[layer number 0]"), "{listed}");
@@ -261,7 +261,7 @@ fn a_damaged_layer_is_listed_and_can_be_discarded() {
 fn what_cannot_be_read_of_clones_hides_no_layer() {
     let home = Home::new();
     home.layer();
-    // No directory, which nobody can list, root neither.
+    // A file instead of a directory, which no user can list, not even root.
     home.write(&home.path("state/belljar/clones"), "");
     let listed = home.run(&["layers"]);
     assert!(listed.stdout.contains("[layer number 0]"), "{} {}", listed.stdout, listed.stderr);

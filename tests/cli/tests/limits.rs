@@ -19,7 +19,7 @@ fn extreme_values_are_held_or_refused_by_name() {
     ] {
         let result = run(folder.path(), ["run", limit[0], limit[1], "--", "echo", "ran"]);
         if result.stderr.contains("no cgroup is delegated to belljar") {
-            // An ordinary user, to whom nobody gave cgroups.
+            // An ordinary user without delegated cgroups.
             continue;
         }
         match refusal {

@@ -1,4 +1,4 @@
-//! Looser means louder: whoever weakens a wall reads so on standard error, and standard output stays the command's own.
+//! Looser means louder: a user who weakens the isolation reads so on standard error, and standard output stays the command's own.
 
 use belljar_tests_cli::Home;
 
@@ -39,7 +39,7 @@ fn a_container_as_the_only_backend_is_announced() {
     let home = Home::new("");
     let run = home.run(&["run", "--backend", "container", "--", "echo", "it ran"]);
     if run.code == 125 {
-        // There is no container around us; nothing ran, and nobody is told that something protects it.
+        // There is no container around us; nothing ran, and no message claims that something protects it.
         assert!(run.stdout.is_empty() && !run.stderr.contains(CONTAINER), "{}{}", run.stdout, run.stderr);
         return;
     }

@@ -20,7 +20,7 @@ impl SilentRemote {
         SilentRemote { listener, url }
     }
 
-    /// Waits for somebody who asks, and gives the connection.
+    /// Waits for a client, and returns its connection.
     fn asked(&self) -> TcpStream {
         self.listener.accept().expect("git connects").0
     }
@@ -91,7 +91,7 @@ fn no_helper_of_git_is_left_when_belljar_is_killed_during_a_push() {
     let source = source.to_str().expect("a plain path");
     let run = home.run(&["run", "--clone", source, "--branch", "fix", "--", "sh", "-c", commit]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    // Its remote moves to where nobody answers.
+    // Its remote moves to where no server answers.
     let clones = fs::read_dir(home.path("state/belljar/clones")).expect("clones are kept").flatten();
     let clone = clones.map(|entry| entry.path()).find(|path| path.join("clone.json").exists());
     let clone = clone.expect("there is one");

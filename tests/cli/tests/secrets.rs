@@ -1,4 +1,4 @@
-//! `belljar secrets`: what a person sees of the vault, and what nobody sees.
+//! `belljar secrets`: what a person sees of the vault, and what no user sees.
 
 use belljar_sys::rustix::io::{read, write};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
@@ -183,7 +183,7 @@ fn checks_and_lists_are_json_for_programs() {
     assert!(key["error"]["hint"].as_str().is_some_and(|hint| hint.contains("chmod 600")));
 }
 
-/// Somebody types at a terminal. What it showed in the end, and the exit code.
+/// A person types at a terminal. What it showed in the end, and the exit code.
 fn typed(home: &Home, keys: &[u8]) -> (i32, String) {
     let Pair { controller, terminal } = open_pair(24, 80).expect("there are terminals");
     let shared = terminal.try_clone().expect("it can be shared");
@@ -191,8 +191,8 @@ fn typed(home: &Home, keys: &[u8]) -> (i32, String) {
         home.command(&["set", "github"]).stdin(terminal).stderr(shared).spawn().expect("belljar starts");
     let mut shown = Vec::new();
     let mut some = [0; 256];
-    // In the end nobody has the other side of it, which is an error. The kernel may say so a moment before it hands out what
-    // was written last.
+    // In the end no process has the other side open, which is an error. The kernel may report it a moment before it hands out
+    // what was written last.
     while let Ok(count) = read(&controller, &mut some).or_else(|_| read(&controller, &mut some)) {
         let asked = shown.ends_with(QUESTION);
         shown.extend_from_slice(&some[..count]);
@@ -239,7 +239,7 @@ fn a_kill_loses_nothing() {
             killed += 1;
         }
     }
-    assert!(killed > 0, "nobody was killed");
+    assert!(killed > 0, "no process was killed");
     assert_eq!(home.run(home.command(&["check"]), "").code, 0, "{}", home.said(&["check"]));
     let listed = home.run(home.command(&["list"]), "").stdout;
     for name in &done {

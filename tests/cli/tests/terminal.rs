@@ -48,7 +48,7 @@ fn a_command_gets_a_terminal_where_there_is_one_or_is_to_be_one() {
     let home = Home::new("");
     let (_, never) = at_terminal(&home, &["run", "--tty", "never", "--", "tty"]).ends();
     assert!(never.contains("not a tty"), "{never}");
-    assert!(home.run(&["run", "--", "tty"]).stdout.contains("not a tty"), "nobody is at a terminal");
+    assert!(home.run(&["run", "--", "tty"]).stdout.contains("not a tty"), "there is no terminal");
     let always = home.run(&["run", "--tty", "always", "--", "sh", "-c", "tty; stty size; exit 5"]);
     assert!(always.stdout.contains("/dev/pts/") && always.stdout.contains("24 80"), "{}", always.stdout);
     assert_eq!(always.code, 5);

@@ -56,7 +56,7 @@ fn what_is_old_goes_and_work_and_what_is_young_stay() {
     File::options().append(true).open(&logs[0]).expect("it is ours").set_modified(old).expect("it is ours");
 
     let asked = home.run(&["prune"]);
-    assert_eq!(asked.code, 126, "nobody can be asked: {}", asked.stderr);
+    assert_eq!(asked.code, 126, "there is no terminal to ask at: {}", asked.stderr);
     assert!(asked.stdout.contains("audit logs of sandboxes that ended long ago"), "{}", asked.stdout);
     let dry = home.run(&["prune", "--dry-run"]);
     assert!(dry.code == 0 && logs.iter().all(|log| log.exists()), "{}", dry.stderr);
@@ -101,7 +101,7 @@ fn everything_goes_and_what_stays_is_said() {
     let home = Home::new("[workspace]\nprotect = [\"Makefile\"]\n");
     assert_eq!(home.run(&["run", "--overlay", "--", "touch", "new"]).code, 0);
     assert_eq!(home.run(&["daemon", "service", "install", "--user"]).code, 0);
-    // One that somebody else wrote is theirs.
+    // A unit that belljar did not write is the user's own.
     home.write("config/systemd/user/other.service", "[Unit]\n");
     let dry = home.run(&["uninstall", "--dry-run"]);
     assert_eq!(dry.code, 0, "{}", dry.stderr);

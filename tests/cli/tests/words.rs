@@ -63,7 +63,7 @@ fn the_doctor_reports_every_backend() {
     assert!(text.contains("Backends") && text.contains("native"), "{text}");
 }
 
-/// A folder that cannot be shown under another user is no reason to say that no wall works.
+/// A folder that cannot be shown under another user is no reason to report that no backend works.
 #[test]
 fn the_doctor_does_not_take_a_filesystem_for_a_backend() {
     let folder = tempfile::tempdir().unwrap();

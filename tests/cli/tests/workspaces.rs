@@ -78,7 +78,7 @@ fn what_a_file_or_a_flag_protects_stays_as_it_is() {
 }
 
 #[test]
-fn a_clone_is_worked_in_and_published_when_somebody_says_so() {
+fn a_clone_is_worked_in_and_published_on_request() {
     let home = Home::new("");
     fs::create_dir(home.path("repo")).expect("the folder is ours");
     for line in ["init -q -b main", "commit -q --allow-empty -m first"] {

@@ -1,5 +1,5 @@
-//! What walls do differently, each as a question with a name: a test says which of them it depends on, and asserts what is left
-//! where the answer is no. People read of the same in docs/gvisor.md.
+//! What backends do differently, each as a question with a name: a test says which of them it depends on, and asserts what is left
+//! where the answer is no. docs/gvisor.md describes the same for users.
 
 use belljar_spec::egress::Reason;
 use belljar_spec::{BackendName, Runtime};
@@ -46,7 +46,7 @@ pub fn lists_every_mount(backend: BackendName) -> bool {
     !is_gvisor(backend)
 }
 
-/// Whether nobody inside can signal process 1. In gVisor it has the same user as commands, and no other shield.
+/// Whether no process inside can signal process 1. In gVisor it has the same user as commands, and no other protection.
 pub fn guards_process_one(backend: BackendName) -> bool {
     !is_gvisor(backend)
 }
@@ -87,7 +87,7 @@ pub fn tells_of_read_only(backend: BackendName) -> bool {
     !is_gvisor(backend)
 }
 
-/// Whether a port below 1024 takes a privilege. In gVisor nobody but the sandbox itself is at any of its ports.
+/// Whether a port below 1024 takes a privilege. In gVisor only the sandbox itself uses any of its ports.
 pub fn guards_low_ports(backend: BackendName) -> bool {
     !is_gvisor(backend)
 }

@@ -1,4 +1,4 @@
-//! What the conformance tests share: a place to test in, and eyes that look at it from outside.
+//! What the conformance tests share: a place to test in, and checks from outside.
 //!
 //! The suite is `tests/`, one file a subject. Every test is written once, takes a backend, and can run for each of them:
 //! [`for_every_backend`] makes `native::a_timeout_kills_the_whole_tree` and its siblings out of one function, and ignores those
@@ -7,8 +7,8 @@
 //! of `DOCKER_HOST`, which `./dev test` starts; an ordinary user need not have one.
 //! `BELLJAR_BACKENDS=native,host` runs only those.
 //!
-//! A test judges from outside where it can (the host's files, the host's list of processes) and asserts no time; what
-//! hangs fails by the runner's patience.
+//! A test judges from outside where it can (the host's files, the host's list of processes) and asserts no time; a test that
+//! hangs fails by the runner's time limit.
 
 mod differences;
 mod inspected;

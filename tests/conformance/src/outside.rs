@@ -22,7 +22,7 @@ impl Marker {
     }
 
     /// The processes that carry it, as the host numbers them, or as its eyes do where a process has no number on the host
-    /// ([`is_inside`]). The dead that nobody has reaped do not count.
+    /// ([`is_inside`]). Zombies do not count.
     pub fn processes(&self) -> Vec<u32> {
         processes_with(&self.0)
     }
@@ -32,7 +32,7 @@ impl Marker {
         wait_until(&format!("{count} processes to start"), || self.processes().len() >= count);
     }
 
-    /// Ready when at least so many processes carry it: for what goes on beside them.
+    /// Ready when at least so many processes carry it, without blocking the tasks beside it.
     pub async fn appears(&self, count: usize) {
         let start = Instant::now();
         while self.processes().len() < count {

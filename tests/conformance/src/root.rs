@@ -1,6 +1,6 @@
 //! Systems that roots are made of: of busybox, as directories and as images.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use belljar_images::{Limits, Silent, Store};
 use belljar_spec::BackendName;

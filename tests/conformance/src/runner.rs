@@ -79,7 +79,7 @@ macro_rules! for_every_backend {
     };
 }
 
-/// The same for the backends that have a wall, and so a gateway.
+/// The same for the backends that isolate, and so have a gateway.
 #[macro_export]
 macro_rules! for_every_isolated_backend {
     ($($name:ident),* $(,)?) => { $crate::for_every_isolated_backend! { everywhere: $($name),*; } };
@@ -230,7 +230,7 @@ fn usable(backend: BackendName) -> bool {
 
 /// Makes a sandbox, which takes a few milliseconds.
 fn tried(backend: BackendName) -> Result<(), SandboxError> {
-    // Without a wall there is no private workspace.
+    // Without isolation there is no private workspace.
     let folder = TempDir::new().expect("there is room for a workspace");
     let mut spec = crate::spec(backend);
     spec.workspace = Some(folder.path().into());

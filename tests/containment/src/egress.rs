@@ -1,4 +1,4 @@
-//! A jail with a way out, for attacks on it: hosts outside that note what arrives, and a record that nobody inside can
+//! A jail with egress, for attacks on it: hosts outside that note what arrives, and an audit log that no process inside can
 //! touch.
 
 use crate::{Jail, folder};
@@ -139,8 +139,8 @@ fn memory(which: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// What attacks on a way out are made of: `dial`, `send` and `reply` for bytes over TCP, `ask` for a question of DNS,
-/// and a TLS hello piece by piece.
+/// Building blocks of attacks on egress: `dial`, `send` and `reply` for bytes over TCP, `ask` for a DNS query, and a TLS
+/// hello piece by piece.
 pub const NET: &str = r#"
 def dial(host, port, timeout=5):
     s = socket.create_connection((host, int(port)), timeout)

@@ -80,7 +80,7 @@ pub fn viewed(
 /// What something is and who may use it, whose it is, and what is in it.
 pub type Found = (u32, u32, Vec<u8>);
 
-/// All that is in a folder. What somebody takes away meanwhile is not.
+/// Everything in a folder, without what another process removes meanwhile.
 pub fn everything(folder: &Path) -> BTreeMap<PathBuf, Found> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];

@@ -1,9 +1,9 @@
-//! What every attack needs: walls to attack, a jail to attack from, and eyes outside.
+//! What every attack needs: backends to attack, a jail to attack from, and checks from outside.
 //!
 //! Tests are judged from outside: did the byte arrive, did the file change, is the process still there. What the
 //! attacker inside printed only ever makes a failure easier to read.
 //!
-//! `BELLJAR_BACKENDS` picks the walls (`native,bwrap`); one that does not work here is named as skipped, and with
+//! `BELLJAR_BACKENDS` picks the backends (`native,bwrap`); one that does not work here is named as skipped, and with
 //! `CI=true` is a failure. Docker's daemon is the one of `DOCKER_HOST`, which `./dev test` starts; an ordinary user need
 //! not have one. Run the same test binaries as root and as an ordinary user: they ask who they are.
 
@@ -18,7 +18,7 @@ use belljar_engine::{Engine, ExecResult, Sandbox};
 use belljar_spec::{
     BackendChoice, BackendName, Command, Permission, Runtime, SandboxError, SandboxSpec, SharedPath,
 };
-/// What walls do differently: the same questions as in the other suite.
+/// What backends do differently: the same questions as in the other suite.
 pub use belljar_tests_conformance::{
     answers_its_own_pings, call_costs, can_exchange, devices_of_its_own, guards_low_ports,
     guards_process_one, has_ipv6, has_netfilter, hides_late_sockets, is_recorded, knows_32_bit_calls,
@@ -38,7 +38,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The walls to attack.
+/// The backends to attack.
 pub fn backends() -> &'static [BackendName] {
     static BACKENDS: OnceLock<Vec<BackendName>> = OnceLock::new();
     BACKENDS.get_or_init(|| {
@@ -64,9 +64,9 @@ pub fn backends() -> &'static [BackendName] {
 }
 
 /// Those of them to attack from what runs on the host: the gateway, and what belljar reads, decides and starts there, as with a git
-/// directory that an agent left. A wall hands it the sandbox's sockets and files, which are the same behind each: one is enough, the
-/// first that works, which is `native`. That connections, questions, refusals and commits take the same road behind every wall has its
-/// own tests, which use [`walls`]. With `BELLJAR_TESTS=all` (`./dev test full`) it is all of them.
+/// directory that an agent left. A backend hands it the sandbox's sockets and files, which are the same for each: one is enough, the
+/// first that works, which is `native`. That connections, queries, refusals and commits take the same path with every backend has its
+/// own tests, which use [`backends`]. With `BELLJAR_TESTS=all` (`./dev test full`) it is all of them.
 pub fn gateway_backends() -> &'static [BackendName] {
     if is_full() { backends() } else { &backends()[..backends().len().min(1)] }
 }
@@ -96,12 +96,12 @@ fn chosen(
     })
 }
 
-/// Whether every test runs on every wall, even where the wall makes no difference.
+/// Whether every test runs on every backend, even where the backend makes no difference.
 fn is_full() -> bool {
     std::env::var("BELLJAR_TESTS").is_ok_and(|tests| tests == "all")
 }
 
-/// Whether a Docker daemon makes this wall.
+/// Whether this backend uses a Docker daemon.
 pub fn is_docker(backend: BackendName) -> bool {
     matches!(backend, BackendName::Docker(_))
 }
@@ -111,7 +111,7 @@ pub fn nesting_backends() -> impl Iterator<Item = &'static BackendName> {
     backends().iter().filter(|backend| !is_docker(**backend))
 }
 
-/// Whether a sandbox starts behind this wall. Says so if not; in CI that is a failure.
+/// Whether a sandbox starts with this backend. Prints the reason if not; in CI that is a failure.
 fn tried(backend: BackendName) -> bool {
     match try_jail(backend, |_, _| {}) {
         Ok(_) => true,
@@ -136,7 +136,7 @@ pub fn canary(what: &str) -> String {
     format!("canary-{what}-{}", String::from_utf8_lossy(&bytes).trim())
 }
 
-/// A folder outside, removed in the end. Open to everybody, so that only the wall is in the way.
+/// A folder outside, removed in the end. Every user may read it, so that only the isolation is in the way.
 pub fn folder() -> TempDir {
     let folder = tempfile::Builder::new().prefix("belljar-containment-").tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

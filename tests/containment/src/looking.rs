@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Where a command inside finds the value: in the environment, in files and their names, in other processes and their
 /// memory. Directories of the host that no sandbox can write are left out.
 pub fn found_inside(jail: &Jail, value: &str) -> Vec<String> {
-    // Turned round on the way in, or whoever looks would find it in its own arguments.
+    // Reversed on the way in, or the search would find the value in its own arguments.
     let backwards: String = value.chars().rev().collect();
     let tools = tools(jail.sandbox.backend());
     jail.successes(&format!("{tools}{LOOK_INSIDE}"), &[&backwards])
@@ -86,7 +86,7 @@ pub fn holds(bytes: &[u8], value: &str) -> bool {
 fn in_memory(process: &Path, value: &str) -> bool {
     let Ok(memory) = File::open(process.join("mem")) else { return false };
     let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
-    // What cannot be written is a file that everybody has.
+    // A mapping that is not writable is of a file that every process can map.
     let own = maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|how| how.starts_with("rw")));
     let mut ranges = own.filter_map(|line| {
         let (from, to) = line.split(' ').next()?.split_once('-')?;
@@ -136,8 +136,8 @@ const PIECE: usize = 1 << 20;
 /// What a sandbox has of its own.
 const PRIVATE_FOLDERS: [&str; 7] = ["home", "tmp", "dev/shm", "etc", "run", "var", "workspace"];
 
-/// Defines `is_tool` inside: whether a folder is one of the run times and tools under home, of some gigabytes, that nobody inside can
-/// write. Where the kernel does not tell which mounts are read-only it is tried; and there each file takes milliseconds.
+/// Defines `is_tool` inside: whether a folder is one of the runtimes and tools under home, of some gigabytes, that no process inside
+/// can write. Where the kernel does not tell which mounts are read-only it is tried; and there each file takes milliseconds.
 pub fn tools(backend: BackendName) -> &'static str {
     if tells_of_read_only(backend) { READ_ONLY } else { UNWRITABLE_AT_HOME }
 }

@@ -1,4 +1,4 @@
-//! kill -9 at any moment leaves nothing that the next start does not take away.
+//! kill -9 at any moment leaves nothing that the next start does not remove.
 
 #![allow(clippy::unwrap_used)]
 
@@ -38,13 +38,13 @@ fn look() -> Left {
     Left { mounts, files, orphans: orphans() }
 }
 
-/// What belljar keeps for its user only while it is needed: notes of stubs.
+/// What belljar keeps for its user only while it is needed: notes of mount points.
 fn unfinished_state() -> Vec<PathBuf> {
     let state = belljar_state::state_directory().unwrap();
     fs::read_dir(state.join("stubs")).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// Bubblewraps that nobody waits for any more: whoever started them is dead. (Before it has started the guest, a
+/// Bubblewraps that no process waits for any more: their parent is dead. (Before it has started the guest, a
 /// bubblewrap has nothing of a sandbox's marker on its command line.)
 fn orphans() -> BTreeSet<u32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -64,7 +64,7 @@ fn name_and_parent(pid: u32) -> Option<(String, u32)> {
     Some((name.into(), fields.next()?.parse().ok()?))
 }
 
-/// The cgroups of ours that nobody holds: other sandboxes may be alive beside us, and other users have theirs.
+/// The cgroups of ours that no process holds: other sandboxes may be alive beside us, and other users have theirs.
 fn abandoned_cgroups() -> Vec<PathBuf> {
     let user = belljar_sys::rustix::process::geteuid().as_raw();
     let is_ours = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.uid() == user);
@@ -255,7 +255,7 @@ time.sleep(1000)";
     }
 }
 
-/// Where there is no wall, no namespace ends with the guest.
+/// Where there is no isolation, no namespace ends with the guest.
 #[test]
 fn a_command_does_not_outlive_its_guest_without_isolation_either() {
     let marker = canary("keeperless");

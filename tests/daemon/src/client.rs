@@ -5,7 +5,7 @@ use crate::wire::{Address, Answer, Body, Connection};
 use serde_json::Value;
 use std::io;
 
-/// Somebody who asks a daemon.
+/// A client of a daemon.
 #[derive(Debug, Clone)]
 pub struct Client {
     address: Address,

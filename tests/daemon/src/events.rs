@@ -54,7 +54,7 @@ impl Iterator for Events {
                     has_data = true;
                     event.data.push_str(value);
                 }
-                // Comments, and what nobody knows.
+                // Comments and unknown fields.
                 _ => {}
             }
         }

@@ -24,7 +24,7 @@ pub struct Home {
     has_operator: bool,
 }
 
-/// A daemon that runs. Dropped, it is killed; its sandboxes go on.
+/// A daemon that runs. Dropped, it is killed; its sandboxes continue.
 pub struct Started {
     child: Child,
 }
@@ -112,7 +112,7 @@ impl Home {
         Client::new(Address::Unix(self.socket()))
     }
 
-    /// Who asks over TCP, and so is nobody yet.
+    /// A client over TCP, not authenticated yet.
     pub fn stranger(&self) -> Client {
         Client::new(Address::Tcp(self.tcp))
     }

@@ -5,7 +5,7 @@ use belljar_tests_cli::left::numbers_of;
 use std::fs;
 use std::path::Path;
 
-/// Counts. What is everybody's on this machine counts as well: mounts and cgroups.
+/// Counts. What all processes of this machine share counts as well: mounts and cgroups.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Left {
     /// All but the daemon itself.

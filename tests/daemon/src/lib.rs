@@ -4,7 +4,7 @@
 //! of that away, also where a test failed. A [`Client`] speaks plain HTTP/1.1 and knows nothing of belljar: it says what a test
 //! wants to be said, right or wrong.
 
-#![allow(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
+#![allow(clippy::unwrap_used, reason = "tests stop where they cannot continue")]
 
 mod client;
 mod events;

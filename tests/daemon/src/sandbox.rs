@@ -71,7 +71,7 @@ impl Sandbox {
         (text, result["exit_code"].as_i64().unwrap_or_else(|| panic!("{done:#}")))
     }
 
-    /// Starts a line of shell that goes on.
+    /// Starts a line of shell in the background.
     #[track_caller]
     pub fn start(&self, script: &str) -> Command {
         let body = json!({ "shell": script, "background": true });

@@ -1,6 +1,6 @@
 //! Many short lives, 32 at a time: nothing is left of them.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use belljar_tests_daemon::{Home, Sandbox, eventually};
 use serde_json::json;
@@ -15,7 +15,7 @@ fn lives_that_are_over_leave_nothing_behind() {
     assert!(eventually(|| home.left(&daemon).processes == 0), "{:?}", home.left(&daemon));
     let before = home.left(&daemon);
     let ids = lives(&home, 200);
-    // Other tests make and take away mounts and cgroups of their own: those of ours are looked for by name.
+    // Other tests make and remove mounts and cgroups of their own: ours are looked for by name.
     home.is_clean(&[], &ids, Some(&daemon));
     let grew = || home.left(&daemon).open_files.saturating_sub(before.open_files);
     assert!(

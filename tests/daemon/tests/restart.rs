@@ -1,6 +1,6 @@
-//! A daemon that dies while sandboxes work: they go on, nothing they said is lost, and the next daemon finds them as they were.
+//! A daemon that dies while sandboxes work: they continue, no output is lost, and the next daemon finds them as they were.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use belljar_tests_daemon::{Command, Home, Sandbox, eventually};
 use serde_json::json;
@@ -51,7 +51,7 @@ fn a_daemon_whose_socket_directory_is_removed_makes_a_new_one() {
         let answers = || {
             home.client().ask("GET", &sandbox.path("")).try_send().is_ok_and(|answer| answer.status == 200)
         };
-        assert!(eventually(answers), "nobody listens any more: {}", home.log());
+        assert!(eventually(answers), "the daemon does not listen any more: {}", home.log());
     }
     assert_eq!(sandbox.run("echo here"), ("here\n".into(), 0));
     sandbox.delete();
@@ -110,16 +110,16 @@ impl Fleet {
             all.iter().take(FOLLOWED).map(|one| Follower::start(&one.command)).collect();
         assert!(
             eventually(|| followers.iter().all(|follower| follower.heard() >= 3)),
-            "nobody hears anything"
+            "the followers got no output"
         );
         Fleet { all, followers }
     }
 
-    /// Judged from outside: what the commands count grows, with nobody in front of them.
+    /// Judged from outside: what the commands count grows, with no client attached.
     fn goes_on(&self) {
         let before: Vec<u64> = self.all.iter().map(Member::count).collect();
         let grew = || self.all.iter().zip(&before).all(|(one, before)| one.count() > before + 2);
-        assert!(eventually(grew), "commands stand still");
+        assert!(eventually(grew), "the commands do not continue");
     }
 
     fn is_as_it_was(&self) {
@@ -132,9 +132,9 @@ impl Fleet {
         }
     }
 
-    /// Every command is told to end; all that it said is there, once, in order; everything is taken away.
+    /// Every command is told to end; all its output is there, once, in order; everything is removed.
     fn ends(&self) {
-        // Those who listened go on where they were.
+        // The followers continue where they were.
         let rest: Vec<Follower> =
             self.followers.iter().zip(&self.all).map(|(before, one)| before.go_on(&one.command)).collect();
         for one in &self.all {
@@ -195,7 +195,7 @@ impl Member {
     }
 }
 
-/// Somebody who listens to a command.
+/// A client that follows a command's output.
 struct Follower {
     heard: Arc<Mutex<Heard>>,
     thread: Mutex<Option<JoinHandle<()>>>,

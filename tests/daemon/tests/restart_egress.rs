@@ -39,7 +39,7 @@ fn connections_go_on_without_the_daemon_and_after_it() {
     assert!(eventually(|| count() > before + 2), "nothing is reached without a daemon");
     let daemon = home.start();
     assert_eq!(sandbox.run(&ask), ("you asked for /one\n".into(), 0));
-    assert_ne!(sandbox.run(&refused).1, 0, "a way out that opened itself");
+    assert_ne!(sandbox.run(&refused).1, 0, "egress was opened without a rule");
     fs::write(folder.join("stop"), "").unwrap();
     assert_eq!(command.wait()["result"]["exit_code"], 0);
     assert_eq!(command.output().trim(), count().to_string(), "each request was answered");

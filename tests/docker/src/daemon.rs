@@ -14,12 +14,12 @@ use tempfile::TempDir;
 /// It, and the containerd beside it. Gone when dropped, with everything that they started.
 pub struct Dockerd {
     folder: TempDir,
-    // Who finds the folder without it takes it away: `daemon sweep`.
+    // `daemon sweep` removes a folder whose lock is free.
     _lock: File,
 }
 
 impl Dockerd {
-    /// Nothing where it cannot be had; why is said.
+    /// `None` where it is not available; prints the reason.
     pub fn start() -> Option<Dockerd> {
         let daemon = Dockerd::prepare()?;
         daemon.start_again();
@@ -50,7 +50,7 @@ impl Dockerd {
         fs::write(self.hold(), "").unwrap();
     }
 
-    /// It goes on.
+    /// gVisor continues.
     pub fn let_gvisor_go(&self) {
         fs::remove_file(self.hold()).unwrap();
     }
@@ -90,7 +90,7 @@ impl Dockerd {
         format!("unix://{}", self.socket().display())
     }
 
-    /// As a machine that runs out of memory does. Its containers and its containerd go on.
+    /// As a machine that runs out of memory does. Its containers and its containerd continue.
     pub fn kill(&self) {
         self.kill_one("dockerd");
     }

@@ -15,7 +15,7 @@ pub struct Left {
     pub tasks: BTreeSet<PathBuf>,
     /// Shims, runtimes and gVisor's sentries; and whatever has `mark` in its words or mounts.
     pub processes: BTreeSet<String>,
-    /// Mounts that everybody sees, below the daemon's folder or with `mark` in them.
+    /// Mounts that every process sees, below the daemon's folder or with `mark` in them.
     pub mounts: BTreeSet<String>,
     pub cgroups: BTreeSet<PathBuf>,
     /// Files, directories and sockets where belljar keeps what it needs of containers.

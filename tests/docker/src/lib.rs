@@ -5,7 +5,7 @@
 //!
 //! It needs root, `dockerd` and `runsc`: without them a test is skipped by name, and where `CI=true` it fails.
 
-#![allow(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
+#![allow(clippy::unwrap_used, reason = "tests stop where they cannot continue")]
 
 mod daemon;
 mod image;

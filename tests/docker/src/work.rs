@@ -37,7 +37,7 @@ impl<'d> Work<'d> {
         fs::read_to_string(self.state().join("docker/owner")).unwrap().trim().into()
     }
 
-    /// `belljar run` behind this wall, with these words.
+    /// `belljar run` with this backend and these arguments.
     pub fn run(&self, backend: &str, words: &[&str]) -> Command {
         let folder = |name: &str| self.root.path().join(name);
         let mut command = Command::new(belljar());

@@ -15,7 +15,7 @@ pub struct Leaf {
 }
 
 impl Authority {
-    /// A new one, which nobody trusts yet.
+    /// A new one, which no client trusts yet.
     #[expect(clippy::new_without_default, reason = "no two are the same")]
     pub fn new() -> Authority {
         let mut params = CertificateParams::default();

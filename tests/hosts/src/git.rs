@@ -20,7 +20,7 @@ pub fn http_backend(root: &Path, request: &Request) -> Response {
         .env("CONTENT_TYPE", header("content-type"))
         .env("CONTENT_LENGTH", request.body.len().to_string())
         .env("HTTP_CONTENT_ENCODING", header("content-encoding"))
-        // Without somebody, git lets nobody push.
+        // Without a user name, git refuses every push.
         .env("REMOTE_USER", "somebody")
         .env("REMOTE_ADDR", "127.0.0.1")
         .stdin(Stdio::piped())

@@ -35,7 +35,7 @@ struct State {
     /// How long tokens live, in seconds.
     life: u64,
     tokens: Vec<Token>,
-    /// Nobody gets another.
+    /// No client gets a new token.
     is_down: bool,
     /// What was wrong with requests that were refused.
     complaints: Vec<String>,
@@ -95,7 +95,7 @@ impl GitHub {
         may(&self.tokens(), token, repository, permission, access)
     }
 
-    /// The same question for somebody who outlives this borrow.
+    /// The same question for a caller that outlives this borrow.
     pub fn judge(&self) -> impl Fn(&str, &str, &str, &str) -> bool + Send + Sync + 'static {
         let state = Arc::clone(&self.state);
         move |token, repository, permission, access| {

@@ -1,9 +1,9 @@
 //! The processes of this machine, those in gVisor's kernels included.
 //!
-//! The host's list has nothing of what runs inside of a sentry: a test that looks there finds nobody, whatever goes on. So a test
-//! that has such a container says so ([`look_into_sentries`]), and from then on its processes are asked for by gVisor's own door,
-//! `runsc exec`, which costs a sixth of Docker's. They get numbers that no process of the host has. Whoever looks is somebody inside for
-//! a moment, so nobody looks into the sandboxes of the tests beside it.
+//! The host's list has nothing of what runs inside of a sentry: a test that looks there finds no process, whatever runs. So a test
+//! that has such a container says so ([`look_into_sentries`]), and from then on its processes are listed with gVisor's own
+//! `runsc exec`, which costs a sixth of Docker's. They get numbers that no process of the host has. A test that looks runs a process
+//! inside for a moment, so no test looks into the sandboxes of the tests beside it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,7 +20,7 @@ pub fn look_into_sentries() {
     HAS_SENTRIES.store(true, Ordering::Relaxed);
 }
 
-/// Every process that has `word` among its words, ourselves left out. The dead that nobody has reaped have no words.
+/// Every process that has `word` in its command line, ourselves left out. Zombies have no command line.
 pub fn processes_with(word: &str) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -142,9 +142,9 @@ fn docker(words: &[&str]) -> String {
 struct Sentry {
     /// See [`Kernel`].
     state: String,
-    /// The user and group of its processes: whoever looks is one of them.
+    /// The user and group of its processes: the process that looks has them too.
     user: String,
-    /// The directory that whoever launched it holds a lock on, as /proc/locks names it.
+    /// The directory that its launcher holds a lock on, as /proc/locks names it.
     held: Option<String>,
 }
 
@@ -187,9 +187,9 @@ fn parent(pid: u32) -> Option<u32> {
 }
 
 fn processes_in(container: &str, word: &str) -> Vec<u32> {
-    // The word comes by standard input: nobody who looks is to have it among its own.
+    // The word comes by standard input: the processes that look must not have it in their own command lines.
     let script = "read -r word; cd /proc; grep -lasF -- \"$word\" [0-9]*/cmdline; :";
-    // One that is on its way out has no processes any more.
+    // A container that is ending has no processes any more.
     let Ok(Some(found)) = exec(container, script, word) else { return Vec::new() };
     let inside = found.lines().filter_map(|line| line.strip_suffix("/cmdline")?.parse::<u32>().ok());
     inside.map(|pid| number_of(container, pid)).collect()
@@ -202,7 +202,7 @@ fn exec(container: &str, script: &str, input: &str) -> io::Result<Option<String>
         let sentry = known.get(container).ok_or(io::ErrorKind::NotFound)?;
         (format!("--root={}", sentry.state), sentry.user.clone())
     };
-    // In a sandbox that stands still, whoever looks may be made to as well.
+    // In a paused sandbox the process that looks may be paused as well.
     let mut child = Command::new("timeout")
         .args(["20", "runsc", &state, "exec", "-user", &user, container, "/bin/sh", "-c", script])
         .stdin(Stdio::piped())

@@ -77,7 +77,7 @@ impl Server {
 
 /// One free port of an address, for UDP and TCP.
 pub(crate) fn both(at: IpAddr) -> (UdpSocket, TcpListener) {
-    // Somebody else may have the port of the other kind.
+    // Another process may have the port of the other kind.
     for _ in 0..100 {
         let udp = UdpSocket::bind((at, 0)).unwrap_or_else(|error| panic!("no port at {at}: {error}"));
         let address = udp.local_addr().expect("it is bound");
@@ -89,7 +89,7 @@ pub(crate) fn both(at: IpAddr) -> (UdpSocket, TcpListener) {
 }
 
 /// An address for a program that binds it later: on loopback, this process's own, at a port that the kernel gives to
-/// nobody who asks for any.
+/// no program that asks for any.
 pub fn own_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(20_000);
     let [_, high, middle, low] = std::process::id().to_be_bytes();

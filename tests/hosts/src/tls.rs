@@ -76,5 +76,5 @@ impl Deref for TlsServer {
     }
 }
 
-/// How long a client that was told the end may go on.
+/// How long a client may continue after the server has ended the connection.
 const LAST: std::time::Duration = std::time::Duration::from_secs(2);

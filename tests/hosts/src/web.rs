@@ -156,7 +156,7 @@ pub fn whole(text: impl Into<Bytes>) -> WebBody {
 /// A piece of a body, or that it breaks off.
 pub type Piece = io::Result<Frame<Bytes>>;
 
-/// A body that somebody writes piece by piece, and its trailers at the end.
+/// A body that the test writes piece by piece, and its trailers at the end.
 pub fn pieces() -> (mpsc::Sender<Piece>, WebBody) {
     let (sender, receiver) = mpsc::channel(1);
     (sender, Pieces(receiver).boxed_unsync())

@@ -21,7 +21,7 @@ pub(crate) async fn run(stage: &Stage, rounds: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// The server writes, which takes a share of the processors that everybody here has to share.
+/// The server writes, which takes a share of the processors that all processes of the benchmark use.
 const COPIED: &str = "server writes";
 /// The server is as cheap as one on another machine.
 const LENT: &str = "server sends a file";

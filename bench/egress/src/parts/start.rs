@@ -1,4 +1,4 @@
-//! A sandbox with its way out, from exec to exit, beside one that has no network at all.
+//! A sandbox with egress, from exec to exit, beside one that has no network at all.
 
 use crate::Outcome;
 use crate::children::installed;
@@ -45,7 +45,7 @@ pub(crate) fn run(stage: &Stage, rounds: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// Where commands run: an empty folder, and records that are nobody's.
+/// Where commands run: an empty folder, and a state directory of their own.
 struct Place {
     work: PathBuf,
     state: PathBuf,

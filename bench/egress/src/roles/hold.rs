@@ -49,7 +49,7 @@ async fn said(running: &mut Running) -> Outcome<String> {
     }
 }
 
-/// What this process costs, in KiB. Sockets' own buffers are the kernel's, and in nobody's count.
+/// What this process costs, in KiB. Sockets' own buffers are the kernel's, and in no process's count.
 fn memory(kind: &str) -> Outcome<u64> {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup")?;
     let line = rollup

@@ -57,7 +57,7 @@ pub(crate) fn serve(listener: &TcpListener) -> io::Result<()> {
     }
 }
 
-/// Takes everybody who waits. What is over at once never gets into the list.
+/// Accepts every waiting client. A connection that is over at once never gets into the list.
 fn accept(listener: &TcpListener, epoll: &OwnedFd, waiting: &mut HashMap<u64, Connection>) -> io::Result<()> {
     loop {
         let stream = match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {

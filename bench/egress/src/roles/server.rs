@@ -1,4 +1,4 @@
-//! The server, in a process of its own: it is nobody's cost but its own. Lives until its standard input ends, and so no
+//! The server, in a process of its own, so that its cost counts for no other. Lives until its standard input ends, and so no
 //! longer than the conductor.
 
 use super::{any_port, make_room, plain, tls_server};
@@ -26,12 +26,12 @@ pub(crate) fn run(directory: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Answers whoever resolves names for a sandbox.
+/// Answers every process that resolves names for a sandbox.
 fn answer(socket: &UdpSocket) {
     let mut buffer = [0; 1024];
     while let Ok((length, client)) = socket.recv_from(&mut buffer) {
         if let Some(reply) = query::answer(&buffer[..length]) {
-            // Whoever asked may be gone.
+            // The client may be gone.
             let _ = socket.send_to(&reply, client);
         }
     }

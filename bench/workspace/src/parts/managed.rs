@@ -1,4 +1,4 @@
-//! Two hundred branches on a shelf: does the last one take longer than the first?
+//! Two hundred branches in managed clones: does the last one take longer than the first?
 
 use crate::Outcome;
 use crate::belljar::{Belljar, is_here, must, quiet};
@@ -55,7 +55,7 @@ pub(super) fn run(belljar: &Belljar, folder: &Path) -> Outcome<()> {
         }
     }
     let cases: Vec<Case> = theirs.into_iter().chain(ours).chain(again).collect();
-    print("Shelf: branches of a repository of 5,000 files", &cases, "git worktree add, first");
+    print("Managed clone: branches of a repository of 5,000 files", &cases, "git worktree add, first");
     fs::remove_dir_all(folder)?;
     Ok(())
 }

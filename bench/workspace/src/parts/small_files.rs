@@ -33,7 +33,7 @@ pub(super) fn run(belljar: &Belljar, folder: &Path, rounds: usize) -> Outcome<()
     let mut whole = cases();
     for round in 0..rounds {
         for turn in 0..ways.len() {
-            // Nobody always comes after the same neighbour.
+            // No way always comes after the same neighbour.
             let index = (round + turn) % ways.len();
             let mut command = match &ways[index].1 {
                 Way::Host => on_host(folder, &load),

@@ -1,4 +1,4 @@
-//! The same agent, the same task, behind Docker's wall: what comes of it is what comes of it behind ours.
+//! The same agent, the same task, with the `docker` backend: the result is the same as with `native`.
 
 use belljar_agent::stop::StopReason;
 use belljar_tests_agents::{Job, KEY, for_agents};

@@ -52,7 +52,7 @@ fn a_model_that_talks_nonsense(agent: &str) {
     let done = job.run();
     failed(&job, &done, StopReason::ErrorModel);
     assert_eq!(done.summary.num_turns, 1, "{:#}", done.result);
-    // Nobody knows what nonsense cost: it is guessed, and said to be a guess.
+    // The cost of an unreadable answer is unknown: it is estimated, and marked as an estimate.
     assert_ne!(done.result["llm"]["calls_estimated"], 0, "{:#}", done.result);
 }
 
@@ -89,7 +89,7 @@ fn a_model_that_never_answers(agent: &str) {
 }
 
 fn a_model_that_is_not_there(agent: &str) {
-    // A port that was somebody's a moment ago.
+    // A port that was in use a moment ago.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let job = Job::new(agent, "hello").elsewhere(&format!("http://127.0.0.1:{port}"));
     let done = failed_at(&job, StopReason::ErrorNetwork);

@@ -18,7 +18,7 @@ for_agents! {
     a_command_that_fills_the_disk_is_not_the_end: codex pi;
 }
 
-/// It goes on for ever, and counts.
+/// It continues for ever, and counts.
 fn endless(agent: &str) -> Job {
     Job::script(agent, [Step::run("echo again >> count.txt")])
 }
@@ -64,7 +64,7 @@ fn time_runs_out(agent: &str) {
 }
 
 fn memory_runs_out(agent: &str) {
-    // Files of /tmp are memory that no killed command gives back: whoever needs some next is killed, and that is the agent.
+    // Files of /tmp are memory that no killed command gives back: the process that needs some next is killed, and that is the agent.
     let fill = "echo again >> count.txt; head -c 4G /dev/zero > /tmp/file";
     let job = Job::script(agent, [Step::run(fill)]).args(["--memory", "600M", "--disk", "8G"]);
     if can_hold_memory() {

@@ -13,8 +13,8 @@ for_agents! {
     a_belljar_that_is_killed_leaves_nothing_running: claude codex pi;
 }
 
-/// Something is done, and then a command goes on and on, with a child that has left its session. (Claude refuses to just
-/// sleep, and Gemini what has a `$(`.)
+/// The agent writes a file, and then a command runs without end, with a child that has left its session. (Claude refuses to
+/// just sleep, and Gemini what has a `$(`.)
 fn busy(agent: &str) -> Job {
     let command = "setsid sleep 1000 & echo kept > work.txt; while sleep 1; do true; done";
     Job::script(agent, [Step::run(command)])

@@ -1,4 +1,4 @@
-//! Runs that are over, and one that goes on.
+//! Runs that are over, and one that continues.
 
 use crate::agent::home::{Home, answer};
 use serde_json::Value;

@@ -17,7 +17,7 @@ fn full() -> (PipeReader, Stdio) {
 }
 
 #[test]
-fn an_answer_comes_though_nobody_reads_the_account() {
+fn an_answer_comes_though_the_account_is_unread() {
     let home = Home::new();
     home.program("mine", &answer("done"));
     let url = home.model.url();
@@ -30,12 +30,12 @@ fn an_answer_comes_though_nobody_reads_the_account() {
 }
 
 #[test]
-fn ctrl_c_counts_while_nobody_reads() {
+fn ctrl_c_counts_while_the_output_is_unread() {
     let home = Home::new();
     home.program("mine", &answer("done"));
     let url = home.model.url();
     let words = home.agent(&url, "./mine", &["--prompt", "x", "--json"]);
-    // What a program asked for is waited for, until somebody says that it is not.
+    // belljar waits until the reader takes its result, or until Ctrl-C.
     let (_reader, stdout) = full();
     let mut child = home.command(&words).stdin(Stdio::null()).stdout(stdout).spawn().unwrap();
     let runs = home.path("state/belljar/runs");

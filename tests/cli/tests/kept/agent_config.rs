@@ -23,7 +23,7 @@ fn settings_are_written_once_and_found_inside() {
 }
 
 #[test]
-fn a_login_is_copied_only_if_somebody_says_so_and_always_anew() {
+fn a_login_is_copied_only_on_request_and_always_anew() {
     let home = Home::ready();
     insta::assert_snapshot!("auth_missing", home.said(&["codex-init-config", "--auth"]));
     for (folder, file, command) in

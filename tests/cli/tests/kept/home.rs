@@ -105,7 +105,7 @@ impl Home {
         gone(pid);
     }
 
-    /// Somebody at a terminal.
+    /// A person at a terminal.
     pub(crate) fn at_terminal(&self, args: &[&str]) -> Person {
         Person::new(self.command(args))
     }
@@ -124,7 +124,7 @@ impl Drop for Home {
     }
 }
 
-/// Waits until nobody has this id.
+/// Waits until no process has this id.
 fn gone(pid: Pid) {
     for _ in 0..1000 {
         let zombie = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))
@@ -146,7 +146,7 @@ fn as_run(output: Output) -> Run {
     }
 }
 
-/// Names, ages, walls and the width of columns differ from machine to machine.
+/// Names, ages, backends and the width of columns differ from machine to machine.
 fn steady_line(line: &str) -> String {
     let indent = line.len() - line.trim_start().len();
     let words = line.split_whitespace().map(|word| {
@@ -171,6 +171,6 @@ fn steady_line(line: &str) -> String {
         }
     });
     let line = words.collect::<Vec<_>>().join(" ");
-    let backend = line.replace("(native, namespace)", "(wall)").replace("(bwrap, namespace)", "(wall)");
+    let backend = line.replace("(native, namespace)", "(backend)").replace("(bwrap, namespace)", "(backend)");
     format!("{}{backend}", &" ".repeat(indent))
 }

@@ -1,4 +1,4 @@
-//! A sandbox's life: made, used, stopped, woken up, taken away.
+//! A sandbox's life: created, used, stopped, started again, removed.
 
 use crate::kept::home::Home;
 use std::ffi::OsStr;
@@ -269,7 +269,7 @@ fn a_sandbox_has_the_search_path_of_who_starts_it() {
 }
 
 #[test]
-fn damaged_grants_keep_nobody_down_but_those_who_need_one() {
+fn damaged_grants_stop_only_commands_that_need_them() {
     let home = Home::ready();
     let file = home.path("state/belljar/fleet/grants.json");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();

@@ -1,6 +1,6 @@
 //! Sandboxes that are kept, as a person sees them: the real binary, a real daemon of its own for each test.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod agent_config;
 mod endings;

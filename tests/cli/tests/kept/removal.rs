@@ -1,4 +1,4 @@
-//! A sandbox is taken away: nothing that somebody made in it is lost unsaid, and everything can be taken away.
+//! A sandbox is removed: no work in it is lost without a message, and everything can be removed.
 
 use crate::kept::home::Home;
 
@@ -30,7 +30,7 @@ fn changes_beside_a_folder_are_not_lost_unsaid() {
 }
 
 #[test]
-fn a_layer_without_changes_is_in_nobodys_way() {
+fn a_layer_without_changes_is_removed_with_its_sandbox() {
     let home = Home::ready();
     home.run(&["start", "--overlay"]);
     home.run(&["stop"]);

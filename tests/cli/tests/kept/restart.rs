@@ -1,4 +1,4 @@
-//! The daemon is killed: whoever looks at a command does not notice.
+//! The daemon is killed: a client that follows a command does not notice.
 
 use crate::kept::home::Home;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -31,13 +31,13 @@ fn belljar_alone_is_a_shell_at_a_terminal_and_help_elsewhere() {
         .types("test -e /volumes || echo al''one; exit 5\r")
         .sees("alone");
     assert_eq!(person.ends().0, 5);
-    assert!(home.daemon().is_none(), "a sandbox of its own needs nobody who keeps it");
-    assert!(home.run(&[]).stdout.contains("Usage: belljar"), "nobody is at a terminal");
+    assert!(home.daemon().is_none(), "a one-shot sandbox needs no daemon");
+    assert!(home.run(&[]).stdout.contains("Usage: belljar"), "there is no terminal");
     assert_eq!(home.run(&["init"]).code, 0);
     let mut person = home.at_terminal(&[]);
     person.sees("(belljar)").types("test -e /volumes && echo ke''pt; exit 4\r").sees("kept");
     assert_eq!(person.ends().0, 4);
-    assert!(home.run(&[]).stdout.contains("Usage: belljar"), "nobody is at a terminal");
+    assert!(home.run(&[]).stdout.contains("Usage: belljar"), "there is no terminal");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn signals_reach_a_command_that_does_not_read() {
 }
 
 #[test]
-fn somebody_joins_a_command_and_leaves_it_again() {
+fn a_second_terminal_joins_a_command_and_leaves_it_again() {
     let home = Home::ready();
     let mut first = home.at_terminal(&["shell"]);
     first.sees("$ ").types("echo fi''rst\r").sees("first");

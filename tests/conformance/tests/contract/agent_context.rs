@@ -15,7 +15,7 @@ for_every_isolated_backend![
     where_the_repository_says_nothing_nothing_is_left,
     an_empty_workspace_has_it_too,
     an_overlay_has_it_and_no_change,
-    nobody_inside_changes_it,
+    no_process_inside_changes_it,
     git_commits_what_the_repository_says_and_not_what_was_added,
     files_come_back_owned_by_who_owned_them,
     git_knows_who_commits_and_no_token,
@@ -92,7 +92,7 @@ async fn an_overlay_has_it_and_no_change(backend: BackendName) {
         .await;
         let place = match place {
             Ok(place) => place,
-            // Where layers cannot be had at all, another test says so.
+            // Where layers are not available at all, another test reports it.
             Err(error) if error.code == ErrorCode::NotSupported => return,
             Err(error) => panic!("{error} ({})", error.code),
         };
@@ -105,7 +105,7 @@ async fn an_overlay_has_it_and_no_change(backend: BackendName) {
     }
 }
 
-async fn nobody_inside_changes_it(backend: BackendName) {
+async fn no_process_inside_changes_it(backend: BackendName) {
     let directory = context();
     let place = told(backend, &directory, |_| {}).await;
     for attempt in [
@@ -114,7 +114,7 @@ async fn nobody_inside_changes_it(backend: BackendName) {
         "rm -f AGENTS.md",
         "mv AGENTS.md other",
         "echo x > other; mv -f other AGENTS.md",
-        // A wall may take a mode as its own affair: what counts is whether it opens anything.
+        // A backend may accept a change of mode without effect: what counts is whether it opens anything.
         "chmod 666 AGENTS.md; echo x > AGENTS.md",
         "truncate -s 0 AGENTS.md",
     ] {

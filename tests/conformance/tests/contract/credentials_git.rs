@@ -191,7 +191,7 @@ async fn a_token_is_renewed_while_the_sandbox_runs(backend: BackendName) {
     assert_eq!(forge.github.complaints(), [""; 0]);
 }
 
-/// How tokens are kept is the same behind every wall, and takes a while to be seen.
+/// How tokens are kept is the same with every backend, and takes a while to test.
 async fn a_token_serves_until_it_is_about_to_end(backend: BackendName) {
     if backend != BackendName::Native || !have(["git"]) {
         return;
@@ -214,7 +214,7 @@ async fn a_token_serves_until_it_is_about_to_end(backend: BackendName) {
     let last =
         forge.git.requests().iter().rev().find_map(|request| password(request.header("authorization")?));
     assert_eq!(last.as_ref(), tokens.last().map(|token| &token.text), "and the new one is used");
-    // Nobody mints a new one: the old one lives, and is used on.
+    // No new one can be minted: the old one is still valid, and stays in use.
     forge.github.go_down();
     tokio::time::sleep(Duration::from_secs(11)).await;
     let said = place.answer(&ask).await;

@@ -1,5 +1,5 @@
-//! Somebody devours what there is: memory, time, processes, private files, output. Each ends with its own code, on every wall, as one
-//! run's result; and meanwhile and afterwards the machine is well: another sandbox starts, no process is left, no memory is gone.
+//! A command devours what there is: memory, time, processes, private files, output. Each ends with its own code, with every backend,
+//! as one run's result; and meanwhile and afterwards the machine is well: another sandbox starts, no process or used memory is left.
 
 use belljar_engine::{Engine, Run, RunError};
 use belljar_spec::{ByteSize, Command, ErrorCode, LimitHit, LimitsRequest, SandboxSpec};
@@ -38,7 +38,7 @@ async fn a_fork_bomb_finds_no_process_left(backend: BackendName) {
     // As many as there can be, for a while; then the bomb itself gives up.
     let bomb = "i=0; while [ $i -lt 300 ]; do sleep 5 & i=$((i+1)); done; exit 0";
     let Some(run) = devour(backend, bomb, limits, |_| {}).await else { return };
-    // gVisor's kernel counts among its own processes, and dies when it gets no more of them: nobody is left to count.
+    // gVisor's kernel counts among its own processes, and dies when it gets no more of them: no process is left to count.
     let is_lost = backend == RUNSC && run.error() == Some(RunError::SandboxFailed);
     // Without a control group the kernel refuses, and tells the command alone.
     let is_unseen = !cgroup_can_be_ours("pids") && run.exit_code() != 0;
@@ -68,7 +68,7 @@ async fn ten_gigabytes_of_output_are_cut_and_not_stored(backend: BackendName) {
     let writer = "head -c 10000000000 /dev/zero";
     let run = devour(backend, writer, LimitsRequest::default(), |command| {
         command.max_output = Some(most);
-        // All of it passes; nobody waits for it longer than this.
+        // All of it passes; the test waits for it no longer than this.
         command.timeout = Some(Duration::from_secs(30));
     })
     .await
@@ -104,13 +104,13 @@ async fn devour(
         assert!(!is_root(), "root holds every limit");
         return None;
     }
-    assert!(well, "while one sandbox devoured, another could not be had");
+    assert!(well, "while one sandbox devoured, another did not start");
     marker.wait_for_none();
     wait_until("the machine to be as it was", || Machine::now().is_as_well_as(&before));
     Some(run)
 }
 
-/// Whether another sandbox of the same wall starts and works while the first one is at it.
+/// Whether another sandbox with the same backend starts and works while the first one devours.
 async fn neighbour(backend: BackendName, started: &std::path::Path) -> bool {
     for _ in 0..3000 {
         if started.exists() {
@@ -131,7 +131,7 @@ async fn neighbour(backend: BackendName, started: &std::path::Path) -> bool {
 /// What a machine has, as far as a sandbox could take it.
 #[derive(Debug)]
 struct Machine {
-    /// That can be had, in KiB.
+    /// Available, in KiB.
     memory: u64,
     /// Of files in memory, in KiB.
     shared: u64,

@@ -208,13 +208,13 @@ async fn fails_fast(backend: BackendName, program: &'static str, script: &str) {
         let result = place.sh(&script.replace("URL", &format!("https://{name}:{port}/x"))).await;
         assert_ne!(result.exit_code, Some(0), "{name}: {}", text(&result.stdout));
         assert!(!result.timed_out && start.elapsed() < FAST, "{name}: {:?}", start.elapsed());
-        // What is on loopback inside is the sandbox's own business, and nobody listens there.
+        // Loopback inside belongs to the sandbox alone, and no process listens there.
         if !name.starts_with("127.") && is_recorded(backend, expected.2) {
             assert!(place.refusals().contains(&expected), "{name}: {:?}", place.refusals());
         }
     }
     assert_eq!(web.accepted(), 0);
-    assert_eq!(world.dns.queries(), [], "a refused name is nobody's to ask for");
+    assert_eq!(world.dns.queries(), [], "no resolver is asked for a refused name");
 }
 
 fn web(name: &str) -> (World, HttpServer) {
@@ -249,5 +249,5 @@ const NODE: &str = "NODE_EXTRA_CA_CERTS=ca.pem node -e \"
 fetch('URL').then(r => r.text()).then(console.log, e => { console.error(e); process.exitCode = 1 })\"";
 /// What curl says when a name does not resolve.
 const NO_SUCH_NAME: i32 = 6;
-/// Far less than any client's own patience, far more than a busy machine needs.
+/// Far less than any client's own time limit, far more than a busy machine needs.
 const FAST: Duration = Duration::from_secs(30);

@@ -28,7 +28,7 @@ for_every_isolated_backend! {
         a_body_that_is_too_large_is_refused,
         an_answer_that_is_too_slow_is_refused,
         a_request_that_makes_no_sense_is_said_to,
-        without_a_way_out_nothing_is_fetched,
+        without_egress_nothing_is_fetched,
         a_fetch_is_recorded;
 }
 
@@ -50,7 +50,7 @@ async fn https_is_checked_against_what_is_trusted(backend: BackendName) {
         ..FetchRequest::get(format!("https://{name}:{}/", web.port()))
     };
     assert_eq!(place.fetch(trusting("api.test")).await.expect("it is trusted").body, b"hello");
-    // Nobody trusts that authority, and the certificate is not for that name.
+    // The first request does not trust that authority, and the certificate is not for the name of the second.
     let untrusted = FetchRequest::get(format!("https://api.test:{}/", web.port()));
     for request in [untrusted, trusting("other.test")] {
         let error = place.fetch(request).await.expect_err("it is not");
@@ -214,7 +214,7 @@ async fn a_body_for_one_host_is_not_sent_to_another(backend: BackendName) {
         assert_eq!((answer.status, answer.url), (status, url(&web, &format!("/{status}"))));
     }
     assert_eq!(target.accepted(), 0);
-    // It goes on without the body where it becomes a GET.
+    // It continues without the body where it becomes a GET.
     assert_eq!(place.fetch(post("/303")).await.expect("both are allowed").body, b"there");
     let told = &target.requests()[0];
     assert_eq!((told.method.as_str(), told.body.as_slice()), ("GET", &b""[..]));
@@ -244,7 +244,7 @@ async fn a_fetch_takes_the_place_of_a_connection(backend: BackendName) {
         refusal(get(&place, &url(&web, "/end")).await, Reason::TooManyConnections);
     };
     tokio::select! {
-        _ = get(&place, &waiting) => panic!("nobody answers it"),
+        _ = get(&place, &waiting) => panic!("no server answers it"),
         () = meanwhile => {}
     }
 }
@@ -316,7 +316,7 @@ async fn a_request_that_makes_no_sense_is_said_to(backend: BackendName) {
     assert_eq!(web.accepted(), 0);
 }
 
-async fn without_a_way_out_nothing_is_fetched(backend: BackendName) {
+async fn without_egress_nothing_is_fetched(backend: BackendName) {
     let world = World::new([]);
     let place = world.place(backend, EgressPolicy { mode: Mode::None, ..world.policy([]) }).await;
     let error = get(&place, "http://api.test/").await.expect_err("it is refused");

@@ -14,7 +14,7 @@ for_every_isolated_backend! {
         names_are_asked_where_resolv_conf_says,
         own_servers_work_on_every_own_address,
         own_datagrams_work_on_loopback,
-        own_servers_are_nobody_elses,
+        own_servers_are_reached_by_no_other_sandbox,
         a_server_on_the_hosts_loopback_is_not_there,
         other_datagrams_fail_at_once;
     each_kernel:
@@ -205,7 +205,7 @@ for family, address in ((socket.AF_INET, '127.0.0.1'), (socket.AF_INET, '127.4.5
     assert_eq!(said, "hello back\nhello back\nhello back");
 }
 
-async fn own_servers_are_nobody_elses(backend: BackendName) {
+async fn own_servers_are_reached_by_no_other_sandbox(backend: BackendName) {
     let (one, two) = (Place::new(backend).await, Place::new(backend).await);
     let command = python(
         "

@@ -1,4 +1,4 @@
-//! Names, as programs ask for them: whoever they ask, and however.
+//! Names, as programs ask for them: whichever resolver they ask, and however.
 
 use belljar_spec::BackendName;
 use belljar_spec::egress::Reason;
@@ -19,7 +19,7 @@ for_every_isolated_backend! {
         a_program_that_asks_for_https_records_goes_on;
     once:
         records_other_than_addresses_are_refused,
-        nobody_is_asked_before_a_connection,
+        no_resolver_is_asked_before_a_connection,
         a_name_without_an_address_ends_the_connection,
         a_name_with_addresses_of_both_families_works,
         an_address_that_is_dead_costs_a_moment,
@@ -174,7 +174,7 @@ for name in ('other.test', 'api.test.evil.test', 'xapi.test', 'test', 'com', 'ap
 async fn records_other_than_addresses_are_refused(backend: BackendName) {
     let place = place(backend).await;
     let said = place.python("print([ask('api.test', kind)[0] for kind in (16, 15, 2, 6, 255, 33)])").await;
-    // apt asks for the last one, and goes on where there is none.
+    // apt asks for the last one, and continues where there is none.
     assert_eq!(said, "[5, 5, 5, 5, 5, 0]");
     assert_eq!(place.refusals(), [("api.test".into(), None, Reason::RecordTypeRefused)]);
 }
@@ -186,7 +186,7 @@ async fn a_program_that_asks_for_https_records_goes_on(backend: BackendName) {
     assert_eq!(place.refusals(), []);
 }
 
-async fn nobody_is_asked_before_a_connection(backend: BackendName) {
+async fn no_resolver_is_asked_before_a_connection(backend: BackendName) {
     let world = World::new([("api.test", "127.0.0.1")]);
     let echo = Echo::start(LOOPBACK);
     let place = world.place(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
@@ -206,7 +206,7 @@ async fn a_name_without_an_address_ends_the_connection(backend: BackendName) {
     let result = place.run(&python("everything(dial('api.test', 9))")).await;
     assert_ne!(result.exit_code, Some(0));
     assert_eq!(place.refusals(), [("api.test".into(), Some(9), Reason::NotResolved)]);
-    // Nobody listens there.
+    // No process listens there.
     let result = place.run(&python("everything(dial('other.test', 9))")).await;
     assert_ne!(result.exit_code, Some(0));
     assert!(place.refusals().contains(&("other.test".into(), Some(9), Reason::DialFailed)));

@@ -1,4 +1,4 @@
-//! PostgreSQL, with its own client and a real server: it asks in the clear whether to go on in TLS.
+//! PostgreSQL, with its own client and a real server: the client asks in the clear whether to continue in TLS.
 
 use belljar_spec::BackendName;
 use belljar_spec::egress::Reason;

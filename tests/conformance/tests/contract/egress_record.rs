@@ -126,7 +126,7 @@ async fn a_record_begins_and_ends_with_its_sandbox(backend: BackendName) {
     let loosened = first["loosened"].to_string();
     assert!(loosened.contains("127.0.0.0/8") && loosened.contains("every public name"), "{loosened}");
     assert_eq!(events.last().unwrap()["kind"], "sandbox_ended");
-    // Nobody else's business.
+    // No other user may read them.
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&report.logs[0].file), 0o600);
 }

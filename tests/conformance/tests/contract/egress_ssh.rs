@@ -181,7 +181,7 @@ print(f.readline().decode().strip())"
     )
 }
 
-/// A real sshd of whoever runs the test, with a key of its own.
+/// A real sshd, run by the test's user, with a key of its own.
 struct Sshd {
     folder: TempDir,
     port: u16,
@@ -232,7 +232,7 @@ impl Sshd {
         place
     }
 
-    /// The client, with nothing of whoever runs the test.
+    /// The client, with no configuration or key of the test's user.
     fn ssh(&self) -> String {
         format!(
             "ssh -F none -p {} -l {} -i $PWD/key -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=$PWD/known -o LogLevel=ERROR",

@@ -262,7 +262,7 @@ async fn a_hello_in_many_small_pieces_is_understood(backend: BackendName) {
 }
 
 async fn a_hello_in_many_records_is_understood(backend: BackendName) {
-    // Each record has a head of five bytes; the handshake goes on from one to the next (RFC 8446, 5.1).
+    // Each record has a header of five bytes; the handshake continues from one to the next (RFC 8446, 5.1).
     hello(
         backend,
         "

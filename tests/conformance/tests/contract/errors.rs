@@ -113,7 +113,7 @@ async fn with_shared(backend: BackendName, path: &Path) -> Result<Place, Sandbox
 
 async fn a_shared_path_that_is_missing_is_refused(backend: BackendName) {
     let error = with_shared(backend, Path::new("/no/such/path")).await.err().expect("it is missing");
-    // Where there is no wall sharing may be refused as such.
+    // Where there is no isolation, sharing may be refused as such.
     if is_isolated(backend) || error.kind() != ErrorKind::Unavailable {
         assert_refusal(&error, ErrorCode::PathInvalid, "/no/such/path");
     }
@@ -264,7 +264,7 @@ fn no_name_of_a_backend_but_those_we_know() {
     }
 }
 
-/// Whether a sandbox starts behind this wall, or behind the one that `auto` takes, which must be a real one.
+/// Whether a sandbox starts with this backend, or with the one that `auto` takes, which must isolate.
 fn starts(backend: BackendChoice) -> Result<BackendName, SandboxError> {
     let spec = SandboxSpec { backend, at_least: Some(Assurance::Namespace), ..Default::default() };
     Engine::new().create_blocking(&spec).map(|sandbox| sandbox.backend())
@@ -318,7 +318,7 @@ fn auto_takes_bubblewrap_where_native_is_refused() {
 #[test]
 fn auto_never_takes_a_backend_that_is_too_weak() {
     let spec = belljar_spec::SandboxSpec { at_least: Some(Assurance::Microvm), ..Default::default() };
-    let error = Engine::new().create_blocking(&spec).err().expect("there is no such wall");
+    let error = Engine::new().create_blocking(&spec).err().expect("there is no such backend");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(
         [ErrorCode::BackendUnavailable, ErrorCode::AssuranceTooLow].contains(&error.code),
@@ -326,7 +326,7 @@ fn auto_never_takes_a_backend_that_is_too_weak() {
         error.code
     );
     assert!(error.hint.is_some());
-    // Whatever it takes isolates, also where nobody says how much.
+    // The backend that it takes isolates, also where the caller does not say how much.
     assert_eq!(BackendName::AUTO, [BackendName::Native, BackendName::Bwrap]);
     if let Ok(sandbox) = Engine::new().create_blocking(&belljar_spec::SandboxSpec::default()) {
         assert!(BackendName::AUTO.contains(&sandbox.backend()), "{}", sandbox.backend());

@@ -150,7 +150,7 @@ async fn a_command_starts_with_no_signal_ignored(backend: BackendName) {
     for field in ["SigIgn", "SigBlk"] {
         let line = status.lines().find(|line| line.starts_with(field)).unwrap();
         let signals = u64::from_str_radix(line.rsplit('\t').next().unwrap(), 16).unwrap();
-        // 32 and 33 belong to the C library, which lets nobody change them: nptl(7).
+        // 32 and 33 belong to the C library, which lets no program change them: nptl(7).
         assert_eq!(signals & !(0b11 << 31), 0, "{line}");
     }
 }
@@ -255,7 +255,7 @@ async fn a_first_command_that_is_not_there_says_so(backend: BackendName) {
 
 async fn files_that_commands_make_belong_to_the_owner_of_the_workspace(backend: BackendName) {
     if !is_isolated(backend) {
-        return; // There the commands run as whoever we are.
+        return; // There the commands run as our own user.
     }
     let folder = tempfile::TempDir::new().unwrap();
     if is_root() {
@@ -287,7 +287,7 @@ async fn files_that_commands_make_belong_to_the_owner_of_the_workspace(backend: 
 
 async fn commands_do_not_run_as_the_hosts_root(backend: BackendName) {
     if !is_isolated(backend) {
-        return; // There the commands run as whoever we are.
+        return; // There the commands run as our own user.
     }
     let place = Place::new(backend).await;
     let marker = Marker::new();

@@ -402,7 +402,7 @@ async fn a_pipe_does_not_hang(backend: BackendName) {
         assert!(place.readdir(path).await.is_err());
         assert!(place.exists(path).await.unwrap());
     }
-    // With somebody at the other end.
+    // With a reader at the other end.
     let reader = place.spawn(&sh("cat pipe")).await.unwrap();
     assert!(place.write_file("pipe", b"x").await.is_err());
     drop(reader);
@@ -425,7 +425,7 @@ async fn what_may_not_be_read_is_refused(backend: BackendName) {
     }
     let place = Place::new(backend).await;
     place.sh("echo secret > closed; chmod 0 closed; mkdir shut; : > shut/file; chmod 0 shut").await;
-    // Behind a wall there are no capabilities, so this holds where we are root too.
+    // With isolation there are no capabilities, so this holds where we are root too.
     for path in ["closed", "shut/file"] {
         let error = place.read_file(path).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Policy, "{path}: {error}");
@@ -576,7 +576,7 @@ async fn a_shared_path_is_seen_as_it_was_shared(backend: BackendName) {
     let shared = vec![share(&readable, Permission::Read), share(&writable, Permission::Write)];
     let place = match Place::try_with(backend, |spec| spec.shared = shared).await {
         Ok(place) => place,
-        // Where there is no wall nothing can be kept from being written: refused, by name.
+        // Where there is no isolation no path can be made read-only: refused, by name.
         Err(refusal) if !is_isolated(backend) => {
             assert_eq!(refusal.kind(), ErrorKind::Unavailable, "{refusal}");
             return;

@@ -12,7 +12,7 @@ for_every_backend! {
         the_guard_gives_way_to_any_git;
 }
 
-/// A repository in the private home, which nobody protects.
+/// A repository in the private home, which is not protected.
 const REPOSITORY: &str = "cd $HOME && git init -q -b main r && cd r && ";
 
 async fn a_commit_has_an_author(backend: BackendName) {

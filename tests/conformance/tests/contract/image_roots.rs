@@ -1,4 +1,5 @@
-//! Roots of layers, started as sandboxes are: what belljar puts over them is nobody's to change, in this life or the next.
+//! Roots made of layers, started as sandboxes: no process inside can change the files that belljar puts over them, in this life or
+//! the next.
 
 use belljar_engine::Engine;
 use belljar_spec::{Admin, ErrorCode, Kept, Root, SandboxSpec};
@@ -49,7 +50,7 @@ fn kept(spec: &mut SandboxSpec, state: &Path, name: &str) {
     spec.home = Some(state.join("fleet/sandboxes").join(name).join("home"));
 }
 
-/// Whatever somebody who may write to the root can do to files of ours.
+/// Everything that a process that may write to the root can try on files of ours.
 const ATTACK: &str =
     "for file in /run/belljar/* /etc/belljar/*; do echo evil > $file; rm -f $file; echo evil > $file; done
     for name in agent-context.md agent-context.own dot-git gitdir; do
@@ -120,7 +121,7 @@ async fn where_a_repository_is_cannot_be_changed_in_a_root_of_layers(backend: Ba
                 spec.workspace = Some(folder.clone());
             });
             let sandbox = sandbox.await.unwrap();
-            // An administrator has the host's own git directory, everybody else one of the sandbox's.
+            // An administrator has the host's own git directory, every other sandbox a git directory of its own.
             let (look, begin) = match admin {
                 Admin::No => ("cat .git", "gitdir: /run/belljar/git/0"),
                 Admin::User | Admin::Root => (

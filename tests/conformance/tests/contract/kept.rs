@@ -146,7 +146,7 @@ async fn the_marker_says_which_sandbox_this_is(backend: BackendName) {
     assert_eq!(marker["sandbox"], place.id().to_string());
     assert_eq!(marker["backend"], backend.to_string());
     assert_eq!((&marker["name"], &marker["key"]), (&"bj-a".into(), &"a".into()));
-    // A wall may take a mode as its own affair: what counts is whether it opens anything.
+    // A backend may accept a change of mode without effect: what counts is whether it opens anything.
     let opened = "chmod 777 /.belljar; echo x > /.belljar";
     for attack in ["echo x > /.belljar", "rm -f /.belljar", "mv /.belljar /tmp/x", opened] {
         assert_ne!(place.sh(attack).await.exit_code, Some(0), "{attack}");
@@ -200,7 +200,7 @@ async fn an_administrator_can_be_root_inside(backend: BackendName) {
     assert_eq!(place.answer("id -u; id -g; whoami; echo $USER").await, "0\n0\nroot\nroot");
     place.answer("echo x > w && echo x > /volumes/v/f && echo x > ~/h && echo x > /tmp/t").await;
     assert_eq!(place.answer("stat -c %u w /volumes/v/f ~/h /tmp/t").await, "0\n0\n0\n0");
-    // On the host they are whose the directories are, and nobody's root.
+    // On the host their owner is that of the directories, and not root.
     for (file, directory) in [
         (place.host("w"), place.on_host().to_path_buf()),
         (state.at("fleet/volumes/v/f"), state.at("fleet/volumes/v")),

@@ -27,7 +27,7 @@ for_every_backend! {
         a_guest_that_is_killed_takes_its_commands_along,
         a_caller_that_is_killed_leaves_nothing_running,
         what_a_sandbox_says_of_itself_is_true,
-        a_sandbox_has_the_name_that_it_was_given_and_nobody_gets_it_again,
+        a_sandbox_has_the_name_that_it_was_given_and_no_other_gets_it,
         the_stages_of_a_sandbox_are_told_as_they_begin,
         a_workspace_outlives_its_sandbox,
         what_was_changed_in_the_folder_is_told_to_who_asked,
@@ -132,7 +132,7 @@ async fn dispose_leaves_nothing_behind(backend: BackendName) {
     assert!(left.is_empty(), "{left:?}");
     let names: Vec<_> =
         fs::read_dir(place.on_host()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["d"], "a stub was left in the workspace");
+    assert_eq!(names, ["d"], "a mount point was left in the workspace");
 }
 
 fn own_children() -> HashSet<u32> {
@@ -186,7 +186,7 @@ async fn sandboxes_live_side_by_side(backend: BackendName) {
     live_side_by_side(backend, count).await;
 }
 
-/// As many as people have asked for, of the wall that costs least. The others are the same to their neighbours.
+/// As many as users have asked for, with the cheapest backend. With the others, sandboxes are the same to their neighbours.
 #[test]
 fn five_hundred_sandboxes_live_side_by_side() {
     run(BackendName::Native, |backend| live_side_by_side(backend, 500));
@@ -211,7 +211,7 @@ async fn live_side_by_side(backend: BackendName, count: usize) {
     {
         assert_eq!(text(&result.unwrap().stdout), number.to_string());
     }
-    // The end of one is nobody else's.
+    // The end of one ends no other.
     places[0].dispose().await;
     assert_eq!(places[count - 1].answer("cat number").await, (count - 1).to_string());
 }
@@ -289,7 +289,7 @@ async fn a_guest_that_is_killed_takes_its_commands_along(backend: BackendName) {
     marker.wait_for(1);
     kill(guest_above(&marker));
     drop(running);
-    // At the latest when nobody wants the sandbox any more.
+    // At the latest when the sandbox is disposed.
     place.dispose().await;
     let left = marker.processes();
     wait_a_moment_for_none(&marker);
@@ -336,7 +336,7 @@ async fn a_caller_that_is_killed_leaves_nothing_running(backend: BackendName) {
     marker.wait_for_none();
     // The guest and the supervisors too.
     wait_until("the guest to go", || !below.iter().any(|pid| is_ours(*pid)));
-    // And the next sandbox takes away what is left of it.
+    // And the next sandbox removes what is left of it.
     drop(Place::new(backend).await);
 }
 
@@ -360,7 +360,7 @@ async fn what_a_sandbox_says_of_itself_is_true(backend: BackendName) {
     }
 }
 
-async fn a_sandbox_has_the_name_that_it_was_given_and_nobody_gets_it_again(backend: BackendName) {
+async fn a_sandbox_has_the_name_that_it_was_given_and_no_other_gets_it(backend: BackendName) {
     let records = tempfile::tempdir().unwrap();
     let engine = Engine::new().with_records(records.path());
     let id = belljar_state::new_id().unwrap();

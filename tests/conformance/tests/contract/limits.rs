@@ -158,7 +158,7 @@ async fn a_command_that_finds_no_room_for_a_process_says_so(backend: BackendName
     panic!("{many} commands run, or wait for ever, where 40 processes are allowed");
 }
 
-/// Whoever began before the limit was reached is told of it.
+/// Every command that began before the limit was reached is told of it.
 async fn all_hit_it(place: &Place, running: &mut [Running], after: &impl std::fmt::Debug) {
     let told = running.first_mut().unwrap().events.next().await;
     let Ok(Output::Ended(ended)) = told else { panic!("{told:?} after {after:?}") };
@@ -316,7 +316,7 @@ fn too_many(backend: BackendName) -> u32 {
     if outlives_its_limits(backend) { 100 } else { 1000 }
 }
 
-/// What became of a command that takes too many processes. gVisor's kernel may be the one that finds none left, and then nobody
+/// The result of a command that takes too many processes. gVisor's kernel may be the one that finds none left, and then no process
 /// may be left to count: the sandbox is gone, and that is all that is known.
 async fn outlived(place: &Place, backend: BackendName, command: &Command) -> Option<ExecResult> {
     match place.exec(command).await {
@@ -330,8 +330,8 @@ async fn outlived(place: &Place, backend: BackendName, command: &Command) -> Opt
 }
 
 async fn is_gone(place: &Place) {
-    let error = place.exec(&sh("exit 1")).await.expect_err("nobody is there");
+    let error = place.exec(&sh("exit 1")).await.expect_err("the guest is gone");
     assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::GuestGone), "{error}");
-    let error = place.read_file("file").await.expect_err("nobody is there");
+    let error = place.read_file("file").await.expect_err("the guest is gone");
     assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::GuestGone), "{error}");
 }

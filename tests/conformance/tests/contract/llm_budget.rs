@@ -105,7 +105,7 @@ print(statuses.count(200), statuses.count(400))",
 
 async fn tokens_are_counted_from_answers(backend: BackendName) {
     let to = routed(backend, UpstreamKind::OpenAi, |route| route.budget = budget("tokens=4000")).await;
-    // What the client says of usage is nobody's business.
+    // What the client says of usage does not count.
     let script = "print([ask('/v1/chat/completions', message(usage={'prompt_tokens': 0}, stream=True, stream_options={'include_usage': False}))[0] for _ in range(3)])";
     assert_eq!(to.ask(script).await, "[200, 200, 400]");
     assert_eq!(to.place.llm().map(|totals| totals.tokens()), Some(2 * 2137));
@@ -231,7 +231,7 @@ s.close()",
     wait_until("the call to be written down", || !to.events("model_called").is_empty());
     let call = &to.events("model_called")[0];
     assert_eq!((&call["ending"], &call["estimated"]), (&"broken_off_inside".into(), &true.into()));
-    // It was no stream, so the upstream goes on, to what was ordered.
+    // It was no stream, so the upstream continues to the end of the requested answer.
     assert_eq!(call["output_tokens"], 5000, "{call}");
 }
 

@@ -108,7 +108,7 @@ s.close()"
     };
     to.ask(&half("one")).await;
     wait_until("the call to end", || to.place.llm_outcomes().unwrap().last == Some(LlmOutcome::HungUp));
-    // Who hangs up after the last word has heard all of it. The answer that nobody waits for gets some of these.
+    // A client that hangs up after the last event has received all of it. The answer that no client waits for takes some of these.
     to.model.release(20);
     to.ask(&half("message_stop\"}")).await;
     wait_until("the call to end", || to.place.llm_outcomes().unwrap().answered == 1);

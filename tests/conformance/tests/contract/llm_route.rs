@@ -213,7 +213,7 @@ def get(host, port, path):
 print(get('api.test', {}, '/'), get('127.0.0.1', 8080, '/v1/models'), get('api.test', 8080, '/v1/models')[0])",
         web.port()
     );
-    // Port 8080 of another host is that host's, and nobody listens there.
+    // Port 8080 of another host is that host's, and no server listens there.
     assert_eq!(place.python(&script).await, "(200, 'web') (200, '{\"data\":[{\"created\":') 502");
     assert_eq!(model.requests().len(), 1);
 }

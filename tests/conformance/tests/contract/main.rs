@@ -1,6 +1,6 @@
 //! The contract that every backend keeps, a subject a module. One program, since each is linked with the whole engine.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod agent_context;
 mod credentials_git;

@@ -1,4 +1,4 @@
-//! Pausing a sandbox, and letting it go on. Judged by what the host sees of its processes.
+//! Pausing a sandbox, and resuming it. Judged by what the host sees of its processes.
 
 use belljar_engine::{Input, Output};
 use belljar_spec::{BackendName, ErrorCode, ErrorKind, Stdin, WindowSize};
@@ -78,7 +78,7 @@ async fn everything_stands_still_and_goes_on(backend: BackendName) {
 async fn those_that_fork_all_the_time_stand_still_too(backend: BackendName) {
     let Some(place) = backended(backend).await else { return };
     let marker = Marker::new();
-    // Each process makes the next one and ends: nobody could go after them one by one.
+    // Each process makes the next one and ends: they could not be stopped one by one.
     let script = format!(
         "f() {{ (f) & }}; echo ready; f; g() {{ (sh -c ': {marker}'; g) & }}; g; sleep 1000; : {marker}"
     );
@@ -99,7 +99,7 @@ async fn those_that_fork_all_the_time_stand_still_too(backend: BackendName) {
 
 async fn who_comes_and_goes_does_not_notice(backend: BackendName) {
     let Some(place) = backended(backend).await else { return };
-    // Children that end, or leave for a session of their own, while their parent stands still.
+    // Children that end, or leave for a session of their own, while their parent is paused.
     let script =
         "echo ready; while [ ! -e enough ]; do setsid sh -c : & sh -c : | sh -c :; done; wait; echo done";
     let mut running = place.spawn(&sh(script)).await.unwrap();

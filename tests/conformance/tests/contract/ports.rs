@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 for_every_backend! {
     everywhere:
         bytes_go_both_ways,
-        a_port_where_nobody_listens_is_refused,
+        a_port_without_a_listener_is_refused,
         a_listener_of_the_host_is_not_reached,
         without_isolation_it_is_refused_by_name,
         belljars_own_ports_are_refused,
@@ -22,7 +22,7 @@ for_every_backend! {
         a_connection_ends_with_who_listens;
 }
 
-/// A server inside that sends back what it gets, in capitals; `None` without a wall.
+/// A server inside that sends back what it gets, in capitals; `None` without isolation.
 async fn shouting(backend: BackendName, address: &str) -> Option<(Place, Running, u16)> {
     let place = Place::new(backend).await;
     let (running, port) = listen(&place, address, SHOUT).await?;
@@ -119,7 +119,7 @@ async fn much_goes_through(backend: BackendName) {
     assert!(got[..sent.len()] == sent.to_ascii_uppercase()[..]);
 }
 
-async fn a_port_where_nobody_listens_is_refused(backend: BackendName) {
+async fn a_port_without_a_listener_is_refused(backend: BackendName) {
     if !is_isolated(backend) {
         return;
     }
@@ -156,7 +156,7 @@ async fn without_isolation_it_is_refused_by_name(backend: BackendName) {
     assert!(listener.accept().is_err());
 }
 
-/// What listens in a sandbox for belljar would take a caller from outside for somebody inside.
+/// belljar's own listeners in a sandbox would take a caller from outside for a process inside.
 async fn belljars_own_ports_are_refused(backend: BackendName) {
     if !is_isolated(backend) {
         return;
@@ -164,7 +164,7 @@ async fn belljars_own_ports_are_refused(backend: BackendName) {
     let (_world, _server, place) = web(backend, |_| belljar_tests_hosts::Response::ok("")).await;
     let listening = place.python(LISTENING).await;
     let mut ports: Vec<u16> = listening.split_whitespace().map(|port| port.parse().unwrap()).collect();
-    assert!(!ports.is_empty(), "the way out listens nowhere");
+    assert!(!ports.is_empty(), "no egress socket listens");
     ports.push(53);
     for port in ports {
         let error = place.connect(port).await.unwrap_err();

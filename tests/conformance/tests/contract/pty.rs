@@ -14,7 +14,7 @@ for_every_backend! {
         a_hung_up_terminal_ends_its_command;
     living each_kernel:
         a_resize_reaches_the_command,
-        a_resize_overtakes_keys_that_nobody_reads,
+        a_resize_overtakes_unread_keys,
         ctrl_d_ends_the_input,
         what_is_typed_is_echoed,
         everything_written_arrives,
@@ -53,7 +53,7 @@ async fn a_resize_reaches_the_command(backend: BackendName) {
     }
 }
 
-async fn a_resize_overtakes_keys_that_nobody_reads(backend: BackendName) {
+async fn a_resize_overtakes_unread_keys(backend: BackendName) {
     let place = Place::new(backend).await;
     // Raw: a line that is too long is not cut, but waits.
     let script = "stty raw -echo; trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done";

@@ -41,11 +41,11 @@ fn hang(backend: BackendName) {
     assert!(error.hint.is_some_and(|hint| hint.to_string().contains("`limits.ready`")));
     wait_until("everything to be gone", || processes_below(std::process::id()).is_empty());
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, [".git"], "a stub was left behind");
-    assert_eq!(fs::read_dir(folder.path().join(".git")).unwrap().count(), 0, "a stub was left behind");
+    assert_eq!(left, [".git"], "a mount point was left behind");
+    assert_eq!(fs::read_dir(folder.path().join(".git")).unwrap().count(), 0, "a mount point was left behind");
 }
 
-/// Makes a sandbox while somebody stops every process below us that is its guest. The guest may have been faster, though others
+/// Makes a sandbox while another thread stops every process below us that is its guest. The guest may have been faster, though others
 /// come first wherever it is to run.
 fn stopped_while_made(spec: &belljar_spec::SandboxSpec) -> Result<(), SandboxError> {
     let is_over = AtomicBool::new(false);
@@ -74,7 +74,7 @@ fn stopped_while_made(spec: &belljar_spec::SandboxSpec) -> Result<(), SandboxErr
     })
 }
 
-/// The children of a process, and theirs: only these are looked at, since whoever looks at everybody comes too late.
+/// The children of a process, and theirs: only these are scanned, since a scan of all processes comes too late.
 fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let listed = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());

@@ -1,4 +1,4 @@
-//! A registry with TLS that tries to lead somebody into the clear.
+//! A registry with TLS that tries to redirect a client to plain HTTP.
 
 use belljar_images::{ImageError, Mirror, PullOptions, Silent, Store, Transport};
 use belljar_tests_conformance::LOOPBACK;
@@ -17,7 +17,7 @@ fn pull(clear: &str, answer: impl Fn() -> Response + Send + Sync + 'static) -> (
     fs::write(&passwords, format!(r#"{{"auths":{{"{place}":{{"auth":"YW5uOnMzY3JldA=="}}}}}}"#)).unwrap();
     let options = PullOptions {
         mirrors: vec![Mirror { registry: "registry.test".into(), place, transport: Transport::Tls }],
-        // Also where the clear is allowed, nobody who has TLS leads there.
+        // Also where plain HTTP is allowed, no registry with TLS can redirect to it.
         plain_http: vec![clear.into()],
         authorities: vec![trusted],
         credentials: Some(passwords),
@@ -31,7 +31,7 @@ fn pull(clear: &str, answer: impl Fn() -> Response + Send + Sync + 'static) -> (
 }
 
 #[test]
-fn a_registry_with_tls_leads_nobody_into_the_clear() {
+fn a_registry_with_tls_cannot_redirect_to_plain_http() {
     let thief = HttpServer::start(LOOPBACK, |_| Response::ok(r#"{"token":"t"}"#));
     let clear = format!("127.0.0.1:{}", thief.port());
     let to = format!("http://{clear}/x");
@@ -44,5 +44,5 @@ fn a_registry_with_tls_leads_nobody_into_the_clear() {
         refused
     });
     assert!(matches!(error, ImageError::Downgrade { .. }) && asked == 1, "{error}, {asked}");
-    assert!(thief.requests().is_empty(), "somebody was led there");
+    assert!(thief.requests().is_empty(), "a client was redirected there");
 }

@@ -2,7 +2,7 @@
 //! is changed goes, or stays where the sandbox is kept.
 //!
 //! The systems in here are made of busybox. The mirror of Alpine is a server of the test's own, and its `apk` a script of a few
-//! lines that really fetches packages from there, through the sandbox's way out, and unpacks them: no Alpine can be had without
+//! lines that really fetches packages from there, through the sandbox's egress, and unpacks them: no Alpine is available without
 //! the internet, so what the real apk makes of a sandbox is not tried here.
 
 use belljar_engine::{BuildOptions, Engine, Golden, Told};
@@ -57,7 +57,7 @@ async fn a_directory_is_a_root_that_stays_as_it_is(backend: BackendName) {
         "nothing",
         "nothing of the host"
     );
-    // Whoever may write to the root writes to a layer.
+    // A process that may write to the root writes to a layer.
     place
         .sh("echo x > /etc/new; rm -rf /usr /bin/stat /etc/alpine-release; echo x > /bin/busybox; touch /new")
         .await;
@@ -173,7 +173,7 @@ async fn what_root_changes_is_there_in_the_next_life(backend: BackendName) {
     }
     let second = life().await;
     assert_eq!(second.err().map(|error| error.code), Some(ErrorCode::InUse), "two cannot change it at once");
-    // Held for as long as somebody has the sandbox.
+    // Locked for as long as a caller has the sandbox.
     drop(first);
     let second = life().await.unwrap();
     assert_eq!(
@@ -250,7 +250,7 @@ impl Mirror {
 }
 
 async fn a_golden_root_is_built_from_its_mirror_alone(backend: BackendName) {
-    // It is built behind this wall, whichever the sandboxes have that use it.
+    // It is built with this backend, whichever the sandboxes have that use it.
     if backend != BackendName::Native {
         return;
     }
@@ -271,7 +271,7 @@ async fn a_golden_root_is_built_from_its_mirror_alone(backend: BackendName) {
             (built, told.into_inner().unwrap())
         })
     };
-    // What is not what somebody else says it is does not count, whatever the mirror says of it.
+    // An archive that does not match the caller's digest is refused, whatever the mirror says of it.
     let wrong = BuildOptions {
         digest: Some(format!("sha256:{}", "0".repeat(64)).parse().unwrap()),
         ..options.clone()
@@ -323,7 +323,7 @@ const ARCH: &str = "aarch64";
 const ARCHIVE: &str = "alpine-minirootfs-3.24.9-x86_64.tar.gz";
 #[cfg(target_arch = "aarch64")]
 const ARCHIVE: &str = "alpine-minirootfs-3.24.9-aarch64.tar.gz";
-/// Fetches packages from the first repository that has them, and unpacks them. Tries to reach somebody else, too.
+/// Fetches packages from the first repository that has them, and unpacks them. Tries to reach another host, too.
 const APK: &str = r#"#!/bin/sh
 [ "$1" = add ] && shift || exit 2
 if fetch -fsS -m 5 -o /dev/null http://other.test/; then echo "the whole world is in reach" >&2; exit 3; fi

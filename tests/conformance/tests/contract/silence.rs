@@ -1,14 +1,14 @@
-//! A guest that stands still says nothing and hangs up on nobody. Whoever waits for it learns so, and it is ended.
+//! A guest that hangs answers nothing and closes no connection. Every caller that waits for it gets an error, and the guest is killed.
 
 use belljar_spec::{BackendName, ErrorCode, ErrorKind};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_tests_conformance::*;
 
-for_every_backend![a_guest_that_stands_still_holds_nobody_up];
+for_every_backend![a_guest_that_hangs_blocks_no_caller];
 
-async fn a_guest_that_stands_still_holds_nobody_up(backend: BackendName) {
+async fn a_guest_that_hangs_blocks_no_caller(backend: BackendName) {
     if !matches!(backend, BackendName::Native | BackendName::Bwrap) {
-        // Where there is no wall, nobody ends a guest from outside; a container that stands still is a matter of tests/docker.
+        // Where there is no isolation, no process kills a guest from outside; tests/docker tests paused containers.
         return;
     }
     let place = Place::new(backend).await;
@@ -17,7 +17,7 @@ async fn a_guest_that_stands_still_holds_nobody_up(backend: BackendName) {
     marker.appears(1).await;
     let guest = first_process_above(marker.processes()[0]);
     kill_process(Pid::from_raw(guest as i32).unwrap(), Signal::STOP).unwrap();
-    // More than fits into a socket that nobody reads.
+    // More than fits into a socket whose reader hangs.
     let mut long = sh(":");
     long.env.push(("LONG".parse().unwrap(), "x".repeat(900_000).into()));
     let (looked, made, begun, dialled) = tokio::join!(

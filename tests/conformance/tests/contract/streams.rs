@@ -16,7 +16,7 @@ for_every_backend! {
         a_command_that_floods_is_ended_in_time;
     living each_kernel:
         without_input_there_is_an_end_of_file,
-        input_that_nobody_reads_is_no_error,
+        unread_input_is_no_error,
         input_that_is_streamed_arrives_as_it_is_sent,
         an_end_of_input_reaches_the_command,
         output_comes_before_the_end,
@@ -29,7 +29,7 @@ for_every_backend! {
         a_slow_reader_slows_no_other_command,
         a_command_that_does_not_read_slows_the_sender,
         more_goes_in_than_is_kept_before_anything_is_read,
-        a_signal_overtakes_input_that_nobody_reads,
+        a_signal_overtakes_unread_input,
         input_that_a_signal_overtook_arrives_whole,
         a_command_stuck_on_its_input_can_be_killed,
         a_command_that_floods_can_be_aborted;
@@ -60,7 +60,7 @@ async fn much_goes_in_and_comes_out_at_the_same_time(backend: BackendName) {
     assert!(!result.output_truncated);
 }
 
-async fn input_that_nobody_reads_is_no_error(backend: BackendName) {
+async fn unread_input_is_no_error(backend: BackendName) {
     let place = Place::new(backend).await;
     for script in ["exit 6", "head -c 1 >/dev/null; exit 6", "exec 0<&-; sleep 0.1; exit 6"] {
         let mut command = sh(script);
@@ -207,7 +207,7 @@ async fn a_slow_reader_slows_the_command(backend: BackendName) {
     let chunks = || fs::metadata(place.host("written")).map_or(0, |found| found.len());
     wait_until("it to begin", || chunks() > 0);
     let written = settles(chunks);
-    assert!(written < 256, "{written} × 64 KiB were taken though nobody reads");
+    assert!(written < 256, "{written} × 64 KiB were taken though no process reads");
     drop(running);
 }
 
@@ -245,7 +245,7 @@ async fn a_command_that_does_not_read_slows_the_sender(backend: BackendName) {
             break false;
         }
     };
-    assert!(waiting, "{sent} bytes were taken though nobody reads");
+    assert!(waiting, "{sent} bytes were taken though no process reads");
 }
 
 async fn more_goes_in_than_is_kept_before_anything_is_read(backend: BackendName) {
@@ -265,12 +265,12 @@ async fn fill(running: &mut Running) -> usize {
         let room = room.unwrap();
         running.inputs.send(Input::Bytes(vec![b'x'; room])).await.unwrap();
         sent += room;
-        assert!(sent < 64 << 20, "{sent} bytes were taken though nobody reads");
+        assert!(sent < 64 << 20, "{sent} bytes were taken though no process reads");
     }
     sent
 }
 
-async fn a_signal_overtakes_input_that_nobody_reads(backend: BackendName) {
+async fn a_signal_overtakes_unread_input(backend: BackendName) {
     let place = Place::new(backend).await;
     let script = "trap 'echo heard; exit 7' USR1; echo ready; while :; do sleep 0.05; done";
     let mut command = sh(script);

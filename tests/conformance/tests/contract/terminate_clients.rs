@@ -25,7 +25,7 @@ for_every_isolated_backend! {
         cargo_trusts_the_authority,
         node_fetch_trusts_the_authority,
         plain_http_is_held_to_the_same_rules,
-        a_client_that_trusts_nobody_is_told_of_in_the_record,
+        a_client_that_distrusts_the_authority_is_recorded,
         variables_that_the_caller_set_stay,
         a_host_that_no_rule_is_about_stays_unseen;
 }
@@ -66,7 +66,7 @@ async fn a_python_package_gets(backend: BackendName, package: &'static str) {
     }
 }
 
-/// Docker's command line asks a registry itself, by Go's own library of TLS. It believes whoever is at 127.0.0.0/8, where names lead
+/// Docker's command line asks a registry itself, with Go's own TLS library. It trusts any server at 127.0.0.0/8, where names lead
 /// on gVisor's kernel.
 async fn a_go_program_trusts_the_authority(backend: BackendName) {
     if !have(["docker"]) || names_begin_with(backend).starts_with("127.") {
@@ -94,7 +94,7 @@ async fn a_go_program_trusts_the_authority(backend: BackendName) {
 /// A tool of Rust: it carries a library of TLS, and no authorities.
 #[expect(clippy::print_stderr, reason = "who runs the tests is to know what did not run")]
 async fn cargo_trusts_the_authority(backend: BackendName) {
-    // The toolchain of whoever builds the tests: another user's, where they run as an ordinary one.
+    // The toolchain of the user who builds the tests: another user's, where they run as an ordinary one.
     let cargo = std::env::var("CARGO").ok().filter(|cargo| std::fs::File::open(cargo).is_ok());
     let Some(cargo) = cargo else { return eprintln!("skipped: no `cargo` that can be read here") };
     let world = World::new([("api.test", "127.0.0.1")]);
@@ -147,7 +147,7 @@ async fn a_tool_that_reads_the_systems_bundle_trusts_the_authority(backend: Back
     let all = place.answer(&format!("cat {bundle}")).await;
     assert!(all.contains(own.trim()), "{bundle} has the authority");
     let host = std::fs::read_to_string(&bundle).unwrap_or_default();
-    assert!(all.contains(host.trim()), "{bundle} has everybody whom the host trusts");
+    assert!(all.contains(host.trim()), "{bundle} has every authority that the host trusts");
     assert!(!host.contains(own.trim()), "the host's own store is not touched");
     let said = place
         .answer(&format!("env -i curl -sS --cacert {bundle} https://api.test:{}/x", server.port()))
@@ -231,7 +231,7 @@ async fn plain_http_is_held_to_the_same_rules(backend: BackendName) {
     assert_eq!(server.requests().len(), 1);
 }
 
-async fn a_client_that_trusts_nobody_is_told_of_in_the_record(backend: BackendName) {
+async fn a_client_that_distrusts_the_authority_is_recorded(backend: BackendName) {
     if !have(["curl"]) {
         return;
     }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 inside of TLS that the gateway looks into: as if nobody were in between.
+//! HTTP/1.1 inside of TLS that the gateway intercepts: as if no gateway were in between.
 
 use belljar_spec::BackendName;
 use belljar_spec::egress::Reason;

@@ -25,7 +25,7 @@ for_every_isolated_backend! {
         a_refused_stream_leaves_the_others_alone,
         both_sides_speak_what_the_server_chose,
         a_client_of_http2_alone_is_told_that_the_server_has_none,
-        a_stream_that_nobody_reads_stops_its_sender_alone;
+        an_unread_stream_stops_its_sender_alone;
 }
 
 async fn curl_speaks_http2_and_gets_trailers(backend: BackendName) {
@@ -80,7 +80,7 @@ async fn many_streams_go_beside_each_other(backend: BackendName) {
         return;
     }
     const STREAMS: usize = 100;
-    // Nobody is answered before all are there.
+    // No request is answered before all are there.
     let waiting = Arc::new((AtomicUsize::new(0), hosts::tokio::sync::Notify::new()));
     let (world, server) = served(MODERN, move |request: Request<Incoming>| {
         let waiting = Arc::clone(&waiting);
@@ -124,7 +124,7 @@ async fn a_reset_of_the_client_reaches_the_server(backend: BackendName) {
             sender.send(piece("begun")).await.unwrap();
             hosts::tokio::spawn(async move {
                 while let Some(Ok(_)) = incoming.frame().await {}
-                // The client may have ended its half before it broke off; nobody but who broke off ends ours.
+                // The client may have ended its half before it broke off; only its reset ends ours.
                 sender.closed().await;
                 seen.fetch_add(1, Ordering::SeqCst);
             });
@@ -239,8 +239,8 @@ stream.on('end', () => { console.log(JSON.parse(body).error.message); session.cl
     }
 }
 
-/// Flow control goes from end to end: the server is held up by the stream that nobody reads, and by no other.
-async fn a_stream_that_nobody_reads_stops_its_sender_alone(backend: BackendName) {
+/// Flow control goes from end to end: the server is held up by the stream that the client does not read, and by no other.
+async fn an_unread_stream_stops_its_sender_alone(backend: BackendName) {
     if !have(["node"]) {
         return;
     }
@@ -282,7 +282,7 @@ large.on('response', () => {
 "#;
     assert_eq!(place.answer(&node(&server, script)).await, "small");
     let most = 16 * 1024 * 1024;
-    assert!(sent.load(Ordering::SeqCst) < most, "{} bytes wait for nobody", sent.load(Ordering::SeqCst));
+    assert!(sent.load(Ordering::SeqCst) < most, "{} bytes wait for no reader", sent.load(Ordering::SeqCst));
 }
 
 /// A script for a session of HTTP/2 with the server.

@@ -62,7 +62,7 @@ async fn a_file_is_read_while_it_is_larger_than_what_is_held(backend: BackendNam
     let mut reader = place.open_file("large").await.unwrap();
     let first = reader.next().await.unwrap().unwrap();
     assert!(first.len() < content.len());
-    // One that is dropped in the middle disturbs nobody.
+    // One that is dropped in the middle disturbs no other.
     drop(place.open_file("large").await.unwrap());
     assert!([first, all(reader).await.unwrap()].concat() == content);
 }
@@ -94,7 +94,7 @@ async fn a_new_file_that_is_cut_short_is_taken_away(backend: BackendName) {
     drop(writer);
     let (file, beside) = (place.host("new"), place.host("other"));
     wait_until("the file to be taken away", || !file.exists());
-    // What has its name by then is somebody else's.
+    // A file that has its name by then is another program's.
     let mut writer = place.create_file("new").await.unwrap();
     writer.write(b"some").await.unwrap();
     place.sh("mv new other; echo another > new").await;

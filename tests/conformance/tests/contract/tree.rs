@@ -9,7 +9,7 @@ use std::time::Duration;
 for_every_backend! {
     everywhere:
         a_fork_bomb_is_ended,
-        killing_the_supervisor_saves_nobody,
+        killing_the_supervisor_saves_no_process,
         killing_everything_in_reach_leaves_a_working_sandbox;
     each_kernel:
         a_tree_that_dies_slowly_spares_its_neighbours,
@@ -145,7 +145,7 @@ time.sleep(1000)
 
 async fn a_timeout_kills_who_flees_behind_the_dead(backend: BackendName) {
     let place = Place::new(backend).await;
-    // Many that nobody takes in make a look at everybody slow, and one is always another by then.
+    // Many zombies make a scan of all processes slow, and by its end the fleeing process is always another one.
     let script = "
 import os, time
 if os.fork() == 0:
@@ -197,7 +197,7 @@ async fn a_timeout_ends_only_its_own_command(backend: BackendName) {
 async fn a_timeout_is_kept_beside_those_who_come_and_go(backend: BackendName) {
     let place = Place::new(backend).await;
     let ours = Marker::new();
-    // At each look somebody has ended since.
+    // During each scan some process has ended.
     let busy = "echo ready; while :; do (:); done & while :; do (:) | (:); done";
     let mut running = place.spawn(&sh(busy)).await.unwrap();
     read_until(&mut running, "ready\n").await;
@@ -320,7 +320,7 @@ async fn a_file_stops_growing_after_a_timeout(backend: BackendName) {
 async fn a_fork_bomb_is_ended(backend: BackendName) {
     let place = Place::try_with(backend, |spec| spec.limits.pids = Some(100)).await;
     let place = match place {
-        // Nobody starts a fork bomb where nothing holds it.
+        // No fork bomb is started where no limit holds it.
         Err(refusal) if refusal.code == ErrorCode::LimitUnavailable && !cgroup_can_be_ours("pids") => return,
         place => place.unwrap_or_else(|error| panic!("{error}")),
     };
@@ -338,7 +338,7 @@ async fn a_fork_bomb_is_ended(backend: BackendName) {
     let (result, ()) = tokio::join!(place.exec(&command), bomb_is_seen);
     let result = result.unwrap_or_else(|error| panic!("{error} ({})", error.code));
     assert!(outlives_its_limits(backend) || result.limit.is_some(), "{result:?}");
-    // Where the first shell gives up by itself its children go on: that is the next test's.
+    // Where the first shell gives up by itself its children continue: the next test checks that.
     if result.timed_out {
         assert_eq!(marker.processes(), Vec::<u32>::new());
     }
@@ -360,7 +360,7 @@ async fn a_chain_of_forks_is_ended(backend: BackendName) {
     assert_eq!(left, Vec::<u32>::new());
 }
 
-async fn killing_the_supervisor_saves_nobody(backend: BackendName) {
+async fn killing_the_supervisor_saves_no_process(backend: BackendName) {
     let place = Place::new(backend).await;
     let marker = Marker::new();
     let script = "(setsid LASTING &); kill -KILL $PPID; LASTING; :";

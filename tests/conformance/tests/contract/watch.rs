@@ -218,7 +218,7 @@ async fn watches_do_not_disturb_each_other_or_commands(backend: BackendName) {
     for _ in 0..10 {
         watches.push(place.watch(".", true).await.unwrap());
     }
-    // Nobody reads from this one.
+    // The test reads nothing from this one.
     let _unread = place.watch(".", true).await.unwrap();
     drop(watches.split_off(5));
     place.sh("for i in 1 2 3 4 5 6 7 8 9; do echo $i > file$i; done; : > end").await;

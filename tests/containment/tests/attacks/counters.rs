@@ -4,7 +4,7 @@ use belljar_spec::{BackendName, ByteSize, ErrorCode, Runtime};
 use belljar_tests_containment::*;
 use std::fs;
 
-/// Walls on the host's own kernel; gVisor has numbers of its own.
+/// Backends on the host's own kernel; gVisor has numbers of its own.
 fn on_the_hosts_kernel() -> impl Iterator<Item = BackendName> {
     backends().iter().copied().filter(|backend| *backend != BackendName::Docker(Runtime::Runsc))
 }

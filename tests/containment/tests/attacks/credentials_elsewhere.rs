@@ -177,7 +177,7 @@ fn a_redirect_takes_nothing_along() {
         let hosts = hosts();
         let cage = cage_with_key(*backend, &hosts.policy(), credential("good.test", hosts.good.port()));
         let [good, ..] = hosts.ports();
-        // A client that is told to send its key to whoever it is sent to.
+        // A client that is told to send its key to every host that it is redirected to.
         cage.jail.sh(&format!(
             "curl -sS -L --location-trusted -H \"x-api-key: $KEY\" https://good.test:{good}/v1/redirect; \
              curl -sS -L --location-trusted -H \"Authorization: Bearer $KEY\" https://good.test:{good}/v1/redirect; \
@@ -215,7 +215,7 @@ fn a_redirect_to_the_place_brings_no_secret_along() {
 }
 
 #[test]
-fn where_nobody_looks_only_a_placeholder_arrives() {
+fn without_interception_only_a_placeholder_arrives() {
     for backend in gateway_backends() {
         let hosts = hosts();
         let blind = HttpServer::start_tls(at("127.66.9.1"), &hosts.authority.leaf(["blind.test"]), |_| {

@@ -146,8 +146,8 @@ with open('/workspace/loot', 'wb') as loot:
     }
 }
 
-/// A server that repeats what it is sent, and a program that tries letter by letter: what waited was what was right. The search is the
-/// same behind every wall.
+/// A server that repeats what it is sent, and a program that tries letter by letter: a delayed answer means a right guess. The search
+/// is the same with every backend.
 #[test]
 fn a_secret_cannot_be_guessed_letter_by_letter() {
     let (dns, authority) = (names(), Authority::new());
@@ -255,7 +255,7 @@ fn the_secret_is_nowhere_inside_and_not_in_the_record() {
     let server = HttpServer::start_tls(at("127.66.10.1"), &authority.leaf(["good.test"]), |request| {
         Response::ok(request.header("x-api-key").unwrap_or_default())
     });
-    // On every wall it is looked for by `secrets_home::a_real_value_is_nowhere_in_a_sandbox_nor_in_its_record`.
+    // `secrets_home::a_real_value_is_nowhere_in_a_sandbox_nor_in_its_record` looks for it with every backend.
     for backend in gateway_backends() {
         let port = server.port();
         let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() - 1;

@@ -54,7 +54,7 @@ fn a_program_that_an_agent_left_on_path_is_not_run_by_the_host() {
     );
 }
 
-/// The state directory is this user's, and so is every process that finds a gap in a wall: no program of it is ever run outside.
+/// The state directory is this user's, and so is every process that escapes from a sandbox: no program in it is ever run outside.
 #[test]
 fn a_program_in_the_state_directory_is_not_run_by_the_host() {
     let (state, workspace) = (folder(), folder());

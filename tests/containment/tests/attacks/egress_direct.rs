@@ -242,7 +242,7 @@ fn a_fake_address_is_good_only_for_who_was_told_it() {
         assert!(told.iter().any(|it| it.parse::<Ipv4Addr>().is_ok()), "{backend}: {told:?}");
         let mut args = vec![port.as_str()];
         args.extend(told.iter().map(String::as_str));
-        // Given out to the first sandbox; in the second nobody has asked for the name.
+        // Given out to the first sandbox; in the second no program has asked for the name.
         let guess = r#"
 for host in sys.argv[2:] + ['198.18.1.0', '198.18.1.1', '198.18.255.255', '198.19.255.255', '198.19.0.255',
         'fd62:656c:6c6a:6172::100', 'fd62:656c:6c6a:6172::101', 'fd62:656c:6c6a:6172::1:0:100']:

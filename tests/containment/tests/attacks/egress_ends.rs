@@ -28,7 +28,7 @@ fn holding() -> (Server, Arc<AtomicUsize>) {
     (server, present)
 }
 
-/// What a process is told that holds a sandbox: wall, resolver, port, marker.
+/// Tells a child process to hold a sandbox: backend, resolver, port, marker.
 const HOLD: &str = "BELLJAR_TEST_HOLD";
 
 #[test]

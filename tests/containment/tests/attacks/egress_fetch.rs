@@ -12,7 +12,7 @@ fn names(turn: &'static AtomicUsize) -> Dns {
         "good.test" => vec![at("127.66.8.1")],
         "evil.test" => vec![at("127.99.8.1")],
         "meta.test" => vec![at("169.254.169.254")],
-        // Public at first, and private as soon as somebody relies on it.
+        // Public at first, and private as soon as a check has passed.
         "turncoat.test" if turn.fetch_add(1, Ordering::SeqCst) < 2 => vec![at("127.66.8.1")],
         "turncoat.test" => vec![at("127.99.8.1")],
         _ => Vec::new(),

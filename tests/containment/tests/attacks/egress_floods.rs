@@ -110,7 +110,7 @@ fn names_without_number_have_an_end() {
     alone("egress_floods::names_without_number_have_an_end", &[], || {
         let (dns, server) = (names(), web());
         for backend in kernel_backends() {
-            // Named, because not every wall has more than the usual ports where none is.
+            // Named, because not every backend opens more than the usual ports where no rule names one.
             let named = format!("=good.test:{}/http", server.port());
             let open = EgressPolicy { mode: Mode::Open, ..policy(&dns, &[&named]) };
             let (cage_, bystander) = (cage(*backend, &open), cage(*backend, &open));
@@ -179,7 +179,7 @@ fn crowd(name: &str, protocol: &'static str, act: &str, most: u64) {
         let port = server.port();
         for backend in kernel_backends() {
             let mut few = policy(&dns, &[&format!("=good.test:{port}/{protocol}")]);
-            // So that it is the gateway that says no, on every wall, and not an earlier bound of one.
+            // So that with every backend the gateway refuses, and not an earlier limit of the backend.
             few.limits.connections = 256;
             let cage_ = cage(*backend, &few);
             let bystander = cage(*backend, &policy(&dns, &[&format!("=good.test:{port}/http")]));

@@ -105,7 +105,7 @@ REQUESTS = [head + b'\r\n\r\n' for head in [
         assert_eq!(arrived, Vec::<String>::new(), "{backend}");
         server.assert_nothing_arrived();
         assert_eq!(cage.opened(), 0, "{backend}");
-        assert_eq!(dns.queries(), [], "{backend}: nobody had to look for it");
+        assert_eq!(dns.queries(), [], "{backend}: no resolver was needed");
         assert!(!cage.refused_for(Reason::HostDiffers).is_empty(), "{backend}");
     }
     let cage = caged(backends()[0], &dns, server.port());
@@ -219,7 +219,7 @@ for version in (b'1.1', b'1.0'):
     }
 }
 
-/// What follows a request of which nobody can doubt for whom it is and how long.
+/// What follows a request whose host and length are unambiguous.
 fn after_first(seen: &str) -> Result<&str, &'static str> {
     let (head, rest) = seen.split_once("\r\n\r\n").ok_or("no head")?;
     let headers: Vec<String> = head.lines().skip(1).map(str::to_lowercase).collect();
@@ -250,7 +250,7 @@ fn after_first(seen: &str) -> Result<&str, &'static str> {
     }
 }
 
-/// HTTP/2 in the clear, or TLS, on a connection that began as HTTP/1: what comes then names its host where nobody looks.
+/// HTTP/2 in the clear, or TLS, on a connection that began as HTTP/1: what follows names its host where the gateway does not look.
 #[test]
 fn an_upgrade_to_what_cannot_be_looked_into_is_not_passed_on() {
     let dns = names();

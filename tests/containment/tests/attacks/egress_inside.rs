@@ -1,4 +1,4 @@
-//! Whoever is inside changes nothing of the network that leads out: not its addresses, not its rules, not who listens.
+//! No process inside changes the network that leads out: not its addresses, not its rules, not its listeners.
 
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{BackendName, Nesting};
@@ -118,7 +118,7 @@ attack('init net', lambda: os.open('/proc/1/root/proc/1/ns/net', os.O_RDONLY) an
     }
 }
 
-/// Places that only a privilege gives, whoever listens.
+/// Addresses and ports that take a privilege to bind, whichever process listens there.
 const LOW_PORTS: &str = r#"
 addresses = [(V4, a) for a in ('0.0.0.0', '127.0.0.1', '127.0.0.2', '198.18.0.1', '198.18.1.0', '8.8.8.8')]
 addresses += [(V6, a) for a in ('::', '::1', 'fd62:656c:6c6a:6172::1', '2001:db8::1')]
@@ -135,7 +135,7 @@ PLACES += [(V6, UDP, a, 53, o) for a in ('::', '::ffff:127.0.0.1') for o in ((),
 "#;
 
 #[test]
-fn nobody_inside_takes_the_place_of_who_listens() {
+fn no_process_inside_takes_the_place_of_a_listener() {
     let (dns, capture, policy) = world();
     for backend in backends() {
         let places = if guards_low_ports(*backend) { LOW_PORTS } else { WAYS_OUT };
@@ -167,9 +167,9 @@ for family, kind, address, port, options in PLACES:
     }
 }
 
-/// Root of a namespace of its own making is nobody in the one above.
+/// Root of a user namespace that it made itself has no power in the one above.
 #[test]
-fn a_user_namespace_inside_gives_no_power_over_the_way_out() {
+fn a_user_namespace_inside_gives_no_power_over_egress() {
     let (dns, capture, policy) = world();
     let port = capture.port().to_string();
     for backend in nesting_backends() {

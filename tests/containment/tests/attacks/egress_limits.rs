@@ -1,5 +1,5 @@
-//! Limits hold on every road out: connections are counted while they are open, bytes before they leave, and nothing of a
-//! sandbox goes on after it.
+//! Limits hold for every protocol: connections are counted while they are open, bytes before they leave, and no traffic of a
+//! sandbox continues after it has ended.
 
 use belljar_spec::ByteSize;
 use belljar_spec::egress::Reason;
@@ -134,7 +134,7 @@ for _ in range(40):
             assert!(arrived <= 64 << 10, "{backend}: {protocol}: {arrived} bytes arrived");
             assert!(arrived >= 30_000, "{backend}: {protocol}: {arrived}");
             let refused = cage.refused_for(Reason::ByteLimit);
-            assert!(!refused.is_empty(), "{backend}: {protocol}: nobody says why");
+            assert!(!refused.is_empty(), "{backend}: {protocol}: no refusal for the limit");
         }
     }
 }

@@ -143,7 +143,7 @@ fn a_name_that_leads_below_the_floor_leads_nowhere() {
 }
 
 #[test]
-fn names_of_metadata_are_refused_whoever_answers_for_them() {
+fn names_of_metadata_are_refused_whichever_resolver_answers() {
     let names = ["metadata.google.internal", "metadata", "instance-data", "instance-data.ec2.internal"];
     let dns = Dns::start(|_| vec![at("169.254.169.254")]);
     for backend in gateway_backends() {

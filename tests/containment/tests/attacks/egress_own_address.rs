@@ -1,4 +1,4 @@
-//! A name may lead to this machine's own public address, where services listen that nobody outside is meant to reach.
+//! A name may lead to this machine's own public address, where services listen that are not meant to be reached from outside.
 
 use belljar_engine::{Outcome, explain};
 use belljar_spec::egress::{EgressPolicy, HostName, Mode, Reason};
@@ -71,7 +71,7 @@ fn in_a_network_with_public_addresses() {
             assert_eq!(cage.refused_for(Reason::PrivateAddress), ["four.test", "six.test"], "{backend}");
         }
     }
-    // Whoever asks why is told the same.
+    // `explain` answers the same.
     let explained = |policy: &EgressPolicy| {
         let resolved = |_: &HostName| Ok(vec![at(PUBLIC[0])]);
         explain(policy, &"four.test".parse().unwrap(), Some(capture.port()), Some(&resolved)).outcome

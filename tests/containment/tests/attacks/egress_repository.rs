@@ -1,4 +1,4 @@
-//! A repository, and an agent that works in it, ask for a way out; only people give it, and never a private one.
+//! A repository, and an agent that works in it, ask for egress; only the user grants it, and never to a private address.
 
 use belljar_tests_containment::egress::at;
 use belljar_tests_containment::*;
@@ -8,8 +8,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// A person: a home with a resolver of their own, which notes for whom it was asked. Nobody is asked for a name that is
-/// not allowed, so a question is the sign that something got out.
+/// A person: a home with a resolver of their own, which notes the names it was asked for. The gateway asks no resolver for a name
+/// that is not allowed, so a query is the sign that something got out.
 struct Person {
     home: TempDir,
     repository: TempDir,
@@ -37,7 +37,7 @@ impl Person {
         command.env("HOME", self.home.path()).output().unwrap()
     }
 
-    /// Whether somebody inside gets so far that the resolver is asked for `evil.test`.
+    /// Whether a program inside gets so far that the resolver is asked for `evil.test`.
     fn gets_out(&self, backend: &str) -> bool {
         let before = self.dns.queries().len();
         let dial = "exec 3<>/dev/tcp/evil.test/80 && printf 'GET / HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n' >&3 && cat <&3";
@@ -53,11 +53,11 @@ impl Person {
 }
 
 #[test]
-fn a_file_that_nobody_trusted_opens_nothing() {
+fn an_untrusted_file_opens_nothing() {
     for backend in gateway_backends() {
         let (backend, person) = (backend.as_str(), Person::new());
         person.write("[egress]\nallow = [\"evil.test\"]\n");
-        assert!(!person.gets_out(backend), "{backend}: nobody trusted it");
+        assert!(!person.gets_out(backend), "{backend}: the user did not trust it");
         // An agent writes one, and a record of trust beside it.
         let agent = "mkdir -p .belljar && echo '[egress]
 allow = [\"evil.test\"]' > .belljar/config.toml; mkdir -p .local/state/belljar/trust; \
@@ -68,7 +68,7 @@ allow = [\"evil.test\"]' > .belljar/config.toml; mkdir -p .local/state/belljar/t
         assert!(person.belljar(&["trust", "--yes"]).status.success(), "{backend}");
         assert!(person.gets_out(backend), "{backend}: what people trust counts");
         person.belljar(&["run", "--backend", backend, "--", "sh", "-c", "echo >> .belljar/config.toml"]);
-        assert!(person.gets_out(backend), "{backend}: nobody inside changes it");
+        assert!(person.gets_out(backend), "{backend}: no process inside changes it");
         person.write("[egress]\nallow = [\"evil.test\"]\n\n");
         assert!(!person.gets_out(backend), "{backend}: it changed since");
     }

@@ -63,7 +63,7 @@ for other in (b'GET / HTTP/1.1\r\nHost: good.test\r\n\r\n', b'SSH-2.0-x\r\n', b'
         );
         server.assert_nothing_arrived();
         assert_eq!(cage.opened(), 0, "{backend}");
-        assert_eq!(dns.queries(), [], "{backend}: nobody had to look for it");
+        assert_eq!(dns.queries(), [], "{backend}: no resolver was needed");
         for reason in [
             Reason::ServerNameDiffers,
             Reason::ServerNameMissing,
@@ -104,7 +104,7 @@ fn asking_again(prelude: &'static [u8]) -> (Server, Arc<Mutex<Vec<u8>>>) {
         while let Ok(length @ 1..) = stream.read(&mut buffer) {
             kept.lock().unwrap().extend_from_slice(&buffer[..length]);
             if !std::mem::replace(&mut asked, true) {
-                // In two pieces, and late: nobody must lose patience and pass on what is waiting.
+                // In two pieces, and late: the gateway must not pass on what is waiting after some time.
                 std::thread::sleep(Duration::from_millis(100));
                 let _ = stream.write_all(&again[..20]);
                 std::thread::sleep(Duration::from_millis(50));

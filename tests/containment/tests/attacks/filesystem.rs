@@ -6,14 +6,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// A file that is taken away again.
+/// A file that is removed again.
 struct Planted(PathBuf);
 
 impl Planted {
     fn in_folder(folder: &Path, content: &str) -> Option<Planted> {
         let path = folder.join(format!(".{}", canary("file")));
         fs::write(&path, content).ok()?;
-        // Open to all: only the wall hides it.
+        // Every user may read it: only the isolation hides it.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).ok()?;
         Some(Planted(path))
     }
@@ -38,7 +38,7 @@ fn nothing_of_homes_and_of_the_hosts_own_folders_is_seen() {
         places.iter().filter_map(|place| Planted::in_folder(Path::new(place), &secret)).collect();
     assert!(!planted.is_empty());
     for backend in backends() {
-        // Where each file takes milliseconds, the system and the tools, which docker's other wall shows as well, are left out.
+        // Where each file takes milliseconds, the system and the tools, which docker's other runtime shows as well, are left out.
         let known = if tells_of_read_only(*backend) { NOTHING_IS_KNOWN } else { looking::tools(*backend) };
         let script = format!("{known}{LOOK_FOR_CANARIES}");
         let found = jail(*backend).successes(
@@ -458,8 +458,8 @@ fn setuid_programs_give_nothing() {
     }
 }
 
-/// What the sandbox leaves in the workspace is its owner's: a program with a setuid bit there would make everybody on the host
-/// who runs it that user, or root.
+/// What the sandbox leaves in the workspace is its owner's: a program with a setuid bit there would make every user of the host
+/// who runs it that owner, or root.
 #[test]
 fn the_sandbox_leaves_no_setuid_program_behind() {
     for backend in backends() {
@@ -523,7 +523,7 @@ os.setxattr(\"/workspace/capable\", \"security.capability\", struct.pack(\"<IIII
             .output()
             .unwrap();
         let value = text(&seen.stdout);
-        // Version 3 names the root of a namespace, which nobody on the host is; version 2, or root 0, is everybody's.
+        // Version 3 names the root of a namespace, which no user of the host is; version 2, or root 0, counts for every user.
         let for_the_host =
             value.starts_with("01000002") || value.trim().ends_with("00000000") && !value.trim().is_empty();
         assert!(!for_the_host, "{backend}: {value}");

@@ -1,4 +1,4 @@
-//! What is kept between lives, and the mode for the one whose machine it is: neither opens a way out.
+//! What is kept between the starts of a sandbox, and administrator mode: neither opens a way to escape.
 
 use belljar_engine::Engine;
 use belljar_spec::workspace::WorkspaceMode;
@@ -64,7 +64,7 @@ attack('namespace', lambda: subprocess.run(['unshare', '-Ur', 'true'], check=Tru
 }
 
 #[test]
-fn root_inside_is_nobody_outside() {
+fn root_inside_is_not_root_outside() {
     for backend in backends() {
         if is_docker(*backend) {
             let refused = try_jail(*backend, |spec, _| spec.admin = Admin::Root).err().unwrap();

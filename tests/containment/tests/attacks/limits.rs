@@ -22,7 +22,7 @@ while True:
         );
         let running = HeldCommandFor::start(&jail, &["/usr/bin/python3", "-c", &bomb, &marker]);
         assert!(eventually(|| jail.outside("started").exists()), "{backend}");
-        // A wall that the limit takes whole may be gone before anybody has looked.
+        // A backend whose sandbox ends with its limit may have lost it before the test has looked.
         let is_over = || !outlives_its_limits(*backend) && wait_for(jail.sandbox.exists(".")).is_err();
         assert!(eventually(|| processes_with(&marker).len() > 16 || is_over()), "{backend}: no bomb");
         let allowed = if outlives_its_limits(*backend) { 64 } else { 20 * 64 };
@@ -85,7 +85,7 @@ fn a_memory_hog_is_ended_and_not_its_neighbours() {
         assert_eq!(
             processes_with(&bystander_marker),
             [bystander.pid()],
-            "{backend}: somebody else was ended"
+            "{backend}: another process was ended"
         );
     }
 }
@@ -179,7 +179,7 @@ fn an_endless_printer_does_not_fill_the_hosts_memory() {
 fn nothing_inside_gets_real_time_priority() {
     for backend in backends() {
         let workspace = folder();
-        // As for somebody whom the host allows it.
+        // As for a user whom the host allows it.
         let output = std::process::Command::new("prlimit")
             .args(if is_root() { ["--rtprio=50:50", "--nice=40:40"] } else { ["--rtprio=0:0", "--nice=0:0"] })
             .arg(belljar())
@@ -200,7 +200,7 @@ attack('nice', lambda: os.setpriority(os.PRIO_PROCESS, 0, -5))
             .output()
             .unwrap();
         if text(&output.stderr).starts_with("prlimit:") {
-            return; // The host allows it to nobody.
+            return; // The host allows it to no user.
         }
         assert!(output.status.success(), "{backend}: {}", text(&output.stderr));
         assert_eq!(text(&output.stdout), "", "{backend}");

@@ -16,7 +16,7 @@ fn no_listener_of_the_host_is_connected_to() {
         .filter_map(|address| TcpListener::bind(address).ok())
         .collect();
     for backend in backends() {
-        // With a way out too: what is dialled inside must not be taken for a program that wants to leave.
+        // With egress too: a connection into the sandbox must not be taken for one of a program that wants to leave.
         let open = |spec: &mut belljar_spec::SandboxSpec| {
             spec.egress = Some(belljar_spec::egress::EgressPolicy::open());
         };
@@ -41,7 +41,7 @@ fn no_listener_of_the_host_is_connected_to() {
     assert!(eventually(|| first.accept().is_ok()));
 }
 
-/// Everybody inside wakes everybody else, all the time; some make others, and some have lost their first thread.
+/// Every process inside wakes every other, all the time; some fork others, and some have lost their first thread.
 const RESTLESS: &str = r#"
 import ctypes, os, signal, threading, sys
 def wake():
@@ -85,7 +85,7 @@ fn seen(pids: &[u32]) -> (Vec<char>, u64) {
 }
 
 #[test]
-fn nobody_inside_keeps_a_paused_sandbox_going() {
+fn no_process_inside_keeps_a_paused_sandbox_going() {
     for backend in backends() {
         let jail = jail(*backend);
         let marker = canary("restless");
@@ -105,7 +105,7 @@ fn nobody_inside_keeps_a_paused_sandbox_going() {
             assert!(before.0.iter().all(|state| matches!(state, 'T' | 'D')), "{backend}: {before:?}");
             sleep(Duration::from_millis(100));
             assert_eq!(seen(&pids), before, "{backend}: it uses no processor");
-            assert_eq!(processes_with(&marker), pids, "{backend}: nobody is new");
+            assert_eq!(processes_with(&marker), pids, "{backend}: there is a new process");
             wait_for(jail.sandbox.resume()).unwrap();
             assert!(eventually(|| seen(&pids).1 > before.1), "{backend}: it goes on");
         }
@@ -117,7 +117,7 @@ fn nobody_inside_keeps_a_paused_sandbox_going() {
 }
 
 /// Where the host sees nothing of processes but the kernel around them: paused, that has nothing to do. A kernel may be too slow for
-/// the restless; then the pause is refused aloud, and all goes on.
+/// the restless; then the pause fails with an error, and all processes continue.
 fn pause_behind_a_kernel(jail: &Jail, kernel: &[u32]) {
     let backend = jail.sandbox.backend();
     let used = || seen(kernel).1;
@@ -141,7 +141,7 @@ fn pause_behind_a_kernel(jail: &Jail, kernel: &[u32]) {
 }
 
 #[test]
-fn a_pause_stops_nobody_outside() {
+fn a_pause_stops_no_process_outside() {
     let mut bystander = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     for backend in backends() {
         let (paused, other) = (jail(*backend), jail(*backend));

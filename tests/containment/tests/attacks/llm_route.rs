@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
-/// A cage whose only way out is a model, and the key that opens it.
+/// A cage whose only egress is a model, and the key that opens it.
 struct Routed {
     cage: Cage,
     model: Model,
@@ -222,7 +222,7 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
 }
 
 #[test]
-fn a_sandbox_with_a_model_has_no_other_way_out() {
+fn a_sandbox_with_a_model_has_no_other_egress() {
     let outside = Capture::start(at("127.66.9.2"));
     let port = outside.port().to_string();
     for backend in backends() {
@@ -321,8 +321,8 @@ say(b'GET /' + b'x' * 1000000 + b' HTTP/1.1\r\n\r\n', b'GET / HTTP/1.1\r\n' + b'
 }
 
 #[test]
-fn questions_that_nobody_takes_do_not_fill_the_memory_of_the_host() {
-    alone("llm_route::questions_that_nobody_takes_do_not_fill_the_memory_of_the_host", &[], || {
+fn unread_questions_do_not_fill_the_memory_of_the_host() {
+    alone("llm_route::unread_questions_do_not_fill_the_memory_of_the_host", &[], || {
         // It accepts, and never reads.
         let busy = std::net::TcpListener::bind((at("127.66.9.3"), 0)).unwrap();
         let upstream = format!("http://{}", busy.local_addr().unwrap());

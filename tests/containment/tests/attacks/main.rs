@@ -1,6 +1,6 @@
-//! Attacks from inside, judged from outside, a wall or a way out a module. One program, since each is linked with the whole engine.
+//! Attacks from inside, judged from outside, one module for each subject. One program, since each is linked with the whole engine.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod counters;
 mod credentials_elsewhere;

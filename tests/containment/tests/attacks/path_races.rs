@@ -1,7 +1,7 @@
 //! A path is judged, and another one is mounted: a living sandbox changes a folder for a link and back, as fast as it can, while
 //! the caller starts other sandboxes with that folder. Whatever they are given is what was judged.
 //!
-//! `BELLJAR_RACE_STARTS` says how many starts there are for each wall; some dozens find a gap of the size that there once was,
+//! `BELLJAR_RACE_STARTS` sets how many starts there are for each backend; some dozens find a gap of the size that there once was,
 //! which a quarter of all starts fell into.
 
 use belljar_engine::{Engine, Sandbox};

@@ -37,7 +37,7 @@ fn every_process_has_no_capability_no_new_privileges_and_a_filter() {
             let marker = canary("status");
             let held = HeldCommand::start(&jail, &marker);
             let mut pids = held.pids();
-            // Process 1, the supervisor: whoever is above it, up to us.
+            // Process 1, the supervisor, and its ancestors, up to us.
             let mut above = pids[0];
             while above > 1 && above != std::process::id() {
                 let status = process_file(above, "status").unwrap();

@@ -220,7 +220,7 @@ fn stopping_the_supervisor_lets_nothing_outlive_its_timeout() {
     }
 }
 
-/// Its first thread ended: the kernel calls such a process a zombie, though its other threads go on.
+/// Its first thread ended: the kernel calls such a process a zombie, though its other threads continue.
 #[test]
 fn a_process_that_lost_its_first_thread_does_not_outlive_its_timeout() {
     for backend in backends() {
@@ -260,7 +260,7 @@ fn a_command_that_lost_its_first_thread_does_not_outlive_its_timeout() {
 #[test]
 fn a_sibling_made_with_clone_parent_does_not_outlive_its_timeout() {
     for backend in backends() {
-        // CLONE_PARENT: a child of the supervisor, or, from further below, of whoever is asked.
+        // CLONE_PARENT: a child of the supervisor, or, from further below, of the caller's parent.
         let script = "
 if syscall(56, 0x8000 | 17, 0, 0, 0, 0) == 0:
     if syscall(56, 0x8000 | 17, 0, 0, 0, 0) == 0:
@@ -370,9 +370,9 @@ os.kill(child, 9)
     }
 }
 
-/// What a supervisor tells its guest is nobody else's to say, whatever of its descriptors /proc shows.
+/// Only a supervisor reports to its guest; no other process can, whatever of its descriptors /proc shows.
 #[test]
-fn nobody_inside_says_how_another_command_ended() {
+fn no_process_inside_says_how_another_command_ended() {
     for backend in backends() {
         let jail = jail(*backend);
         let forger = format!(

@@ -340,7 +340,7 @@ fn a_git_file_of_an_agent_shares_nothing() {
     }
 }
 
-/// Everything that somebody might do to a path, and to the folders on the way to it.
+/// Everything that an attacker might do to a path, and to the folders on the way to it.
 fn attacks(paths: &[&str]) -> String {
     let mut script = String::from("cd /workspace\n");
     for path in paths {
@@ -387,7 +387,7 @@ for path in map(os.path.abspath, sys.argv[1:]):
             pass
 "#;
 
-/// Each of these walls, with the folder itself and with a layer over it.
+/// Each of these backends, with the folder itself and with an overlay.
 fn each(backends: &[BackendName], mut attempt: impl FnMut(BackendName, &WorkspaceMode)) {
     for backend in backends {
         for mode in [WorkspaceMode::Bind, WorkspaceMode::Overlay { layer: None }] {
@@ -396,7 +396,7 @@ fn each(backends: &[BackendName], mut attempt: impl FnMut(BackendName, &Workspac
     }
 }
 
-/// Repositories outside, and a home that is nobody's.
+/// Repositories outside, and a home that belongs to no real user.
 pub(crate) struct Place {
     directory: TempDir,
 }

@@ -96,7 +96,7 @@ for pid in os.listdir('/proc'):
     }
 }
 
-/// The guest's door, its program, other commands' pipes: a command has three descriptors.
+/// The guest's control socket, its program, other commands' pipes: a command has none of them, but three descriptors.
 #[test]
 fn a_command_starts_with_three_descriptors_and_no_more() {
     for backend in backends() {
@@ -109,7 +109,7 @@ fn a_command_starts_with_three_descriptors_and_no_more() {
     }
 }
 
-/// With the guest's end of the door, a command could take the requests that are meant for the guest.
+/// With the guest's end of the control socket, a command could take the requests that are meant for the guest.
 #[test]
 fn a_command_cannot_take_the_requests_of_others() {
     for backend in backends() {

@@ -37,7 +37,7 @@ fn credential(file: PathBuf, port: u16) -> Credential {
     }
 }
 
-/// Something like the tokens that there are: a prefix, and then what nobody can guess.
+/// Something like a real token: a prefix, and then characters that cannot be guessed.
 fn token() -> String {
     format!("tok_{}", canary("value").replace('-', ""))
 }
@@ -135,10 +135,10 @@ fn a_real_value_is_nowhere_in_a_sandbox_nor_in_its_record() {
     }
 }
 
-/// A token that nobody kept anywhere, and the key that it was asked for with.
+/// A token that is stored nowhere, and the key that it was requested with.
 #[test]
 fn a_minted_token_and_the_apps_key_are_nowhere() {
-    // Where a value comes from makes no difference to a wall: the test above looks for one behind all of them.
+    // Where a value comes from makes no difference to a backend: the test above looks for one with all of them.
     for backend in gateway_backends() {
         let place = Place::start();
         let (home, records, workspace) = (folder(), folder(), folder());
@@ -179,7 +179,7 @@ fn a_minted_token_and_the_apps_key_are_nowhere() {
     }
 }
 
-/// Who is told to hold a sandbox with a credential: its wall.
+/// Tells a child process to hold a sandbox with a credential; the value is its backend.
 const HOLDER: &str = "BELLJAR_TEST_HOLDER";
 
 #[test]

@@ -49,7 +49,7 @@ while True:
         Service { _program: program, book }
     }
 
-    /// Whether somebody called before us.
+    /// Whether another process connected before us.
     fn was_reached(&self, path: &Path) -> bool {
         let book = self.book.path().join("book");
         UnixStream::connect(path).unwrap().write_all(b"host").unwrap();
@@ -364,7 +364,7 @@ fn a_socket_itself_cannot_be_shared() {
     }
 }
 
-/// Not an escape, but a way for any user of the machine to keep everybody from having a sandbox.
+/// Not an escape, but a way for any user of the machine to keep every other user from having a sandbox.
 #[test]
 fn sockets_of_others_do_not_keep_a_sandbox_from_starting() {
     use std::os::linux::net::SocketAddrExt;

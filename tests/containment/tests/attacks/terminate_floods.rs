@@ -42,8 +42,8 @@ def session(port):
 "#;
 
 #[test]
-fn answers_that_nobody_reads_take_little_room() {
-    alone("terminate_floods::answers_that_nobody_reads_take_little_room", &[], || {
+fn unread_answers_take_little_room() {
+    alone("terminate_floods::unread_answers_take_little_room", &[], || {
         let (dns, authority) = (names(), Authority::new());
         let leaf = authority.leaf(["good.test"]);
         static LONG: [u8; 4 << 20] = [b'x'; 4 << 20];

@@ -1,4 +1,4 @@
-//! The vault, its key, and the memory of whoever has opened it are out of a sandbox's reach, whatever it is given.
+//! The vault, its key, and the memory of the process that has opened it are out of a sandbox's reach, whatever it is given.
 
 #![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests speak and stop")]
 
@@ -46,7 +46,7 @@ impl Home {
         command
     }
 
-    /// What nobody inside may have: a piece of each file of the vault.
+    /// What no process inside may have: a piece of each file of the vault.
     fn treasures(&self) -> Vec<(PathBuf, String)> {
         let vault = self.path("state/belljar/vault");
         let treasure = |path: PathBuf, key: &str| {
@@ -144,7 +144,8 @@ fn the_vault_and_its_key_cannot_be_shared() {
     }
 }
 
-/// How many roads are tried with a wall. What may be shared is decided before a wall is asked: that it is decided behind each takes one.
+/// How many paths are tried with a backend. belljar decides what may be shared before it asks a backend: to see that it does so for
+/// each of them, one path is enough.
 fn first_of(backend: BackendName, roads: usize) -> usize {
     if gateway_backends().contains(&backend) { roads } else { 1 }
 }
@@ -203,7 +204,7 @@ fn a_link_to_the_vault_leads_nowhere() {
         }
         // What it may have, to see that it looks.
         fs::write(workspace.path().join("lock"), "in the workspace").unwrap();
-        // The workspace has to be open to whoever runs inside.
+        // The workspace has to be open to the user that runs inside.
         fs::set_permissions(workspace.path(), PermissionsExt::from_mode(0o777)).unwrap();
         let output = attempt(&home, *backend, workspace.path(), &["--rw", shared.path().to_str().unwrap()]);
         assert!(output.status.success(), "{backend}: {}", text(&output.stderr));
@@ -220,7 +221,7 @@ fn a_link_to_the_vault_leads_nowhere() {
 /// Who is told to hold a secret, and how.
 const HOLDER: &str = "BELLJAR_TEST_HOLDER";
 
-/// A crash of whoever holds a secret leaves nothing of it: judged by what the kernel says and by what lies there.
+/// A crash of the process that holds a secret leaves nothing of it: judged by what the kernel reports and by the files that are left.
 #[test]
 fn a_crash_leaves_no_secret_behind() {
     if let Ok(role) = std::env::var(HOLDER) {
@@ -265,7 +266,7 @@ fn crash(role: &str, value: &str) -> (bool, bool) {
 }
 
 /// Holds the value that comes on standard input until it is killed; with `secrets`, as belljar does, and with a sandbox
-/// running beside it: whoever leaves no core can still make one.
+/// running beside it: a process that leaves no core dump can still start a sandbox.
 #[expect(clippy::print_stdout, reason = "the other process waits for it")]
 fn hold(role: &str) {
     let mut value = Vec::new();

@@ -46,7 +46,7 @@ fn an_overlay_takes_every_change_and_the_folder_none() {
         let mountpoints = [".husky", ".git/commondir", ".git/info"];
         assert!(
             mountpoints.iter().all(|mountpoint| !layer.upper.join(mountpoint).exists()),
-            "{backend}: stubs"
+            "{backend}: mount points"
         );
         drop(jail.sandbox);
         assert_eq!(everything(jail.workspace.path()), before, "{backend}");

@@ -42,7 +42,7 @@ fn a_push_from_a_managed_clone_arrives_once_and_only_on_its_branch() {
 /// Whatever stands in the agent's way inside only explains; what protects is outside. So all of it is gone around: git by its path, its
 /// plumbing, config and environment, and pushes that no git wrote.
 #[test]
-fn whoever_goes_around_the_guard_moves_nothing_of_the_host() {
+fn going_around_the_guard_moves_nothing_of_the_host() {
     for backend in gateway_backends() {
         for mode in [WorkspaceMode::Bind, WorkspaceMode::Overlay { layer: None }, clone_name("agent/x")] {
             let place = Place::new();

@@ -1,5 +1,5 @@
-//! What is protected and not there has a stub in the folder for as long as a sandbox needs it, and for no moment longer, whoever
-//! is killed. Judged by the host's own files.
+//! A protected path that does not exist has a mount point in the folder for as long as a sandbox needs it, and for no moment longer,
+//! whichever process is killed. Judged by the host's own files.
 
 use belljar_spec::BackendName;
 use belljar_spec::workspace::{Shield, Shielded, View};
@@ -94,7 +94,7 @@ fn a_mountpoint_that_two_folders_know_stays_as_long_as_one_sandbox_needs_it() {
 }
 
 #[test]
-fn what_somebody_put_into_a_mountpoint_is_kept() {
+fn files_that_were_put_into_a_mountpoint_are_kept() {
     for backend in backends() {
         let (workspace, shields) = repository();
         let view = bound(workspace.path(), &shields);
@@ -184,7 +184,7 @@ fn hold_a_sandbox_with_mountpoints() {
     }
 }
 
-/// The processes that stand by for sandboxes on this folder, or clean up after them: they have the words of who started
+/// The reapers of sandboxes on this folder, waiting or cleaning up: they have the arguments of the process that started
 /// them, or the folder's name as the kernel knows it.
 fn reapers(folder: &Path) -> Vec<u32> {
     [processes_with(folder.to_str().unwrap()), cleaners(folder)].concat()
@@ -212,8 +212,8 @@ fn killed_at_random_moments_no_mountpoint_is_left() {
     let is_over = || reapers(workspace.path()).is_empty() && everything(workspace.path()) == before;
     assert!(eventually(is_over), "{:?}", reapers(workspace.path()));
     assert_eq!(everything(workspace.path()), before);
-    // Who was killed with a note in hand and nobody to stand by yet has written nothing in it, and made nothing. It is the
-    // next start that takes it away.
+    // A process that was killed with a note created and no reaper started yet has written nothing in the note, and made nothing. The
+    // next start removes the note.
     let notes = || fs::read_dir(state.path().join("belljar/stubs")).into_iter().flatten().flatten();
     let said: Vec<Vec<u8>> = notes().map(|note| fs::read(note.path()).unwrap()).collect();
     assert!(said.iter().all(Vec::is_empty), "{said:?}");

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 #[test]
-#[expect(clippy::print_stderr, reason = "what was tried, for whoever looks")]
+#[expect(clippy::print_stderr, reason = "what was tried, for the reader of a failure")]
 fn no_request_makes_the_daemon_fail_or_hang() {
     let program = program();
     if !have([program.to_str().unwrap()]) {
@@ -20,8 +20,8 @@ fn no_request_makes_the_daemon_fail_or_hang() {
     let home = Home::new().listening();
     let daemon = home.start();
     let owner = home.client();
-    // All that a grant can allow and that cannot harm this machine: no folder of it, no name to reach, no wall left out.
-    // What only a cgroup can hold is not to be had by everybody.
+    // All that a grant can allow and that cannot harm this machine: no folder of it, no name to reach, no run without isolation.
+    // Limits that only a cgroup can hold are not available to every user.
     let limits = match geteuid().is_root() {
         true => json!({ "memory": "256m", "pids": 64, "timeout": "5s", "output": "1m", "disk": "64m" }),
         false => json!({ "timeout": "5s", "output": "1m", "disk": "64m" }),
@@ -86,7 +86,7 @@ fn no_request_makes_the_daemon_fail_or_hang() {
     home.is_clean(&[], &[sandbox.id(), after.id()], Some(&daemon));
 }
 
-/// Names that are really there, else most requests end at the first door; and no request for what has no end.
+/// Names that really exist, else most requests are refused at the first check; and no request for what has no end.
 fn parameters(name: &str) -> String {
     format!(
         r#"

@@ -87,7 +87,7 @@ fn ports_are_closed_to_those_without_a_grant() {
 }
 
 #[test]
-fn somebody_elses_key_is_no_capability() {
+fn another_grants_key_is_no_capability() {
     let home = Home::new().listening();
     let daemon = home.start();
     let owner = home.client();
@@ -354,7 +354,7 @@ fn filled(path: &str, name: &str, command: &str) -> String {
     filled
 }
 
-/// Says nothing but that somebody is there.
+/// Answers only that a daemon is there.
 const OPEN: [&str; 1] = ["/v1/health"];
 /// What every grant may look at.
 const FOR_EVERYBODY: [&str; 3] = ["/v1/openapi.json", "/v1/profiles", "/v1/capabilities"];

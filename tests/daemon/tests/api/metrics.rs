@@ -8,7 +8,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 
 #[test]
-fn numbers_only_grow_and_name_nobody() {
+fn numbers_only_grow_and_carry_no_names() {
     let server = HttpServer::start(Ipv4Addr::LOCALHOST, |_| Response::ok("0123456789"));
     let names = Dns::of([("files.example", Ipv4Addr::LOCALHOST.into())]);
     let home = Home::new()

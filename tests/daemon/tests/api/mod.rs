@@ -1,6 +1,6 @@
 //! What clients may expect of a daemon that they share with others, a subject a module.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod agents;
 mod fuzz;

@@ -1,4 +1,4 @@
-//! Several daemons on one machine, and shims that die: what lives is never touched, and what is dead is taken away or kept.
+//! Several daemons on one machine, and shims that die: what lives is never touched, and what is dead is removed or kept.
 
 use belljar_tests_daemon::{Home, Sandbox, eventually, kill};
 use serde_json::json;
@@ -18,7 +18,7 @@ fn daemons_never_sweep_each_other() {
     // One that lives.
     assert_eq!(ours.client().post("/v1/sweep", &json!({})).ok()["swept"], json!([]));
     assert_eq!(there.run("cat file"), ("theirs\n".into(), 0));
-    // One that was killed, and whose sandboxes go on.
+    // One that was killed, and whose sandboxes continue.
     neighbour.kill();
     assert_eq!(ours.client().post("/v1/sweep", &json!({})).ok()["swept"], json!([]));
     let neighbour = theirs.start();
@@ -81,7 +81,7 @@ fn a_persistent_one_is_stopped_then_and_wakes_with_its_files() {
     home.is_clean(&[], &[woken.id()], Some(&daemon));
 }
 
-/// Both at once: nobody saw the shims die.
+/// Both at once: no daemon saw the shims die.
 #[test]
 fn what_died_with_the_daemon_is_swept_by_the_next_one() {
     let home = Home::new();

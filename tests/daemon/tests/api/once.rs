@@ -27,7 +27,7 @@ fn a_run_has_one_result_and_nothing_is_left_of_it() {
     }
     assert_eq!(fs::read_to_string(folder.join("out.txt")).unwrap(), "b\n");
     let id = done["runId"].as_str().unwrap();
-    // The record of the run has its id, and nobody else's.
+    // The run's audit log has its id, and no other's.
     let log = home.client().get(&format!("/v1/sandboxes/{id}/audit")).ok();
     let kinds: Vec<&str> =
         log["items"].as_array().unwrap().iter().filter_map(|line| line["event"]["kind"].as_str()).collect();
@@ -150,7 +150,7 @@ fn the_ceilings_of_a_grant_are_those_of_its_runs() {
     // Less is what was asked for.
     let wrote = somebody.post("/v1/run-once", &json!({ "argv": ["echo", "12345"], "max_output": 3 })).ok();
     assert_eq!(wrote["stdout"], "123");
-    // What a sandbox is made with holds its one command too, whoever asks.
+    // The limits of a sandbox hold for its one command too, whichever client asks.
     let limits = json!({ "limits": { "timeout": "1s", "output": "10" } });
     let run = json!({ "argv": ["sleep", "600"], "timeout_s": 500, "sandbox": limits });
     assert_eq!(home.client().post("/v1/run-once", &run).ok()["errorCode"], "timeout");
@@ -174,13 +174,13 @@ fn runs_and_sandboxes_count_together() {
     signal(job, Signal::STOP);
     let open = daemon.open_files();
     drop(asked);
-    assert!(eventually(|| daemon.open_files() < open), "nobody noticed that it hung up");
+    assert!(eventually(|| daemon.open_files() < open), "the daemon did not notice that the client hung up");
     somebody.post("/v1/run-once", &json!({ "argv": ["true"] })).refused(403, "quota_exceeded");
     somebody.post("/v1/sandboxes", &json!({})).refused(403, "quota_exceeded");
     signal(job, Signal::CONT);
     let run = || somebody.post("/v1/run-once", &json!({ "argv": ["true"] }));
     assert!(eventually(|| run().status == 200), "{}", run().text());
-    // Whoever was told of the end has room again.
+    // A client that got its result has room again.
     for _ in 0..5 {
         assert_eq!(run().ok()["ok"], true);
     }
@@ -199,12 +199,12 @@ fn who_hangs_up_ends_a_run_whose_sandbox_is_still_made() {
     assert_eq!(jobs(&daemon).len(), 1);
     drop(asked);
     let gone = || jobs(&daemon).is_empty();
-    assert!((0..3).any(|_| eventually(gone)), "it goes on for nobody");
+    assert!((0..3).any(|_| eventually(gone)), "the run continues without a client");
     is_over::<String>(&home, &daemon, &[]);
 }
 
 #[test]
-fn a_result_that_nobody_reads_is_not_the_daemons_to_keep() {
+fn the_daemon_does_not_keep_an_unread_result() {
     let home = Home::new();
     let daemon = home.start();
     let client = home.client();
@@ -219,9 +219,9 @@ fn a_result_that_nobody_reads_is_not_the_daemons_to_keep() {
         unread.push(body);
     }
     let more = daemon.memory().saturating_sub(before);
-    assert!(more < 24 << 10, "{more} KiB for 5 results that nobody reads");
+    assert!(more < 24 << 10, "{more} KiB for 5 unread results");
     assert_eq!(jobs(&daemon).len(), 5, "they are where they came from");
-    // All of it is there for whoever reads.
+    // A client that reads gets all of it.
     let mut text = Vec::new();
     unread.pop().unwrap().read_to_end(&mut text).unwrap();
     let told: Value = serde_json::from_slice(&text).unwrap();
@@ -282,7 +282,7 @@ fn begin_as(client: &Client, run: &Value) -> Box<dyn Write> {
     connection
 }
 
-/// Somebody with a grant, who asks over TCP.
+/// A client with a grant, over TCP.
 fn grant(home: &Home, mut rules: Value) -> Client {
     rules["name"] = "somebody".into();
     let made = home.client().post("/v1/grants", &rules).ok();
@@ -297,7 +297,7 @@ fn jobs(daemon: &Started) -> Vec<u32> {
         // The state, and then the parent: proc_pid_stat(5).
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
-        // The dead that nobody has reaped have no words.
+        // Zombies have no command line.
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         parent == Some(daemon.pid()) && words.split(|byte| *byte == 0).any(|word| word == b"shim")
     })

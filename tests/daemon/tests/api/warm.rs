@@ -32,7 +32,10 @@ fn a_sandbox_that_was_started_ahead_is_like_any_other() {
     let look = "ls -A /workspace; ls -A /tmp; cat /.belljar";
     let (seen, code) = warm.run(look);
     assert_eq!(code, 0, "{seen}");
-    assert!(seen.contains(&warm.name) && !seen.contains("mine"), "its own name, and nobody's files: {seen}");
+    assert!(
+        seen.contains(&warm.name) && !seen.contains("mine"),
+        "its own name, and no files of others: {seen}"
+    );
     assert_eq!(warm.leases(), std::slice::from_ref(&warm.lease));
     // It is what a cold one is, but for its names.
     let facts = |sandbox: &Sandbox| {

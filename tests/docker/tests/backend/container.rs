@@ -25,7 +25,7 @@ fn a_container_has_no_capability_no_network_and_no_writable_root() {
     let user = all[0]["Config"]["User"].as_str().unwrap_or_default();
     assert!(!user.is_empty() && !user.starts_with('0') && !user.starts_with("root"), "{user}");
 
-    // Whoever comes in later by Docker's own door has no more.
+    // A process that comes in later by `docker exec` has no more.
     let status = daemon.docker(&["exec", &name, "cat", "/proc/self/status"]);
     for line in ["CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
         assert!(status.contains(line), "{line} is not in {status}");

@@ -1,4 +1,4 @@
-//! A sandbox whose first process stands still, by somebody's hand or by its own command's, keeps to its time all the same.
+//! A sandbox whose first process is paused, by a user of Docker or by its own command, keeps to its time limit all the same.
 
 use belljar_tests_docker::{Dockerd, Work, eventually};
 use std::fs;

@@ -85,7 +85,7 @@ fn an_image_that_is_not_here_is_pulled_and_that_is_said_once() {
                 is_said,
                 "{backend}: {said}"
             );
-            assert!(!said.contains('\r'), "{backend} draws a bar for nobody: {said}");
+            assert!(!said.contains('\r'), "{backend} draws a progress bar without a terminal: {said}");
         }
     }
     let nowhere = registry.name("nothing:1");

@@ -1,7 +1,7 @@
-//! kill -9 of Docker's daemon and of belljar, at any moment of a sandbox's life: the next start takes away what is left.
+//! kill -9 of Docker's daemon and of belljar, at any moment of a sandbox's life: the next start removes what is left.
 //!
 //! A daemon that is killed while it starts a container may forget what it had asked of containerd, a task with its shim and cgroups:
-//! plain `docker run --rm` leaves them (20.10). The sweep takes them away.
+//! plain `docker run --rm` leaves them (20.10). The sweep removes them.
 
 use belljar_tests_docker::{Dockerd, Left, Work, eventually};
 use std::process::{Child, Stdio};
@@ -60,7 +60,7 @@ fn nothing_is_left(backend: &str) {
     let begin = Instant::now();
     work.succeeds(backend, &["--", "true"]);
     let life = begin.elapsed();
-    // A neighbour's runtime sees our mounts for a moment: what counts is one look at which nobody was there.
+    // A neighbour's runtime sees our mounts for a moment: what counts is one look without any of its processes.
     let mut before = Left::default();
     let is_quiet = || {
         before = work.left();
@@ -95,7 +95,7 @@ fn nothing_is_left(backend: &str) {
         assert!(eventually(|| child.try_wait().unwrap().is_some()), "round {round}: belljar does not end");
         daemon.start_again();
     }
-    // Each start sweeps. containerd may need a moment for what nobody waits for any more.
+    // Each start sweeps. containerd may need a moment for tasks that no client waits for any more.
     let is_swept = || {
         work.succeeds(backend, &["--", "true"]);
         // Its own container is removed when it has ended.

@@ -1,6 +1,6 @@
 //! The Docker backend and the daemon under it, a subject a module.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod container;
 mod frozen;

@@ -1,4 +1,4 @@
-//! Several who share one Docker: each takes away its own, and nothing else.
+//! Several users of one Docker: each belljar removes its own containers, and nothing else.
 
 use belljar_tests_docker::{Dockerd, Work, busybox, eventually};
 

@@ -20,7 +20,7 @@ fn a_daemon_that_does_not_start_a_container_in_time_is_not_waited_for() {
     let hint = said["error"]["hint"].as_str().unwrap_or_default();
     assert!(hint.contains("docker info") && hint.contains("--ready-timeout"), "{hint}");
 
-    // What may have come of it is taken away by the next start.
+    // The next start removes a container that may have come of it.
     daemon.let_gvisor_go();
     let is_swept = || {
         work.succeeds("docker+runsc", &["--", "true"]);

@@ -1,4 +1,4 @@
-//! Docker's socket is the host: no spelling of it brings it into a sandbox, behind whatever wall.
+//! Docker's socket is the host: no spelling of its path brings it into a sandbox, with any backend.
 //!
 //! The attacker asks Docker for a container of its own. Whether there is one is what Docker says, outside.
 
@@ -13,7 +13,7 @@ fn dockers_socket_cannot_be_shared_by_any_spelling() {
     let Some(daemon) = Dockerd::start() else { return };
     let work = Work::with(&daemon);
     busybox(&daemon.host(), "prize:1");
-    // The attack works where there is no wall: else it would prove nothing.
+    // The attack works where there is no isolation: else it would prove nothing.
     let free = Command::new("python3").args(["-c", ATTACK]).arg(daemon.socket()).output().unwrap();
     assert_eq!(daemon.containers(), ["prize"], "{free:?}");
     daemon.docker(&["rm", "--force", "prize"]);

@@ -110,7 +110,7 @@ fn it_has_agents_and_a_user(place: &Place) {
     );
 }
 
-/// Nor does it take away the one of that name that was there.
+/// Nor does it remove the one of that name that was there.
 fn what_does_not_come_out_leaves_no_image(place: &Place) {
     let image = "belljar-base:v1";
     place.npm.publish("@anthropic-ai/claude-code", "6.6.6");
@@ -156,7 +156,7 @@ fn it_comes_from_a_mirror_or_from_the_daemon_itself_and_from_nowhere_else(place:
     assert_eq!(said.code, 0, "{} {}", said.stdout, said.stderr);
     assert_eq!(said.json()["from"], there.as_str());
     drop(registry);
-    // It is here now, and nobody is asked.
+    // It is here now, and no registry is asked.
     assert_eq!(place.build(&["--base", &there]).code, 0);
 
     let said = place.build(&["--base", &there.replace("node-there", "node-nowhere")]);

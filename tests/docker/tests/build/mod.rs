@@ -1,6 +1,6 @@
 //! `belljar build-base` and `belljar build`, with a real Docker, a real npm, and a registry of packages on loopback.
 
-#![allow(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
+#![allow(clippy::unwrap_used, reason = "tests stop where they cannot continue")]
 
 mod base;
 mod belljar;

@@ -48,7 +48,7 @@ fn a_repository_is_built_from_its_own_files_and_no_others() {
     symlink(outside.path().join("secret"), folder.join("link")).unwrap();
     let build = |words: &[&str]| belljar(&docker, &folder, &[&["build"], words].concat());
 
-    // Nobody else's image of that name is looked for.
+    // No image of that name is looked for in a registry.
     let said = build(&[]);
     assert_eq!(said.code, 125);
     assert!(
@@ -107,7 +107,7 @@ fn a_repository_is_built_from_its_own_files_and_no_others() {
     assert_eq!(said.code, 1);
     assert!(said.stderr.contains("nothing was built") && said.stderr.contains("FORM"), "{}", said.stderr);
 
-    // A Dockerfile that is a link would be somebody else's file.
+    // A Dockerfile that is a link could be any other file.
     fs::remove_file(folder.join(".belljar/Dockerfile")).unwrap();
     symlink(outside.path().join("secret"), folder.join(".belljar/Dockerfile")).unwrap();
     let said = build(&["--base-tag", "v3"]);

@@ -20,7 +20,7 @@ pub enum Api {
     Responses,
     /// Google's generateContent.
     Gemini,
-    /// In nobody's.
+    /// In no known API.
     Other,
 }
 

@@ -11,7 +11,7 @@ use super::{Api, Settings, Usage, scenario};
 use crate::{Request, Response};
 use serde_json::{Value, json};
 
-/// Somebody else answers.
+/// The test answers instead.
 pub(super) fn instead(request: &Request, response: Response) -> (Asked, Answer) {
     let asked = Asked { status: response.status, ..Asked::new(request, Api::of(request)) };
     (asked, Answer::plain(Body::Whole(response)))
@@ -86,7 +86,7 @@ fn play(asked: &mut Asked, path: &str, body: &Value, settings: &mut Settings) ->
     let Some(steps) = steps else { return refuse(api, 400, &format!("mock: no scenario {name}")) };
     let step = &steps[situation.step.min(steps.len() - 1)];
 
-    // Whoever offers no tool where one is needed, or wants a form filled in, is not about the task.
+    // A request that offers no tool where one is needed, or wants a form filled in, is not about the task.
     let schema = wanted(api, body);
     asked.side = tools.is_empty() && (step.call.is_some() || schema.is_some());
     if asked.side {
@@ -139,7 +139,7 @@ fn find(call: &Call, tools: &[Tool], id: &str) -> Option<ToolCall> {
         Call::Shell(command) => {
             Tool::shell(tools).map(|tool| made(&tool.name, tool.arguments(command), tool.shape, command))
         }
-        // It may be one that nobody offers: models do that too.
+        // It may be one that no client offers: models do that too.
         Call::Named { name, input } => {
             let shape =
                 tools.iter().find(|tool| tool.name == *name).map_or(Shape::Function, |tool| tool.shape);

@@ -134,7 +134,7 @@ impl Model {
         lock(&self.shared.settings).default = Some(("script".into(), steps));
     }
 
-    /// Answers 401 to whoever has another key, or none.
+    /// Answers 401 to a client that has another key, or none.
     pub fn expect_key(&self, key: &str) {
         lock(&self.shared.settings).key = Some(key.into());
     }

@@ -26,7 +26,7 @@ pub(super) struct ToolCall {
     pub(super) command: String,
 }
 
-/// An answer in somebody's words, both ways.
+/// An answer in one API's format, both ways.
 pub(super) struct Said {
     pub(super) whole: Value,
     pub(super) events: Vec<Event>,

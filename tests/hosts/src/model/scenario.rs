@@ -10,7 +10,7 @@ pub const SCENARIOS: [&str; 21] = [
     "drip",
 ];
 
-/// The steps of one. The last is played again for as long as somebody asks.
+/// The steps of one. The last is played again for as long as a client asks.
 pub(super) fn steps(name: &str) -> Option<Vec<Step>> {
     Some(match name {
         // The standard task: a file, and a word about it.

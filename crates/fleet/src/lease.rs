@@ -127,7 +127,7 @@ impl Leases {
         self.list.len() < before
     }
 
-    /// All count that much longer: nobody knows how much of their use was not written down.
+    /// All count that much longer: it is not known how much of their use was not written to disk.
     pub(crate) fn give_slack(&mut self, length_ms: i64) {
         for lease in &mut self.list {
             lease.until_ms = lease.until_ms.saturating_add(length_ms);

@@ -2,7 +2,7 @@
 
 use belljar_spec::SandboxError;
 
-/// Whoever makes a request.
+/// The caller that makes a request.
 pub trait Permission: Send + Sync {
     /// Its grant; [`OWNER`] for the person whose machine it is.
     fn grant(&self) -> &str;

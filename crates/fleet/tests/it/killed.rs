@@ -60,12 +60,12 @@ fn what_died_meanwhile_is_swept_when_the_next_one_starts() {
     world.must_be_right();
 }
 
-/// Lets everybody else have so many turns.
+/// Lets the other tasks have so many turns.
 async fn turns(turns: usize) {
     for turn in 0..turns {
         yield_now().await;
         if turn % 4 == 3 {
-            // What was given to other threads comes back, and time goes on.
+            // Work that was given to other threads comes back, and time passes.
             tokio::time::sleep(Duration::from_micros(500)).await;
         }
     }
@@ -149,7 +149,7 @@ fn killed_at_any_step_of_deleting_one_it_is_there_or_gone() {
             },
             async |fleet| fleet.delete(&name_of("k"), &owner()).await,
             async |world, fleet, done| {
-                // What was to go goes on going.
+                // A deletion that was cut short continues.
                 seconds(1).await;
                 let there = fleet.get(&name_of("k"), &owner()).await.is_ok();
                 assert!(!(done && there));

@@ -31,7 +31,7 @@ fn a_sandbox_is_made_and_told_of() {
 }
 
 #[test]
-fn what_nobody_holds_ends_after_its_grace() {
+fn a_sandbox_without_leases_ends_after_its_grace() {
     for (request, left) in [(ephemeral("k"), None), (keyed("k"), Some(State::Stopped))] {
         let world = World::new();
         world.run(async |fleet| {
@@ -255,7 +255,7 @@ fn a_connection_that_breaks_is_no_death() {
 }
 
 #[test]
-fn a_shim_that_does_not_answer_is_left_alone_and_nobody_hangs() {
+fn a_shim_that_does_not_answer_is_left_alone_and_no_caller_hangs() {
     let world = World::new();
     world.run(async |fleet| {
         let made = create(&fleet, ephemeral("k")).await.unwrap();

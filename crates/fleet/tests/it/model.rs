@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What somebody does.
+/// What a caller or a sandbox does.
 #[derive(Debug, Clone)]
 enum Deed {
     Create {
@@ -91,7 +91,7 @@ proptest! {
     }
 }
 
-/// Some deeds at once. Promises that somebody may have taken back are forgotten.
+/// Some deeds at once. Promises that one of them may have taken back are forgotten.
 async fn step(world: &World, fleet: &Fleet, promises: &mut Promises, deeds: Vec<Deed>) {
     let held: Vec<String> = promises.keys().cloned().collect();
     let pick = |which: usize| held.get(which % held.len().max(1)).cloned();

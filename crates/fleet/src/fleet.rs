@@ -1,4 +1,4 @@
-//! All sandboxes of one state directory, for the server. Checks what the caller may do, and hands the request on to the sandbox's own task.
+//! All sandboxes of one state directory, for the server. Checks what the caller may do, and hands on to the sandbox's own task.
 
 use crate::command::{Answer, Change, Command, Hold};
 use crate::door::InUse;

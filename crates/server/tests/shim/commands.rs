@@ -72,7 +72,7 @@ async fn followers_get_everything_from_any_cursor() {
         assert!(rest == one[from..], "from {from}");
         assert!(ended.is_some());
     }
-    // Whoever lost the connection goes on behind the last event.
+    // A client that lost the connection continues after the last event.
     let mut first = started.events(&path).await;
     let (last, _) = first.next().await.expect("an event");
     let mut request = started.request("GET", &path, Body::empty());

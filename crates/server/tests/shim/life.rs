@@ -67,7 +67,7 @@ async fn a_stop_ends_everything_and_tells_who_listens() {
 }
 
 #[test]
-fn a_shim_that_is_killed_leaves_nobody() {
+fn a_shim_that_is_killed_leaves_no_process() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut started = Started::new();
     let mark = format!("31{}", started.contact.pid);

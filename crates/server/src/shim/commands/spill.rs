@@ -20,7 +20,7 @@ pub(crate) struct Spill {
 struct Inner {
     /// Made when something is first written.
     file: Option<Arc<File>>,
-    /// Parts that nobody has.
+    /// Parts that belong to no command.
     free: Vec<u64>,
     /// Where the file ends.
     end: u64,

@@ -32,7 +32,7 @@ async fn what_the_server_refuses_keeps_its_code_and_its_hint() {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_it_says_where() {
+async fn without_a_daemon_the_error_names_the_address() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("s");
     let error = Client::unix(&path).capabilities().await.unwrap_err();

@@ -16,9 +16,9 @@ use std::str::FromStr;
 pub struct SandboxSpec {
     /// The name it gets; without one a new one is made.
     pub id: Option<SandboxId>,
-    /// Which wall.
+    /// Which backend.
     pub backend: BackendChoice,
-    /// The weakest wall that will do.
+    /// The weakest isolation that will do.
     pub at_least: Option<Assurance>,
     /// What its `/` is made of.
     pub root: Root,
@@ -28,9 +28,9 @@ pub struct SandboxSpec {
     pub mode: WorkspaceMode,
     /// Which git directory it has, where the folder is a repository.
     pub git: GitAccess,
-    /// Whether somebody wants to know afterwards what was changed in a folder that is worked in itself.
+    /// Whether the caller wants to know afterwards what was changed in a folder that is worked in itself.
     pub compare: Compare,
-    /// More paths below it that nobody inside may change.
+    /// More paths below it that no process inside may change.
     pub protected: Vec<ProtectedPath>,
     /// Settings below it that may be changed inside, though they are protected by default.
     pub unprotected: Vec<ProtectedPath>,
@@ -50,7 +50,7 @@ pub struct SandboxSpec {
     pub limits: LimitsRequest,
     /// Whether it may make user namespaces.
     pub nesting: Nesting,
-    /// What it may reach. Nothing said means nothing reached, behind every wall that can hold that.
+    /// What it may reach. Nothing said means nothing reached, with every backend that can enforce that.
     pub egress: Option<EgressPolicy>,
     /// The secrets it may use without holding them.
     pub credentials: Vec<Credential>,

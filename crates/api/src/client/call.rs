@@ -223,7 +223,7 @@ async fn refused(status: StatusCode, download: Download) -> ClientError {
     };
     let error = match serde_json::from_slice::<ErrorBody>(&bytes) {
         Ok(body) => body.error,
-        // Somebody between us and the daemon, or none of ours.
+        // From a proxy between us and the daemon, or from a server that is no daemon.
         Err(_) => ApiError::from(&ErrorCode::Internal.error(format!("the daemon answered {status}"))),
     };
     ClientError::Api(Box::new(error), status.as_u16())

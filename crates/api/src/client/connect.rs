@@ -64,7 +64,7 @@ impl Target {
         }
     }
 
-    /// Nobody is there.
+    /// The error of a target that does not answer.
     pub(crate) fn unanswered(&self, source: io::Error) -> ClientError {
         let hint = match self {
             Target::Unix(_) => hint!("{} starts one", CommandLine::Serve),

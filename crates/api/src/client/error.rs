@@ -10,7 +10,7 @@ pub enum ClientError {
     /// The server said no, and why.
     #[error("{}", .0.message)]
     Api(Box<ApiError>, u16),
-    /// Nobody listens.
+    /// No daemon listens.
     #[error("no daemon answers at {address}: {source}")]
     NoDaemon {
         address: String,

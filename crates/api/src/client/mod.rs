@@ -12,7 +12,7 @@
 //! # Ok(())
 //! # }
 //! ```
-//! What follows a command goes on where it was when the daemon comes back: the command did not notice.
+//! A client that follows a command continues where it was when the daemon comes back: the command did not notice.
 
 mod agents;
 mod attach;

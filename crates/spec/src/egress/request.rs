@@ -33,7 +33,7 @@ impl RequestFilter {
         self.judge(method, &RequestTarget::of(target)) == Ok(true)
     }
 
-    /// The same, which says why a target is unclear. Where any path will do, nobody looks at it.
+    /// The same, which says why a target is unclear. Where any path will do, the target is not read.
     pub fn judge(&self, method: &str, target: &RequestTarget<'_>) -> Result<bool, UnclearPath> {
         if !self.methods.is_empty() && !self.methods.iter().any(|known| known.0 == method) {
             return Ok(false);

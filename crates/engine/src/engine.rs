@@ -49,11 +49,11 @@ pub struct Engine {
     view: Option<View>,
     /// What sandboxes have as their root, if not what their specification says.
     root: Option<RootTree>,
-    /// Who is told how far the making of a sandbox has come.
+    /// Called for each stage of making a sandbox.
     watcher: Option<Watcher>,
-    /// Who waits for the sandbox that is being made, if they can go away.
+    /// The future that waits for the sandbox, if it can be dropped.
     waiting: Option<Weak<()>>,
-    /// Who counts what happens.
+    /// Counts what happens.
     observer: Option<Observer>,
 }
 

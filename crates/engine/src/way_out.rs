@@ -158,7 +158,7 @@ mod tests {
     fn the_relay_alone_is_reason_enough_for_egress() {
         let none = EgressPolicy { mode: Mode::None, ..EgressPolicy::strict() };
         assert!(plan(&none, None, None).is_none());
-        let relay = plan(&none, None, Some(9418)).expect("a way out");
+        let relay = plan(&none, None, Some(9418)).expect("egress");
         assert_eq!(relay.intake, message::Intake { catch: None, routes: vec![9418] });
         assert_eq!(relay.resolver, None, "names are still asked nowhere");
     }

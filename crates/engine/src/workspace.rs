@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 /// A workspace that is ready. Dropped, it is put in order.
 pub(crate) struct Workspace {
-    /// What a backend shows; nothing for an empty one that goes away.
+    /// What a backend shows; nothing for an empty one that ends with the sandbox.
     pub(crate) view: Option<View>,
     /// The host's repository, where a sandbox reaches it as the remote `host`: it works beside it, not in it.
     pub(crate) repository: Option<Repository>,

@@ -6,7 +6,7 @@ use crate::permission::OWNER;
 use belljar_spec::request::{GrantRules, LlmRequest, LlmUrl, SandboxRequest, pattern_matches};
 use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     id: String,

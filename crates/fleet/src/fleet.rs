@@ -110,7 +110,7 @@ impl Fleet {
     }
 
     /// Holds a sandbox: the one of that key, woken up or made if need be. However many ask for one key at once, there is one sandbox,
-    /// and each of them holds it. Who goes away while this waits leaves no lease.
+    /// and each of them holds it. A caller that hangs up while this waits leaves no lease.
     pub async fn create(&self, wanted: Wanted, caller: &dyn Permission) -> Result<Created, SandboxError> {
         let lease = format!("lease_{}", new_id()?);
         let grant = caller.grant();

@@ -118,8 +118,8 @@ impl GrantStore {
         Ok(revoked.info)
     }
 
-    /// Who has this token. `None` for one that was never made, was revoked, or has expired: a caller learns no more than that. An error
-    /// where no grant counts at all.
+    /// The caller that has this token. `None` for one that was never made, was revoked, or has expired: a caller learns no more than
+    /// that. An error where no grant counts at all.
     pub fn caller(&self, token: &str) -> Result<Option<Shown>, SandboxError> {
         let mut grants = self.known()?;
         Ok(self.shown(&mut grants, token))

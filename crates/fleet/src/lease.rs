@@ -188,7 +188,11 @@ mod tests {
         held.used("g", None, 6_000);
         assert_eq!([until(&held, "a"), until(&held, "b")], [Some(16_000), Some(16_000)]);
         held.used("g", Some("c"), 7_000);
-        assert_eq!(until(&held, "c"), Some(10_000), "a lease of somebody else is not prolonged by naming it");
+        assert_eq!(
+            until(&held, "c"),
+            Some(10_000),
+            "a lease of another holder is not prolonged by naming it"
+        );
         held.used("g", Some("a"), 1_000);
         assert_eq!(until(&held, "a"), Some(17_000), "a clock that was set back takes nothing away");
     }

@@ -1,4 +1,4 @@
-//! Who asks, and what of others they may use. Keys are no capabilities: knowing one is not enough.
+//! The caller, and which sandboxes of others it may use. Keys are no capabilities: knowing one is not enough.
 
 use belljar_spec::SandboxError;
 

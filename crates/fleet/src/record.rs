@@ -46,7 +46,7 @@ pub(crate) struct Record {
     pub alive: Option<Alive>,
     /// Why it is not alive, if it should be.
     pub fault: Option<String>,
-    /// It was started before anybody asked for it.
+    /// It was started before a request asked for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm: bool,
     /// It was started ahead, and no request has got it yet.

@@ -45,7 +45,7 @@ struct Inside {
     once: HashMap<(String, String), (String, String)>,
     /// What is on disk and not understood. Its name is taken.
     unknown: BTreeMap<String, SandboxError>,
-    /// Who asks for what just now: grant and name.
+    /// The requests that are under way: grant and name.
     asking: Vec<(String, String)>,
     /// How many one-shot runs are active, by grant. Each has a sandbox of its own.
     runs: HashMap<String, usize>,

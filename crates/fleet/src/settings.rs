@@ -1,4 +1,4 @@
-//! What a fleet goes by, and its clock.
+//! The settings of a fleet, and its clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;

@@ -50,7 +50,7 @@ fn info(name: &str, place: &SandboxDir, error: &SandboxError) -> SandboxInfo {
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default();
     let text = |field: &Value| field.as_str().map(String::from);
-    // Who holds the lock is alive, whatever the record says.
+    // A shim that holds the lock is alive, whatever the record says.
     let alive = matches!(place.hold(), Ok(None));
     SandboxInfo {
         name: name.into(),

@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(time(Some(second(2)), Some(second(1))), second(1));
         assert_eq!(time(Some(second(2)), None), second(2));
         let long = second(2 * 3600);
-        assert_eq!(time(None, Some(long)), long, "what nobody said is no ceiling");
+        assert_eq!(time(None, Some(long)), long, "a default is no ceiling");
         assert_eq!(time(None, Some(Duration::MAX)), FOR_EVER);
         let spec = LimitsRequest { timeout: Some(second(2)), ..LimitsRequest::default() };
         assert_eq!(Limits::understand(&spec, machine).time_for(Some(long)), long);

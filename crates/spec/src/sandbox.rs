@@ -22,7 +22,7 @@ pub struct SandboxSpec {
     pub at_least: Option<Assurance>,
     /// What its `/` is made of.
     pub root: Root,
-    /// The folder to work on; without one the workspace is empty and goes away with the sandbox.
+    /// The folder to work on; without one the workspace is empty and ends with the sandbox.
     pub workspace: Option<PathBuf>,
     /// How its files get in and its changes out.
     pub mode: WorkspaceMode,
@@ -66,7 +66,7 @@ pub struct SandboxSpec {
     pub volumes: Vec<Volume>,
     /// Its home, if that outlives it: a directory that belljar keeps. Its disk limit does not count there.
     pub home: Option<PathBuf>,
-    /// Who works in it. Anybody but the usual is recorded.
+    /// Who works in it. All but the usual user is recorded.
     pub admin: Admin,
 }
 

@@ -143,7 +143,7 @@ impl Attachment {
         let (sandbox, command, cursor) = (&self.sandbox, &self.command, self.cursor);
         let socket = patiently(sandbox.client.time_limit, || open(sandbox, command, cursor)).await?;
         let (sink, output) = socket.split();
-        // Who holds the old one is told by it that it is broken, and lets go.
+        // A writer that still has the old sink gets its error, and releases the lock.
         *self.input.sink.lock().await = sink;
         self.output = output;
         self.turns.send_modify(|turn| *turn += 1);

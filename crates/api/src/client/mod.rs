@@ -116,7 +116,7 @@ impl Client {
         Ok(())
     }
 
-    /// How long it waits for a daemon that went away while it followed something. Two minutes, unless it is said.
+    /// How long it waits for a daemon that ended while the client followed something. Two minutes by default.
     pub fn with_reconnect_timeout(mut self, time_limit: Duration) -> Client {
         self.time_limit = time_limit;
         self

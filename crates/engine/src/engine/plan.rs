@@ -31,7 +31,7 @@ pub(super) struct Planned {
 
 impl Engine {
     /// Plans a sandbox with this backend.
-    #[expect(clippy::too_many_arguments, reason = "each of them was made by somebody else before")]
+    #[expect(clippy::too_many_arguments, reason = "each of them was made by another function before")]
     pub(super) fn plan(
         &self,
         backend: BackendName,

@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(place.pinned(&owner).unwrap(), Some(two));
         let mut before = String::new();
         (&file).read_to_string(&mut before).unwrap();
-        assert_eq!(before, one.name(), "whoever reads meanwhile sees the one or the other");
+        assert_eq!(before, one.name(), "a process that reads meanwhile sees the one or the other");
         assert_eq!(fs::read_dir(&owner).unwrap().count(), 1);
     }
 

@@ -33,7 +33,7 @@ pub struct BuildOptions {
     /// The digest of its archive, learned elsewhere than from the mirror.
     pub digest: Option<Digest>,
     pub tier: GoldenTier,
-    /// Who is asked for names, and which private ranges may be dialled. What it allows is not asked: the mirror, and nothing else.
+    /// Which resolvers are asked for names, and which private ranges may be dialled. Its rules are not used: only the mirror is allowed.
     pub network: EgressPolicy,
 }
 

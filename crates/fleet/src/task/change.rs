@@ -102,7 +102,7 @@ impl Task {
 
     async fn start(&mut self, turn: Option<OwnedSemaphorePermit>) {
         let plan = match turn {
-            // Who asked went away while it waited: nothing was started, and nothing is.
+            // The caller hung up while the start waited: nothing was started, and nothing is.
             Some(turn) if self.is_wanted() => self.plan().map(|plan| (turn, plan)),
             Some(_) | None => Err(refusal::closing()),
         };
@@ -268,7 +268,7 @@ impl Task {
         }
     }
 
-    /// Who waited for a start hears why there was none, now that nothing is left of it.
+    /// Tells the callers that waited for a start why it failed, now that nothing is left of it.
     pub(super) fn answer_failures(&mut self) {
         self.tell();
         for (answer, error) in std::mem::take(&mut self.failures) {

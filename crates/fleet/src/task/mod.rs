@@ -66,7 +66,7 @@ pub(crate) struct Task {
     searching: bool,
     /// What waits for it.
     later: VecDeque<Command>,
-    /// Who waited for a start that failed, and why it did.
+    /// The callers that waited for a start that failed, and why it did.
     failures: Vec<(Answer<Created>, SandboxError)>,
     /// Commands inside, when the task last looked.
     running: u32,
@@ -135,7 +135,7 @@ impl Task {
                 done = ready(&mut self.work) => {
                     self.work = None;
                     self.done(done).await;
-                    // Who is answered now and asks again sees what was answered.
+                    // A caller that is answered now and asks again sees the same state.
                     self.tell();
                     self.go_on().await;
                 }

@@ -30,7 +30,7 @@ fn what_lived_lives_on_with_its_leases() {
         fleet.renew(&made[0].sandbox.name, &made[0].lease.id, None, &owner()).await.unwrap();
         assert_eq!(fleet.get(&name_of("p"), &owner()).await.unwrap().state, State::Paused);
         seconds(119).await;
-        assert!(world.process("b").is_some(), "what nobody holds gets its grace again");
+        assert!(world.process("b").is_some(), "a sandbox without leases gets its grace again");
         seconds(2).await;
         assert!(world.process("b").is_none());
         assert_eq!(world.started().len(), 3);

@@ -105,7 +105,7 @@ fn a_command_or_a_request_keeps_it_alive_without_a_lease() {
         let in_use = fleet.shim(name, &owner()).await.unwrap();
         world.process("k").unwrap().run_commands(0);
         seconds(5000).await;
-        assert!(world.process("k").is_some(), "somebody is in the middle of a request");
+        assert!(world.process("k").is_some(), "a request is under way");
         drop(in_use);
         seconds(3).await;
         assert_eq!((world.living(), world.on_disk().len()), (0, 0));

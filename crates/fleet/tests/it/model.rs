@@ -138,7 +138,7 @@ fn ended_by(deed: &Deed) -> Option<usize> {
 
 /// Everything ends, in a time that is long and no more.
 async fn done<T>(work: impl std::future::Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(3000), work).await.expect("nobody waits for ever")
+    tokio::time::timeout(Duration::from_secs(3000), work).await.expect("no caller waits for ever")
 }
 
 /// A lease that was given or renewed, if one was.

@@ -32,7 +32,7 @@ fn the_second_request_gets_one_that_was_started_before() {
             assert_eq!(
                 (world.living(), listed(&fleet).await),
                 (3, 1),
-                "two wait, and nobody is told of them"
+                "two wait, and no caller is told of them"
             );
             let started = world.started().len();
             let before = world.now_ms();
@@ -70,7 +70,7 @@ fn what_is_asked_for_decides_which_ones_wait() {
                 assert!(!made.sandbox.warm);
             }
             seconds(1).await;
-            assert_eq!(world.living(), 5, "of two kinds one waits, and none has a key that somebody gave");
+            assert_eq!(world.living(), 5, "of two kinds one waits, and none has a key that a caller gave");
             let of_another = create_as(&fleet, any(), None, &other).await.unwrap();
             assert!(!of_another.sandbox.warm, "what waits for one grant is not handed to another");
             assert!(create(&fleet, any()).await.unwrap().sandbox.warm);
@@ -190,7 +190,7 @@ fn a_daemon_that_was_killed_leaves_nothing_that_waits_for_ever() {
     );
     world.run(async |_fleet| {
         seconds(5).await;
-        assert_eq!(world.living(), 1, "nobody was told of them");
+        assert_eq!(world.living(), 1, "no caller was told of them");
     });
     world.must_be_right();
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tracing::{Instrument, debug, info_span};
 
-/// Who asks, and under which lease.
+/// The caller, and under which lease it asks.
 #[derive(Debug, Clone)]
 pub(crate) struct Asking {
     pub(crate) caller: Caller,

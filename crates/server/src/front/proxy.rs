@@ -256,7 +256,7 @@ const BETWEEN_NEIGHBOURS: [HeaderName; 8] = [
 ];
 /// What becomes of a command when its caller hangs up.
 const ON_HANGUP: &str = "x-belljar-on-hangup";
-/// Who asks, for the shim.
+/// The caller, for the shim.
 const CALLER: &str = "x-belljar-caller";
 /// Longer than any error of ours.
 const MAX_ERROR_BYTES: usize = 64 * 1024;

@@ -165,6 +165,6 @@ impl Drop for Passing {
 
 /// More than people and programs ask of one sandbox in the same moment; others are closed after use.
 const MAX_IDLE: usize = 16;
-/// A queue that is full for longer than this belongs to a shim that does not take anybody.
+/// A queue that is full for longer than this belongs to a shim that accepts no connections.
 const TRIES: u32 = 200;
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);

@@ -19,7 +19,7 @@ async fn a_command_is_run_and_told() {
     );
     assert_eq!((result.aborted, result.timed_out, result.output_truncated), (false, false, false));
     let shown: CommandInfo = started.json("GET", "/commands/cmd_1", json!({})).await;
-    assert_eq!(shown.result.expect("it ended").stdout, None, "output is told where somebody waited for it");
+    assert_eq!(shown.result.expect("it ended").stdout, None, "output is told where a client waited for it");
     let told = started.run(json!({"argv": ["env"], "env": {"COLOUR": "blue"}, "cwd": "/tmp"})).await;
     let text = told.result.expect("it ended").stdout.expect("text");
     assert!(text.lines().any(|line| line == "COLOUR=blue") && text.contains("/tmp"), "{text}");

@@ -192,7 +192,7 @@ async fn an_unattended_command_ends_if_it_is_to() {
     let mut socket = attach(&started, &command.id, 0).await;
     tokio::time::sleep(std::time::Duration::from_millis(3000)).await;
     let told: CommandInfo = started.json("GET", &path, json!({})).await;
-    assert!(told.result.is_none(), "it ended under somebody's eyes");
+    assert!(told.result.is_none(), "it ended while a client was attached");
     socket.close(None).await.expect("it is open");
     drop(socket);
     let told: CommandInfo = started.json("POST", &format!("{path}/wait"), json!({})).await;

@@ -138,7 +138,7 @@ impl From<&CommandResult> for Ended {
     }
 }
 
-/// One event of a command over SSE. The event's id is the cursor behind it: `Last-Event-ID` goes on from there.
+/// One event of a command over SSE. The event's id is the cursor behind it: `Last-Event-ID` continues from there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum CommandEvent {

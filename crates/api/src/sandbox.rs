@@ -149,7 +149,7 @@ pub struct LeaseInfo {
     pub until_ms: i64,
 }
 
-/// A lease that is to go on.
+/// The renewal of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RenewLease {

@@ -1,5 +1,5 @@
-//! Where the daemon of a person listens, and whoever wants it looks. One function of what the environment says, so that both always
-//! mean the same place.
+//! Where the daemon of a user listens, and where its clients look. One function of the environment, so that both always mean the
+//! same path.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -32,7 +32,7 @@ async fn what_the_server_refuses_keeps_its_code_and_its_hint() {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_it_says_where() {
+async fn without_a_daemon_the_error_names_the_address() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("s");
     let error = Client::unix(&path).capabilities().await.unwrap_err();
@@ -246,7 +246,7 @@ async fn come_back(path: &PathBuf) -> UnixListener {
 }
 
 async fn accept(listener: &UnixListener) -> UnixStream {
-    listener.accept().await.expect("somebody comes").0
+    listener.accept().await.expect("a client connects").0
 }
 
 /// The head of a request; nothing if there is none.
@@ -272,7 +272,7 @@ async fn answer(stream: &mut UnixStream, status: &str, kind: &str, body: &str) -
 async fn send_event(stream: &mut UnixStream, id: u64, data: &str) {
     let event = format!("id: {id}\ndata: {data}\n\n");
     let chunk = format!("{:x}\r\n{event}\r\n", event.len());
-    stream.write_all(chunk.as_bytes()).await.expect("somebody listens");
+    stream.write_all(chunk.as_bytes()).await.expect("the client listens");
 }
 
 const RUNNING: &str =

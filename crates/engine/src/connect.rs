@@ -17,7 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 impl Sandbox {
     /// Connects to a port that something listens at inside: at `127.0.0.1`, else at `::1`. What belljar itself serves to the
-    /// sandbox (names, routes, the way out) cannot be reached like this.
+    /// sandbox (names, routes, egress) cannot be reached like this.
     pub async fn connect(&self, port: u16) -> Result<TcpStream, SandboxError> {
         if self.assurance() < Assurance::Namespace {
             let message = format!("the backend {} has no network of its own that had ports", self.backend());

@@ -114,7 +114,7 @@ fn all_forwarded(spec: &SandboxSpec) -> Result<Vec<Forwarded>, SandboxError> {
     Ok(all)
 }
 
-/// Nobody sets a variable that a secret has: it would be silently one or the other.
+/// A variable that a secret has may not be set: it would be silently one or the other.
 fn add(spec: &mut SandboxSpec, name: EnvName, value: OsString) -> Result<(), SandboxError> {
     if spec.env.iter().any(|(known, _)| *known == name) {
         let message = format!("the variable `{name}` is set, and a secret of this sandbox has the same one");

@@ -1,4 +1,4 @@
-//! Choosing a wall and starting a sandbox behind it.
+//! Choosing a backend and starting a sandbox with it.
 
 mod describe;
 mod plan;
@@ -37,23 +37,23 @@ use tracing::{Span, debug, debug_span, info};
 /// Makes sandboxes. The first one of a process also removes what earlier processes left behind.
 #[derive(Clone, Default)]
 pub struct Engine {
-    /// Serves every sandbox that this engine makes; started with the first one that has a way out.
+    /// Serves every sandbox that this engine makes; started with the first one that has egress.
     gateway: Arc<OnceLock<Gateway>>,
-    /// Where records are kept, if not where everybody keeps them.
+    /// Where records are kept, if not at the usual place.
     records: Option<PathBuf>,
-    /// Where layers and clones are kept, if not where everybody keeps them.
+    /// Where layers and clones are kept, if not at the usual place.
     state: Option<PathBuf>,
-    /// Where values of secrets come from, if not from where everybody keeps them.
+    /// Where values of secrets come from, if not from the usual store.
     secrets: Option<Arc<dyn SecretStore>>,
     /// How workspaces are shown, if not as their specification says.
     view: Option<View>,
     /// What sandboxes have as their root, if not what their specification says.
     root: Option<RootTree>,
-    /// Who is told how far the making of a sandbox has come.
+    /// Called for each stage of making a sandbox.
     watcher: Option<Watcher>,
-    /// Who waits for the sandbox that is being made, if they can go away.
+    /// The future that waits for the sandbox, if it can be dropped.
     waiting: Option<Weak<()>>,
-    /// Who counts what happens.
+    /// Counts what happens.
     observer: Option<Observer>,
 }
 
@@ -67,18 +67,18 @@ pub enum Stage {
     Credentials,
     /// Files are made ready, or cloned.
     Workspace,
-    /// The wall is built.
+    /// The backend builds the sandbox.
     Sandbox,
 }
 
-/// A sandbox that is being making: what is the same behind every wall that is tried.
+/// A sandbox that is being made: what does not depend on the backend while several are tried.
 struct Making<'m> {
     prepared: &'m Prepared,
     record: &'m Record,
     first: Option<&'m Command>,
 }
 
-/// Whether a wall works here.
+/// Whether a backend works here.
 #[derive(Debug)]
 pub struct BackendReport {
     pub backend: BackendName,
@@ -115,7 +115,7 @@ impl Engine {
     }
 
     /// Shows the workspaces of its sandboxes like this, whatever their specification says of modes and protected paths. For
-    /// tests of walls.
+    /// tests of backends.
     #[doc(hidden)]
     #[must_use]
     pub fn with_view(mut self, view: View) -> Engine {
@@ -130,8 +130,8 @@ impl Engine {
         self
     }
 
-    /// Tells somebody of each stage that begins, on the thread that makes the sandbox. The last one told of is the one that
-    /// an error came from.
+    /// Calls the watcher for each stage that begins, on the thread that makes the sandbox. The last stage it was called for
+    /// is the one that an error came from.
     #[must_use]
     pub fn watched(mut self, watcher: Watcher) -> Engine {
         self.watcher = Some(watcher);
@@ -145,9 +145,9 @@ impl Engine {
         self
     }
 
-    /// Makes a sandbox. Where the future is dropped, what was made so far is taken away, and nothing more is begun.
+    /// Makes a sandbox. Where the future is dropped, what was made so far is removed, and nothing more is begun.
     pub async fn create(&self, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
-        // Building a wall blocks for some milliseconds.
+        // Building a sandbox blocks for some milliseconds.
         let waiting = Arc::new(());
         let engine = Engine { waiting: Some(Arc::downgrade(&waiting)), ..self.clone() };
         match tokio::task::spawn_blocking(move || engine.make(&spec, None)).await {
@@ -166,12 +166,12 @@ impl Engine {
         self.make(spec, Some(command))
     }
 
-    /// Removes what a kept sandbox of this name left beside its folder: its layer, its clone. Nobody uses it any more.
+    /// Removes what a persistent sandbox of this name left beside its folder: its layer, its clone. It must no longer be in use.
     pub fn forget(&self, name: &str) -> Result<(), SandboxError> {
         kept::forget(&self.state()?, name)
     }
 
-    /// Tries every wall.
+    /// Tries every backend.
     pub fn backends(&self) -> Vec<BackendReport> {
         let report = |name: BackendName| BackendReport {
             backend: name,
@@ -246,7 +246,7 @@ impl Engine {
                     // Nothing ran in it, so there is nothing to tell.
                     let _ = workspace.finish(None);
                     tries -= 1;
-                    // Another sandbox of the same folder ended meanwhile, and took its stubs along.
+                    // Another sandbox of the same folder ended meanwhile, and removed its mount points.
                     if error.code != ErrorCode::ChangedMeanwhile || tries == 0 {
                         return Err(error);
                     }
@@ -267,7 +267,7 @@ impl Engine {
         }
     }
 
-    /// The strongest wall that works here; a wall that does not is no reason to go on without one.
+    /// The strongest backend that works here; one that does not work is no reason to continue without isolation.
     fn auto(
         &self,
         making: &Making<'_>,
@@ -327,7 +327,7 @@ impl Engine {
             first.map(|command| check_size(command, plan.environment()?)).transpose()?;
             record.begin(backend.name(), spec, policy.as_ref())?;
             if plan.has_way_out() {
-                // Whoever serves says it if this went wrong.
+                // `way_out::serve` reports it if this failed.
                 let _ = way_out::start(&self.gateway);
             }
             sweep::at_first_start(backend.name());
@@ -340,14 +340,14 @@ impl Engine {
             Some(secrets) => step("model", || llm::open(spec, id, secrets, &recorder))?,
             None => None,
         };
-        // Of every git that works for it on the host, whoever starts that git.
+        // Of every git that works for it on the host, whichever part of belljar starts that git.
         let session = workspace.git_session();
         let leash = match policy.is_some() || repository.is_some() || session.is_some() {
             true => Leash::of_sandbox(guest.cgroup_entry(&limits, id)?),
             false => Leash::of_sandbox(None),
         };
         session.into_iter().for_each(|session| session.hold_to(&leash));
-        // The first command is running by now. What it dials waits until somebody serves it.
+        // The first command is running by now. What it dials waits until the gateway serves it.
         let way_out::Open { served, way_out, relay: listeners } = match &policy {
             Some(policy) => {
                 let terms = Terms {
@@ -397,7 +397,7 @@ impl Engine {
         )
     }
 
-    /// The root of a sandbox behind this wall, held for as long as somebody has it.
+    /// The root of a sandbox with this backend, held for as long as the returned value lives.
     fn root(&self, spec: &SandboxSpec, name: BackendName) -> Result<PreparedRoot, SandboxError> {
         match &self.root {
             Some(root) => Ok(PreparedRoot::of(root.clone())),
@@ -453,7 +453,7 @@ fn step<T>(name: &'static str, work: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// Whoever asked does not any more.
+/// The caller cancelled the start.
 pub(crate) fn unwanted() -> SandboxError {
     ErrorCode::Aborted.error("cancelled while the sandbox was starting")
 }

@@ -324,7 +324,7 @@ fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
         )));
     }
     let Some(program) = fault.doing.strip_prefix("run ") else { return Err(faults::file(fault)) };
-    // Whoever wrote the name, a terminal shows it and does not obey it.
+    // Whatever is in the name, a terminal shows it and does not obey it.
     let program = quote::visible(program.as_bytes());
     let (code, why) = match errno {
         Errno::NOENT => (127, format!("`{program}` was not found inside the sandbox")),

@@ -1,6 +1,6 @@
-//! What a policy says of a name, and by which rule: for people who wonder. Asks `decide` as a connection would, and of the
-//! address that would be dialled first whose it is. What else may happen on the way (a server that is not there, a limit, a name that
-//! leads elsewhere a moment later) nobody knows before.
+//! What a policy says of a name, and by which rule: for people who wonder. Asks `decide` as a connection would, and of the address
+//! that would be dialled first whose it is. What else may happen on the way (a server that is not there, a limit, a name that leads
+//! elsewhere a moment later) cannot be known before.
 
 use belljar_gateway::decide::{addresses, opening};
 use belljar_gateway::dns::is_localhost;
@@ -22,7 +22,7 @@ pub struct Explanation {
     /// The port that was asked about; none means all.
     pub port: Option<u16>,
     pub outcome: Outcome,
-    /// The rules about requests, where TLS or HTTP is looked into: one of them has to allow each. None where nobody looks.
+    /// The rules about requests, where TLS or HTTP is looked into: one of them has to allow each. None where the gateway does not look.
     pub requests: Vec<(RuleLabel, RequestFilter)>,
     /// Where the name leads; asked only if a rule allows it.
     pub addresses: Addresses,
@@ -48,7 +48,7 @@ pub struct Grant {
 /// Where a name leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Addresses {
-    /// Nobody asked.
+    /// The resolver was not asked.
     NotResolved,
     /// There is none, and why.
     Failed(String),
@@ -121,7 +121,7 @@ fn by_rules(policy: &EgressPolicy, name: &HostName, port: Option<u16>) -> Outcom
     };
     let reason = reason.unwrap_or(Reason::NameNotAllowed);
     let by = match reason {
-        // Of several, the one that takes most away.
+        // Of several, the one that forbids most.
         Reason::NameDenied => {
             policy.deny.iter().filter(|rule| rule.matches(name, port)).max_by_key(|rule| ports(rule))
         }
@@ -292,7 +292,7 @@ mod tests {
         };
         assert_eq!(said(&some, "x.com"), "GET of /repos/** by `x.com` (--allow)");
         assert_eq!(said(&some, "y.com"), "");
-        // Nobody looks where another rule lets everything through.
+        // The gateway does not look where another rule lets everything through.
         some.allow.push(Rule::allow("x.com:443", RuleSource::Flag).expect("a rule"));
         some.allow.push(Rule::allow("x.com:80", RuleSource::Flag).expect("a rule"));
         assert_eq!(said(&some, "x.com"), "");
@@ -321,7 +321,7 @@ mod tests {
         );
         let lost = explain(&policy, &name, None, Some(&nowhere));
         assert_eq!(lost.addresses, Addresses::Failed("no such name".into()));
-        // Nobody is asked about what is refused anyway.
+        // The resolver is not asked about a name that is refused anyway.
         let asked = |_: &HostName| panic!("asked");
         let refused = explain(&policy, &"y.com".parse().expect("a name"), None, Some(&asked));
         assert_eq!(refused.addresses, Addresses::NotResolved);

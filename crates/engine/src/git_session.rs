@@ -62,7 +62,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Ends the sandbox when the host puts another `.git` in the place of one of its own: the kernel took the mount away that was over
+    /// Ends the sandbox when the host puts another `.git` in the place of one of its own: the kernel removed the mount that was over
     /// it, and nothing inside may write to the new one.
     fn until_replaced(self, tops: Vec<PathBuf>, stop: BorrowedFd<'_>, end: impl FnOnce()) {
         let mut watch = None;
@@ -113,7 +113,7 @@ impl Watched {
         self.let_go(Some(watch));
     }
 
-    /// The kernel takes some milliseconds to close a watch: the end of the sandbox goes on meanwhile.
+    /// The kernel takes some milliseconds to close a watch: the end of the sandbox continues meanwhile.
     fn let_go(self, watch: Option<RefWatch>) {
         drop(self);
         drop(watch);
@@ -501,8 +501,8 @@ impl Shared {
         Ok(host)
     }
 
-    /// Keeps the host's housekeeping from taking away what the sandbox borrows. Git leaves alone what is younger than two weeks, and so
-    /// a sandbox of a few seconds needs none.
+    /// Keeps the host's `git gc` from removing objects that the sandbox borrows. Git keeps those that are younger than two weeks, and
+    /// so a sandbox of a few seconds needs no pin.
     fn pin(&self) {
         self.pinned.store(true, Ordering::Release);
         for repository in self.git.repositories() {

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Only directories at these places can be volumes, homes and workspaces of belljar's own: everything else of the state directory is
-//! out of a sandbox's reach, whoever asks.
+//! out of a sandbox's reach, for every caller.
 
 use crate::git_session::GitSession;
 use crate::layers::discard_layer;
@@ -57,7 +57,7 @@ pub(crate) fn make(
         for directory in ["changes", "changes/upper", "changes/work"] {
             made(&root.join(directory))?;
         }
-        // What everybody inside sees as `/`.
+        // What all users inside see as `/`.
         let upper = root.join("changes/upper");
         std::fs::set_permissions(&upper, PermissionsExt::from_mode(0o755))
             .map_err(|error| failed(&upper, error))?;
@@ -119,7 +119,7 @@ pub(crate) fn layer_of(work: SandboxId) -> LayerId {
     LayerId::parse(&work.to_string()).expect("sixteen digits name a layer")
 }
 
-/// Removes the layer and the clone of a sandbox that nobody wants any more.
+/// Removes the layer and the clone of a sandbox that is deleted.
 pub(crate) fn forget(state: &Path, name: &str) -> Result<(), SandboxError> {
     let id = id_of(name);
     for layer in Layers::at(state).beginning(&id.to_string())? {

@@ -357,7 +357,7 @@ fn repositories(view: &View) -> Vec<PathBuf> {
     view.private_git.iter().flat_map(of).collect()
 }
 
-/// What nobody inside can write to in the workspace.
+/// What no process inside can write to in the workspace.
 fn read_only(view: &View) -> Vec<PathBuf> {
     let is_held = |what: &Shielded| matches!(what, Shielded::Existing | Shielded::Replaced);
     let held = view.shields.iter().filter(|shield| is_held(&shield.what));

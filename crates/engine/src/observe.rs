@@ -47,7 +47,7 @@ pub(crate) fn started(observer: Option<&Observer>, outcome: &Result<Sandbox, San
     }
 }
 
-/// What a command is told as: who wants to know, and below which span.
+/// How a command is reported: to which observer, and below which span.
 pub(crate) struct Told {
     pub(crate) sandbox: Span,
     pub(crate) id: String,

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub struct Run {
     /// Made here, for this run alone. Its audit log and its bill have the same.
     pub id: SandboxId,
-    /// The wall that it had; nothing where none could be built.
+    /// The backend that it had; nothing where no sandbox could be built.
     pub backend: Option<BackendName>,
     /// How the command ended, or why nothing is known of that.
     pub result: Result<ExecResult, SandboxError>,
@@ -43,7 +43,7 @@ pub enum RunError {
     Limit(LimitHit),
     /// There is no such program or folder inside, or it cannot be executed.
     NotStarted,
-    /// Whoever wanted it does not any more.
+    /// The caller cancelled it.
     Aborted,
     /// Policy says no, or the words make no sense; nothing was started.
     Refused,
@@ -54,14 +54,14 @@ pub enum RunError {
 }
 
 impl Engine {
-    /// Makes a sandbox, runs one command in it and takes it away again. The run's id is made here: one in `spec` does not count.
-    /// Dropping the future ends the run, and takes the sandbox away too. Fails only where there is no id to be had.
+    /// Makes a sandbox, runs one command in it and removes it again. The run's id is made here: one in `spec` does not count.
+    /// Dropping the future ends the run, and removes the sandbox too. Fails only where no id can be made.
     pub async fn run_once(&self, spec: SandboxSpec, command: &Command) -> Result<Run, SandboxError> {
         self.run_once_until(spec, command, pending()).await
     }
 
-    /// The same, until `abort` is ready. A sandbox that is just being made then is taken away where it is made, without this
-    /// waiting for it.
+    /// The same, until `abort` is ready. A sandbox that is just being made then is removed by the thread that makes it,
+    /// without this waiting for it.
     pub async fn run_once_until(
         &self,
         mut spec: SandboxSpec,
@@ -95,7 +95,7 @@ impl Engine {
 }
 
 impl Run {
-    /// A run that could not even begin, so that whoever wants a result has one all the same.
+    /// A run that could not even begin, so that the caller gets a result all the same.
     pub fn not_begun(error: SandboxError) -> Result<Run, SandboxError> {
         Ok(Run::without_sandbox(new_id()?, error))
     }
@@ -170,7 +170,7 @@ impl Run {
             (ErrorCode::NotFound | ErrorCode::FileOperation, _) if self.backend.is_some() => {
                 RunError::NotStarted
             }
-            // On our side of the wall: it says nothing of the sandbox.
+            // On the host's side: it says nothing of the sandbox.
             (ErrorCode::StateFailed | ErrorCode::Internal, _) => RunError::Internal,
             (code, _) if code.kind() == ErrorKind::Policy => RunError::Refused,
             _ => RunError::SandboxFailed,
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!((run.error(), run.exit_code()), (Some(RunError::Aborted), 125));
         assert!(run.backend.is_none());
         drop((go_on, engine));
-        // Nobody wants it: the stages that would come are not begun.
+        // The run was cancelled: the stages that would follow are not begun.
         while let Ok(stage) = at.recv() {
             assert_eq!(stage, crate::Stage::Credentials);
         }

@@ -1,5 +1,5 @@
-//! Pausing: everything inside stands still, and goes on where it was. The guest is not stopped, so files can be read and
-//! written meanwhile.
+//! Pausing: all processes inside are stopped, and continue where they were. The guest is not stopped, so files can be
+//! read and written meanwhile.
 
 use crate::Sandbox;
 use crate::faults::guest_gone;
@@ -16,12 +16,12 @@ impl Sandbox {
         self.change(&Request::Pause, true).await
     }
 
-    /// Lets everything go on that [`Sandbox::pause`] stopped.
+    /// Resumes every process that [`Sandbox::pause`] stopped.
     pub async fn resume(&self) -> Result<(), SandboxError> {
         self.change(&Request::Resume, false).await
     }
 
-    /// Whether it stands still.
+    /// Whether it is paused.
     pub fn is_paused(&self) -> bool {
         self.guest().is_paused()
     }
@@ -50,7 +50,7 @@ impl Sandbox {
     }
 }
 
-/// A command for a sandbox that stands still.
+/// The error of a command for a sandbox that is paused.
 pub(crate) fn paused() -> SandboxError {
     ErrorCode::SandboxPaused
         .error("the sandbox is paused, and no command starts in it")

@@ -1,4 +1,4 @@
-//! What was committed in a clone, pushed to where it came from; and, if asked for, a pull request. Only ever because somebody
+//! What was committed in a clone, pushed to where it came from; and, if asked for, a pull request. Only ever because the user
 //! said so.
 
 use crate::wait::wait;

@@ -1,7 +1,7 @@
-//! The record of a sandbox: begun before anything runs in it, and one for all walls that are tried.
+//! The record of a sandbox: begun before anything runs in it, and one for all backends that are tried.
 //!
-//! A wall may be refused after the record has begun. The next one goes on with it, since a sandbox has one name, and a name
-//! has one record: that then says twice that it was started, and the last time counts.
+//! A backend may fail after the record has begun. The next one continues it, since a sandbox has one name, and a name has
+//! one record: that then says twice that it was started, and the last time counts.
 
 use crate::credentials::forwarded;
 use belljar_audit::{AuditError, Event, Log};
@@ -37,7 +37,7 @@ impl Record {
         Ok(Record { id, directory, counter, begun: OnceLock::new() })
     }
 
-    /// Says that the sandbox starts behind this wall.
+    /// Records that the sandbox starts with this backend.
     pub(crate) fn begin(
         &self,
         backend: BackendName,
@@ -89,7 +89,7 @@ pub(crate) fn failed(error: AuditError) -> SandboxError {
     }
 }
 
-/// Why it does not go on.
+/// Why the sandbox cannot continue.
 pub(crate) fn full() -> SandboxError {
     ErrorCode::StateFailed.error("what happens cannot be recorded: the log takes no more lines")
 }

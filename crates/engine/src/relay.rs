@@ -36,13 +36,13 @@ impl Repository {
     }
 }
 
-/// Somebody who serves a repository. Dropped, nobody does, and a push that was landing has landed or was given up.
+/// A thread that serves a repository. Dropped, it ends, and a push that was landing has landed or was given up.
 pub(crate) struct Serving {
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Serves a repository at these sockets. Nothing of it is read before somebody connects: most sandboxes never do, and git
+/// Serves a repository at these sockets. Nothing of it is read before a process inside connects: most sandboxes never do, and git
 /// takes longer to start than a sandbox.
 pub(crate) fn serve(
     listeners: Vec<OwnedFd>,
@@ -98,7 +98,7 @@ fn open(directory: &Path) -> Result<HostRepository, String> {
     HostRepository::open_exactly(&git, directory).map_err(|error| error.to_string())
 }
 
-/// Waits until somebody knocks; not, if nobody is going to be served any more.
+/// Waits until a process inside connects; `false` if serving is to stop.
 fn connected(listeners: &[OwnedFd], stopping: &PipeReader) -> bool {
     let mut all: Vec<BorrowedFd<'_>> = vec![stopping.as_fd()];
     all.extend(listeners.iter().map(AsFd::as_fd));

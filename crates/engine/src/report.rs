@@ -1,4 +1,4 @@
-//! What became of a sandbox, in the words that programs read: one shape, whoever asks.
+//! What became of a sandbox, in the words that programs read: one shape for all callers.
 
 use crate::Changes;
 use belljar_overlay::quote;

@@ -14,7 +14,7 @@ use belljar_state::Lock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A root that is ready. While somebody has it, nothing that it is made of is removed.
+/// A root that is ready. While this value lives, nothing that it is made of is removed.
 #[derive(Default)]
 pub(crate) struct PreparedRoot {
     tree: Option<RootTree>,
@@ -25,7 +25,7 @@ pub(crate) struct PreparedRoot {
 }
 
 impl PreparedRoot {
-    /// One that somebody else holds.
+    /// One that is held elsewhere.
     pub(crate) fn of(tree: RootTree) -> PreparedRoot {
         PreparedRoot { tree: Some(tree), ..PreparedRoot::default() }
     }

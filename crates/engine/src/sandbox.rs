@@ -52,10 +52,10 @@ enum Files {
 
 /// What of a sandbox is outside of it.
 pub(crate) struct Outside {
-    /// Its way out, if it has one.
+    /// Its egress, if it has any.
     pub(crate) served: Option<Served>,
     pub(crate) way_out: WayOut,
-    /// What its policy allows and this way out does not lead to, in words.
+    /// What its policy allows and its egress cannot reach, in words.
     pub(crate) unreached: Option<String>,
     /// Its record.
     pub(crate) recorder: Arc<Recorder>,
@@ -135,8 +135,8 @@ impl Sandbox {
         }
     }
 
-    /// What was changed in a folder that was worked in itself, once it is disposed of, where its specification says that
-    /// somebody wants to know.
+    /// What was changed in a folder that was worked in itself, once it is disposed of, where its specification asks for
+    /// that.
     pub fn touched(&self) -> Option<Compared> {
         match &*self.files() {
             Files::Done(finished) => finished.compared.clone(),
@@ -159,12 +159,12 @@ impl Sandbox {
         self.id
     }
 
-    /// Which wall it got. For people and logs: what a sandbox can do does not depend on it.
+    /// Which backend it got. For people and logs: what a sandbox can do does not depend on it.
     pub fn backend(&self) -> BackendName {
         self.backend
     }
 
-    /// How strong the wall is that it got.
+    /// How strong its isolation is.
     pub fn assurance(&self) -> Assurance {
         self.backend.assurance()
     }
@@ -220,7 +220,7 @@ impl Sandbox {
         served.fetch(request).await.map_err(not_fetched)
     }
 
-    /// Ends every command and takes the sandbox away. Operations after this fail. Doing it twice is fine.
+    /// Ends every command and removes the sandbox. Operations after this fail. Doing it twice is fine.
     pub async fn dispose(&self) {
         let guest = self.guest.take();
         let neighbours = self.close();
@@ -257,8 +257,8 @@ impl Sandbox {
             return self.dispose_blocking();
         }
         let guest = self.guest.take();
-        // It dies while its record is ended. With connections it waits for that: the record is to say that the sandbox
-        // ended them, and not that somebody inside did.
+        // It dies while its record is ended. With connections it waits for that: the record is to say that the
+        // sandbox's end closed them, and not a process inside.
         if self.outside.served.as_ref().is_none_or(|served| !served.is_busy()) {
             guest.iter().for_each(Guest::kill);
         }
@@ -287,7 +287,7 @@ impl Sandbox {
         &self.pausing
     }
 
-    /// Whether its first process has ended by itself, or hears nothing any more: nobody inside will ever answer again.
+    /// Whether its first process has ended by itself, or no longer responds: nothing inside will ever answer again.
     pub fn is_gone(&self) -> bool {
         self.guest.is_gone()
     }
@@ -309,7 +309,7 @@ impl Sandbox {
         neighbours.inspect(Neighbours::record)
     }
 
-    /// Nobody inside is alive any more.
+    /// Call this only when no process inside is alive any more.
     fn finish_files(&self) {
         if let Some(workspace) = self.close_files() {
             let finished = workspace.finish(Some(&self.outside.recorder));

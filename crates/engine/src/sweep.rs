@@ -7,7 +7,7 @@ use belljar_state::{DiskUsage, Sweeps, state_directory};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Removes what nobody holds, in this state directory and of this machine.
+/// Removes leftovers that no process holds, in this state directory and of this machine.
 pub fn sweep_leftovers(state: Option<&Path>) {
     run(BackendName::Native, state);
 }
@@ -22,7 +22,7 @@ pub(crate) fn prepared_roots(state: &Path) -> PathBuf {
     state.join("prepared")
 }
 
-/// This process and its copies do not sweep at their first start: somebody else does when it is time.
+/// This process and its copies do not sweep at their first start: another process does when it is time.
 pub(crate) fn leave_to_others() {
     let _ = SWEPT.set(());
 }

@@ -1,4 +1,4 @@
-//! Files that come and go piece by piece: nobody has to hold a whole one.
+//! Files that come and go piece by piece: a whole one is never in memory.
 
 use crate::Sandbox;
 use crate::faults::{self, guest_gone};
@@ -15,7 +15,7 @@ pub struct FileReader {
 }
 
 /// A file that is being written. Nothing counts before [`FileWriter::finish`]: a file that was there keeps its content until
-/// then, and one that was not is taken away again when the writer is dropped.
+/// then, and one that was not is removed again when the writer is dropped.
 pub struct FileWriter {
     to: ToGuest,
     from: FromGuest,

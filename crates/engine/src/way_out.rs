@@ -1,4 +1,4 @@
-//! A sandbox's way out, and who serves it.
+//! A sandbox's egress, and what serves it.
 
 use belljar_backend::Guest;
 use belljar_gateway::{self as gateway, Authority, Gateway, Intake, Served, Terms};
@@ -37,7 +37,7 @@ pub(crate) fn plan(
     Some(belljar_backend::WayOut { intake: message::Intake { catch, routes }, resolver })
 }
 
-/// The authority of a sandbox; `None` where nobody has to look into TLS.
+/// The CA of a sandbox; `None` where the gateway need not intercept TLS.
 pub(crate) fn authority(
     id: SandboxId,
     spec: &SandboxSpec,
@@ -64,7 +64,7 @@ pub enum WayOut {
     SomePorts,
 }
 
-/// What a person should know of a way out through which not everything is reached that its policy allows.
+/// What a person should know of egress that cannot reach everything that its policy allows.
 pub(crate) fn warning(way_out: WayOut, policy: &EgressPolicy) -> Option<String> {
     if way_out != WayOut::SomePorts {
         return None;
@@ -90,7 +90,7 @@ pub(crate) struct Open {
     /// The gateway's part; `None` where it has none.
     pub(crate) served: Option<Served>,
     pub(crate) way_out: WayOut,
-    /// Listeners of the route to the host's repository, which somebody else serves; they do not block.
+    /// Listeners of the route to the host's repository, which the git relay serves; they do not block.
     pub(crate) relay: Vec<OwnedFd>,
 }
 
@@ -155,10 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn the_relay_alone_is_reason_enough_for_a_way_out() {
+    fn the_relay_alone_is_reason_enough_for_egress() {
         let none = EgressPolicy { mode: Mode::None, ..EgressPolicy::strict() };
         assert!(plan(&none, None, None).is_none());
-        let relay = plan(&none, None, Some(9418)).expect("a way out");
+        let relay = plan(&none, None, Some(9418)).expect("egress");
         assert_eq!(relay.intake, message::Intake { catch: None, routes: vec![9418] });
         assert_eq!(relay.resolver, None, "names are still asked nowhere");
     }

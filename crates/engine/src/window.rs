@@ -1,8 +1,8 @@
-//! What comes from a running command, sorted for the two who wait for it: output for whoever listens, room for standard input
-//! for whoever speaks.
+//! What comes from a running command, sorted for the two tasks that wait for it: output for the reader, room for standard
+//! input for the writer.
 //!
-//! Each reads for both while the other is away, so that one who speaks first and listens later gets through. What is heard for
-//! a listener who is away is kept, up to a limit: then both wait for him.
+//! Each receives for both while the other does not wait, so that a caller that writes first and reads later makes progress.
+//! Output that is received while the reader is away is kept, up to a limit: then both wait for the reader.
 
 use crate::stream::FromGuest;
 use belljar_spec::SandboxError;
@@ -19,7 +19,7 @@ pub(crate) struct Window {
     changed: Notify,
 }
 
-/// What was heard, and nobody has fetched yet.
+/// What was received and not fetched yet.
 struct Sorted {
     /// How much more standard input the guest takes.
     room: usize,
@@ -99,7 +99,7 @@ impl Sorted {
         }
     }
 
-    /// Whether more may be kept for a listener who is away.
+    /// Whether more may be kept for a reader that is away.
     fn has_space(&self) -> bool {
         self.output.iter().map(|frame| frame.payload.len() + FRAME).sum::<usize>() < MAX_KEPT
     }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_speaks_hears_for_whoever_listens() {
+    async fn a_writer_receives_for_the_reader() {
         let (mut guest, window) = pair();
         assert_eq!(window.room().await.unwrap(), STDIN_WINDOW);
         window.spend(STDIN_WINDOW);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_listens_hears_for_whoever_speaks() {
+    async fn a_reader_receives_for_the_writer() {
         let (mut guest, window) = pair();
         window.spend(STDIN_WINDOW);
         say(&mut guest, Tag::Message, &taken(7));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_heard_for_somebody_who_is_away_is_bounded() {
+    async fn what_is_kept_for_an_absent_reader_is_bounded() {
         let (mut guest, window) = pair();
         window.spend(STDIN_WINDOW);
         let flood = std::thread::spawn(move || {

@@ -30,14 +30,14 @@ use std::sync::Arc;
 
 /// A workspace that is ready. Dropped, it is put in order.
 pub(crate) struct Workspace {
-    /// What a backend shows; nothing for an empty one that goes away.
+    /// What a backend shows; nothing for an empty one that ends with the sandbox.
     pub(crate) view: Option<View>,
     /// The host's repository, where a sandbox reaches it as the remote `host`: it works beside it, not in it.
     pub(crate) repository: Option<Repository>,
     held: What,
     /// The sandbox writes the folder's own git directory, because the caller said so.
     shares_git: bool,
-    /// What a folder was like that is worked in, where somebody wants to know what changed.
+    /// The state of a folder that is worked in, before the sandbox starts, where the specification asks what changed.
     look: Option<Look>,
 }
 
@@ -69,7 +69,7 @@ struct Clone {
 /// What became of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changes {
-    /// Nothing that somebody would have to look at: nothing was changed, or nothing is kept.
+    /// Nothing that a person would have to look at: nothing was changed, or nothing is kept.
     None,
     /// The folder itself was worked on: a person should know of `findings` before they work in it, and `git` is what became of
     /// commits.
@@ -77,7 +77,7 @@ pub enum Changes {
     /// They are kept in this layer; `git` is what became of commits, and `unnoted` is why what is known of the layer could not be
     /// written down beside it.
     Layer { id: LayerId, summary: Summary, git: ImportReport, unnoted: Option<String> },
-    /// They are on this branch of a shelf, whose worktree is `folder`; `left` says what of them the host does not have.
+    /// They are on this branch of a managed clone, whose worktree is `folder`; `left` says what of them the host does not have.
     ManagedClone { clone_name: String, branch: BranchName, folder: PathBuf, left: LeftInManagedClone },
     /// They were collected from this clone of `url`.
     Clone { id: SandboxId, url: String, collected: Box<Collected> },
@@ -114,7 +114,7 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// The same for a sandbox that is only described. What it takes is taken away by [`Workspace::finish`], since nobody works in
+    /// The same for a sandbox that is only described. What it makes is removed by [`Workspace::finish`], since nothing works in
     /// it; where that would be much, it is refused.
     pub(crate) fn sketch(
         spec: &SandboxSpec,
@@ -145,7 +145,7 @@ impl Workspace {
         let policy = Policy { protect: &spec.protected, unprotect: &spec.unprotected };
         match &spec.mode {
             WorkspaceMode::Bind => {
-                // Whoever shows it says what is wrong with it.
+                // The backend that shows it reports what is wrong with it.
                 let folder = spec.workspace.as_ref().filter(|folder| std::fs::read_dir(folder).is_ok());
                 let state = state();
                 let memory = state.as_ref().ok().map(|state| Memory::at(state));
@@ -209,7 +209,7 @@ impl Workspace {
                 Ok(Workspace::new(Some(view), Some(repository), held))
             }
             WorkspaceMode::Clone(wanted) => {
-                // One that was made before is gone on with.
+                // One that was made before is used again.
                 let (id, state) = (kept::work_of(spec).map_or_else(new_id, Ok)?, state()?);
                 if let Some(path) = clone::local_path(&wanted.url) {
                     refuse_unfit(&state, &path, &spec.alternates)?;
@@ -303,7 +303,7 @@ impl Workspace {
                 let Clone { id, state, made, limits } = *clone;
                 let collected =
                     clone::collect(&state, id, limits).map_err(|error| not_collected(id, error.into()))?;
-                // Whoever committed, reset or stashed something has left a trace of that.
+                // A commit, reset or stash has left a trace there.
                 let git = made.folder.join(".git");
                 let untouched = !git.join("logs/HEAD").exists() && !git.join("refs/stash").exists();
                 if collected.is_empty() && untouched {

@@ -35,7 +35,7 @@ pub(crate) fn as_they_are(mut asked: SandboxRequest) -> SandboxRequest {
     }
     if let Some(Root::Directory(path)) = &mut asked.rootfs
         && let Ok(real) = path.canonicalize()
-        // A root is written as text: one that is no text stays as it was named.
+        // A root is written as text: one that is not valid UTF-8 stays as it was named.
         && real.to_str().is_some()
     {
         *path = real;

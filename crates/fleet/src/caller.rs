@@ -1,11 +1,12 @@
-//! Who asks, and what they may. The person whose machine it is may do everything; everybody else has a grant, and what it does not
-//! say is refused. Nothing here touches a sandbox: a [`Caller`] is asked before one is made, found or told of.
+//! Who the caller is, and what it may do. The owner of the machine may do everything; every other caller has a grant, and what the
+//! grant does not allow is refused. Nothing here touches a sandbox: the [`Caller`] is checked before a sandbox is made, found or
+//! reported.
 
 use crate::permission::OWNER;
 use belljar_spec::request::{GrantRules, LlmRequest, LlmUrl, SandboxRequest, pattern_matches};
 use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     id: String,
@@ -19,7 +20,7 @@ impl Caller {
         Caller { id: OWNER.into(), rules: None }
     }
 
-    /// Whoever has the token of a grant.
+    /// The holder of a grant's token.
     pub fn granted(id: impl Into<String>, rules: GrantRules) -> Caller {
         Caller { id: id.into(), rules: Some(rules) }
     }
@@ -59,7 +60,7 @@ impl Caller {
         self.may(|rules| rules.allow_agents, "runs of agents", "allow_agents")
     }
 
-    /// What goes on in all sandboxes, in numbers.
+    /// The metrics of all sandboxes.
     pub fn may_see_metrics(&self) -> Result<(), SandboxError> {
         self.may(|rules| rules.allow_metrics, "metrics", "allow_metrics")
     }
@@ -74,7 +75,7 @@ impl Caller {
             .hint("leave the key out for a sandbox of your own, or ask the owner for a grant with this key"))
     }
 
-    /// Whether a sandbox with this key is its own, whoever made it.
+    /// Whether a sandbox with this key is the caller's own, whichever grant made it.
     pub fn owns_key(&self, key: &str) -> bool {
         self.rules
             .as_ref()
@@ -97,7 +98,7 @@ impl Caller {
         self.rules.as_ref()?.rate
     }
 
-    /// A profile by its name. One without a wall of its own has to be granted by name.
+    /// A profile by its name. One that does not isolate has to be granted by name.
     pub fn may_use_profile(
         &self,
         name: &str,
@@ -129,8 +130,8 @@ impl Caller {
         }
     }
 
-    /// What will be made, with all that a profile added: within the grant's modes of egress and ceilings. Without a wall of its own
-    /// nothing holds what a sandbox reaches.
+    /// What will be made, with all that a profile added: within the grant's modes of egress and ceilings. Without isolation nothing
+    /// limits what a sandbox reaches.
     pub fn confine(
         &self,
         sandbox: SandboxRequest,
@@ -150,7 +151,7 @@ impl Caller {
         }
     }
 
-    /// What a sandbox for commands gets where nobody spoke of a model: the machine's own route, with its key, only if it was granted.
+    /// What a sandbox for commands gets where the request names no model: the machine's own route, with its key, only if it was granted.
     pub fn withhold_model(&self, mut sandbox: SandboxRequest) -> SandboxRequest {
         if sandbox.llm.is_none() && self.rules.as_ref().is_some_and(|rules| !rules.allow_llm) {
             sandbox.llm = Some(LlmRequest { url: Some(LlmUrl::Off), ..LlmRequest::default() });
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_nobody_spoke_of_has_to_be_granted_all_the_same() {
+    fn a_model_that_is_not_named_has_to_be_granted_too() {
         let url =
             |caller: &Caller, asked: SandboxRequest| caller.withhold_model(asked).llm.and_then(|llm| llm.url);
         let nothing = SandboxRequest::default;

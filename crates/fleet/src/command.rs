@@ -35,11 +35,11 @@ pub(crate) enum Command {
     },
     /// Answered when nothing is under way.
     Settle(Answer<()>),
-    /// The daemon ends: what nobody holds ends too, the rest stays.
+    /// The daemon ends: a sandbox without leases ends too, the rest stays.
     Close(Answer<()>),
 }
 
-/// Somebody wants to hold it.
+/// A caller wants a lease on it.
 pub(crate) struct Hold {
     pub(crate) wanted: Wanted,
     pub(crate) grant: String,
@@ -66,7 +66,7 @@ impl Hold {
         self.wanted.identity.role
     }
 
-    /// Nobody waits for the answer any more.
+    /// Whether the caller has stopped waiting for the answer.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
     }

@@ -1,5 +1,5 @@
-//! The way to one sandbox for everybody but its task: what is told of it, and its shim while it may be used. Going through takes
-//! no turn of the task, so that a request costs next to nothing; the task shuts the door before it ends what is behind it.
+//! Access to one sandbox for everything but its task: its public state, and its shim while it may be used. Entering needs no
+//! turn of the task, so that a request costs next to nothing; the task shuts the door before it ends the shim behind it.
 
 use crate::settings::Clock;
 use crate::shim::Shim;
@@ -91,18 +91,18 @@ impl Door {
         self.lock().info = info;
     }
 
-    /// How many ever went through: unchanged, nobody did since.
+    /// How many requests ever entered: if it is unchanged, none did since.
     pub(crate) fn entered(&self) -> u64 {
         self.lock().entered
     }
 
-    /// When it was last used: now, if somebody is behind it.
+    /// When it was last used: now, if a request is using it.
     pub(crate) fn used_ms(&self) -> i64 {
         let inside = self.lock();
         if inside.uses > 0 { self.clock.now_ms() } else { inside.used_ms }
     }
 
-    /// Shuts it, unless somebody is behind it or was there since.
+    /// Shuts it, unless a request is using it or has used it since.
     pub(crate) fn shut_if_unused(&self, since: u64, refusal: SandboxError) -> bool {
         let mut inside = self.lock();
         if inside.uses > 0 || inside.entered != since {

@@ -1,4 +1,4 @@
-//! All sandboxes of one state directory, for whoever serves requests. Asks who may do what, and hands on to the sandbox's own task.
+//! All sandboxes of one state directory, for the server. Checks what the caller may do, and hands on to the sandbox's own task.
 
 use crate::command::{Answer, Change, Command, Hold};
 use crate::door::InUse;
@@ -74,7 +74,7 @@ impl Fleet {
             tokio::spawn(Arc::clone(&pool).tend(world.clone()));
         }
         let fleet = Fleet { registry, world, swept, pool };
-        // Whoever asks first should not see everything on its way; one that is slow holds nobody up.
+        // The first request should not see every sandbox as starting; a slow one delays no request for longer than this.
         let _ = timeout(ADOPTION, fleet.settle()).await;
         Ok(fleet)
     }
@@ -110,7 +110,7 @@ impl Fleet {
     }
 
     /// Holds a sandbox: the one of that key, woken up or made if need be. However many ask for one key at once, there is one sandbox,
-    /// and each of them holds it. Who goes away while this waits leaves no lease.
+    /// and each of them holds it. A caller that hangs up while this waits leaves no lease.
     pub async fn create(&self, wanted: Wanted, caller: &dyn Permission) -> Result<Created, SandboxError> {
         let lease = format!("lease_{}", new_id()?);
         let grant = caller.grant();
@@ -221,7 +221,7 @@ impl Fleet {
         self.change(name, Change::Stop, caller).await
     }
 
-    /// Ends it and takes its files away, be it persistent or not.
+    /// Ends it and removes its files, be it persistent or not.
     pub async fn delete(&self, name: &str, caller: &dyn Permission) -> Result<(), SandboxError> {
         self.change(name, Change::Delete, caller).await.map(drop)
     }
@@ -282,8 +282,8 @@ impl Fleet {
         Ok(Sweep { dry_run, swept })
     }
 
-    /// The daemon ends: nothing new is begun, what is under way is finished, what nobody holds or uses is ended, and all else lives on
-    /// with its leases on disk.
+    /// The daemon ends: nothing new is begun, what is under way is finished, sandboxes without leases or use are ended, and all others
+    /// live on with their leases on disk.
     pub async fn shutdown(&self) -> Result<(), SandboxError> {
         self.registry.close();
         let mut waiting = Vec::new();
@@ -376,8 +376,8 @@ pub(crate) fn may_use(entry: &Entry, caller: &dyn Permission) -> Result<(), Sand
     caller.may_join(&entry.key, Some(&entry.owner))
 }
 
-/// The grant that made it, or one that has its key for its own. A request that is made under a guest's lease is a guest's, whoever makes
-/// it; an owner's lease adds nothing, since the caller asked for it.
+/// The grant that made it, or one that has its key for its own. A request that is made under a guest's lease is a guest's, whichever
+/// grant makes it; an owner's lease adds nothing, since the caller asked for it.
 fn must_own(entry: &Entry, caller: &dyn Permission) -> Result<(), SandboxError> {
     let info = entry.door.info();
     let grant = caller.grant();

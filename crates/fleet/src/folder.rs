@@ -1,5 +1,5 @@
-//! Which folder a sandbox works on. A path can come to mean another one while a sandbox lives, which goes on with the old one: a
-//! clone that is made anew, a folder that is moved away.
+//! Which folder a sandbox works on. A path can come to mean another folder while a sandbox lives, which continues to work on the
+//! old one: a clone that is made anew, a folder that is moved elsewhere.
 
 use belljar_spec::request::HostPath;
 use belljar_spec::{ErrorCode, SandboxError, Term, hint};
@@ -21,7 +21,7 @@ impl FolderId {
         Some(FolderId { device: found.dev(), inode: found.ino() })
     }
 
-    /// Refuses to go on as if a folder were still the one at this path.
+    /// Refuses if the folder at this path is no longer this one.
     pub(crate) fn must_be_at(self, path: &HostPath) -> Result<(), SandboxError> {
         let message = match FolderId::of(&**path) {
             Some(now) if now == self => return Ok(()),

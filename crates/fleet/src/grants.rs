@@ -1,7 +1,7 @@
-//! Grants: tokens, and what they allow. Kept in `grants.json`, readable by nobody else; of a token only the hash of its secret part.
+//! Grants: tokens, and what they allow. Kept in `grants.json`, readable by its user alone; of a token only the hash of its secret part.
 //!
-//! One process writes at a time: the daemon, or whoever holds its lock. A token is `bjt_<id>_<secret>`: the id finds the grant, and
-//! the secret is compared by its hash, so that what a file or a log shows opens nothing.
+//! One process writes at a time: the daemon, or another process that holds its lock. A token is `bjt_<id>_<secret>`: the id finds
+//! the grant, and the secret is compared by its hash, so that what a file or a log shows opens nothing.
 
 use crate::sweep::Ground;
 use crate::{Caller, admit};
@@ -30,8 +30,8 @@ pub struct GrantStore {
 #[derive(Debug)]
 enum Grants {
     Known(Vec<Kept>),
-    /// It is there and not understood. Every token is refused, the owner of this machine needs none, and the file is left as it is until
-    /// somebody repairs it or moves it away.
+    /// The file exists and cannot be parsed. Every token is refused, the owner of this machine needs none, and the file is left as it is
+    /// until the owner repairs or moves it.
     Damaged,
 }
 
@@ -118,8 +118,8 @@ impl GrantStore {
         Ok(revoked.info)
     }
 
-    /// Who has this token. `None` for one that was never made, was revoked, or has expired: a caller learns no more than that. An error
-    /// where no grant counts at all.
+    /// The caller that has this token. `None` for one that was never made, was revoked, or has expired: a caller learns no more than
+    /// that. An error where no grant counts at all.
     pub fn caller(&self, token: &str) -> Result<Option<Shown>, SandboxError> {
         let mut grants = self.known()?;
         Ok(self.shown(&mut grants, token))
@@ -138,7 +138,7 @@ impl GrantStore {
         let expires_ms = kept.info.expires_ms;
         if kept.info.last_used_ms.is_none_or(|used| now - used >= COARSE_MS) {
             kept.info.last_used_ms = Some(now);
-            // For people who clean up; nobody is refused because it could not be written.
+            // For people who clean up; no caller is refused because it could not be written.
             let _ = self.write(grants, Survives::Kill);
         }
         Some(Shown { caller, expires_ms })
@@ -154,7 +154,7 @@ impl GrantStore {
         })
     }
 
-    /// The grants, or why there are none. A file that was damaged is read again: somebody may have repaired it.
+    /// The grants, or why there are none. A file that was damaged is read again: the owner may have repaired it.
     fn known(&self) -> Result<Known<'_>, SandboxError> {
         // Every change is one assignment after the write: a panic leaves it right.
         let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,7 +24,7 @@ pub struct Key {
     unique: bool,
 }
 
-/// Whether a sandbox stays when nobody holds it.
+/// Whether a sandbox stays when it has no lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Persistence {
     pub persistent: bool,
@@ -69,7 +69,7 @@ impl Identity {
 }
 
 impl Key {
-    /// A key that somebody gave.
+    /// A key that the caller gave.
     pub fn given(text: impl Into<String>) -> Result<Key, SandboxError> {
         let text = text.into();
         let invalid = |what: &str| {
@@ -89,7 +89,7 @@ impl Key {
         Ok(Key { text, unique: false })
     }
 
-    /// One that nobody else has.
+    /// A random key that no other sandbox has.
     pub fn unique() -> Result<Key, SandboxError> {
         Ok(Key { text: format!("box-{}", new_id()?), unique: true })
     }
@@ -98,7 +98,7 @@ impl Key {
         &self.text
     }
 
-    /// Nobody gave it: it belongs to the grant that asked.
+    /// Whether it was generated: it belongs to the grant that asked.
     pub fn is_unique(&self) -> bool {
         self.unique
     }
@@ -122,7 +122,7 @@ fn inherited(request: &CreateSandbox, parent: Option<&Parent>) -> Result<Identit
     })
 }
 
-/// The key, and whether a sandbox with such a key stays unless somebody says otherwise.
+/// The key, and whether a sandbox with such a key stays unless the request says otherwise.
 fn key_of(request: &CreateSandbox) -> Result<(Key, bool), SandboxError> {
     if let Some(key) = &request.key {
         if request.scope.is_some() {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_it_is_one_that_nobody_else_has() {
+    fn without_a_key_it_gets_a_unique_one() {
         let made = || Identity::of(&CreateSandbox::default(), None).unwrap();
         let (one, other) = (made(), made());
         assert_ne!(one.key, other.key);

@@ -8,7 +8,7 @@ use belljar_spec::Assurance;
 use belljar_spec::egress::Mode;
 
 impl Record {
-    /// What is told of it. `ends_ms` is when it ends unless somebody comes.
+    /// Its public state. `ends_ms` is when it ends unless it is held or used before.
     pub(crate) fn info(&self, phase: Phase, commands: u32, ends_ms: Option<i64>) -> SandboxInfo {
         let state = state_of(phase);
         let alive = self.alive.as_ref();

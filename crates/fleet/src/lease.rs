@@ -127,7 +127,7 @@ impl Leases {
         self.list.len() < before
     }
 
-    /// All count that much longer: nobody knows how much of their use was not written down.
+    /// All count that much longer: it is not known how much of their use was not written to disk.
     pub(crate) fn give_slack(&mut self, length_ms: i64) {
         for lease in &mut self.list {
             lease.until_ms = lease.until_ms.saturating_add(length_ms);
@@ -188,7 +188,11 @@ mod tests {
         held.used("g", None, 6_000);
         assert_eq!([until(&held, "a"), until(&held, "b")], [Some(16_000), Some(16_000)]);
         held.used("g", Some("c"), 7_000);
-        assert_eq!(until(&held, "c"), Some(10_000), "a lease of somebody else is not prolonged by naming it");
+        assert_eq!(
+            until(&held, "c"),
+            Some(10_000),
+            "a lease of another holder is not prolonged by naming it"
+        );
         held.used("g", Some("a"), 1_000);
         assert_eq!(until(&held, "a"), Some(17_000), "a clock that was set back takes nothing away");
     }

@@ -1,7 +1,7 @@
 //! Sandboxes that live: who may have one, which one a key means, who holds it, where it is in its life, and what becomes of it.
 //!
-//! Knows nothing of HTTP and starts no sandbox itself: a living sandbox is held by a process of its own, its shim, which goes on
-//! when the daemon is killed. How shims are started and spoken to is behind [`Shims`].
+//! Knows nothing of HTTP and starts no sandbox itself: a living sandbox is held by a process of its own, its shim, which
+//! continues when the daemon is killed. How shims are started and spoken to is behind [`Shims`].
 
 mod admit;
 mod caller;

@@ -1,5 +1,5 @@
-//! Where a sandbox is in its life, and what may happen next. Pure: told what happened, it says what is to be done. One task a
-//! sandbox carries that out (`task`), nobody else.
+//! Where a sandbox is in its life, and what may happen next. Pure: told what happened, it says what is to be done. Only the
+//! sandbox's own task (`task`) carries that out.
 //!
 //! ```text
 //!            hold                ready                  pause
@@ -11,9 +11,9 @@
 //!                    └──────────────────────────────────────────────────┘  wiped
 //! ```
 //!
-//! A sandbox that is new begins as Stopped, with nothing on disk. Its shim may die in any state; what was held by it ends like a
-//! stop that nobody asked for. Files are wiped where the sandbox is ephemeral, was never ready, or is deleted. While it is Starting
-//! or Stopping, whatever needs it to be one or the other waits.
+//! A sandbox that is new begins as Stopped, with nothing on disk. Its shim may die in any state; its sandbox then ends as by a stop
+//! that no caller asked for. Files are wiped where the sandbox is ephemeral, was never ready, or is deleted. While it is Starting
+//! or Stopping, every command that needs it to be one or the other waits.
 
 use crate::identity::Role;
 use crate::shim::Stop;
@@ -35,7 +35,7 @@ pub(crate) enum Phase {
 /// What happens to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Somebody wants to hold it.
+    /// A caller wants a lease on it.
     Hold(Role),
     /// Its shim is there.
     Ready {
@@ -47,9 +47,9 @@ pub(crate) enum Event {
     Resume,
     Stop,
     Delete,
-    /// Nobody held or used it for long enough.
+    /// It was neither held nor used for long enough.
     Idle,
-    /// Its shim is dead, and nobody asked for that.
+    /// Its shim died without having been stopped.
     Died,
     /// Its shim is gone, and its files, if they were to go.
     Ended,
@@ -154,7 +154,7 @@ mod tests {
             let mut phase = Phase::Stopped;
             for event in events {
                 let (next, act) = step(phase, event, nature);
-                // Only an owner brings one to life, and only a deletion or its nature takes files away.
+                // Only an owner brings one to life, and only a deletion or its nature removes files.
                 prop_assert_eq!(act == Act::Start, phase == Phase::Stopped && event == Event::Hold(Role::Owner));
                 if let Act::End(files) = act {
                     let wiped = event == Event::Delete || !persistent || !nature.was_ready;

@@ -1,8 +1,8 @@
-//! Who asks, and what of others they may use. Keys are no capabilities: knowing one is not enough.
+//! The caller, and which sandboxes of others it may use. Keys are no capabilities: knowing one is not enough.
 
 use belljar_spec::SandboxError;
 
-/// Whoever makes a request.
+/// The caller that makes a request.
 pub trait Permission: Send + Sync {
     /// Its grant; [`OWNER`] for the person whose machine it is.
     fn grant(&self) -> &str;

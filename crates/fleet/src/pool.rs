@@ -70,8 +70,8 @@ impl Pool {
         Arc::new(Pool { count, clock, kinds: Mutex::default(), changed: Notify::new() })
     }
 
-    /// Whether a request can be answered with a sandbox that was started before it: one that is anybody's who asks for it, of which all
-    /// is known but who holds it.
+    /// Whether a request can be answered with a sandbox that was started before it: one that any caller may get, of which all is known
+    /// but its holder.
     pub(crate) fn serves(&self, wanted: &Wanted) -> bool {
         let Wanted { identity, sandbox, .. } = wanted;
         self.count > 0

@@ -10,7 +10,7 @@ use belljar_spec::egress::Mode;
 use belljar_spec::request::{EgressRequest, LimitsRequest, SandboxRequest, Wider};
 use belljar_spec::{Assurance, BackendChoice, BackendName, ErrorCode, Hint, SandboxError, Term, hint};
 
-/// A profile that somebody wrote, or that belljar has.
+/// A profile from the configuration, or one that is built in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     pub name: String,
@@ -39,12 +39,12 @@ pub struct Profiles {
     default: String,
 }
 
-/// The wall that a profile has here, or why it has none.
+/// The backend that a profile gets here, or why none works.
 type Works = Result<BackendName, String>;
 
 impl Profiles {
-    /// Those that are built in and those that were configured, beside these walls, all of which hold every limit. `default` is taken
-    /// where none is named; left out, it is the built-in one.
+    /// Those that are built in and those that were configured, with these backends, all of which hold every limit. `default` is
+    /// taken where none is named; without it, the built-in one.
     pub fn new(
         backends: &[BackendReport],
         configured: Vec<Profile>,
@@ -160,7 +160,7 @@ impl Profile {
         }
     }
 
-    /// Whether its sandboxes have a wall of their own.
+    /// Whether its sandboxes are isolated.
     pub fn is_isolated(&self) -> bool {
         let named = match self.base.backend {
             Some(BackendChoice::Named(name)) => Some(name.assurance()),
@@ -186,7 +186,7 @@ fn egress(profile: &Profile, isolation: BackendName) -> String {
     profile.base.egress.mode.unwrap_or(usual).to_string()
 }
 
-/// The wall that a profile has on a machine with these, where only Docker holds the limits `unheld`.
+/// The backend that a profile gets on a machine with these, where only Docker holds the limits `unheld`.
 fn works(profile: &Profile, backends: &[BackendReport], unheld: &[&str]) -> Works {
     let choice = profile.base.backend.unwrap_or_default();
     let weakest = profile.base.at_least.unwrap_or(Assurance::Host);

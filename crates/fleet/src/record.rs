@@ -46,7 +46,7 @@ pub(crate) struct Record {
     pub alive: Option<Alive>,
     /// Why it is not alive, if it should be.
     pub fault: Option<String>,
-    /// It was started before anybody asked for it.
+    /// It was started before a request asked for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm: bool,
     /// It was started ahead, and no request has got it yet.
@@ -54,7 +54,7 @@ pub(crate) struct Record {
     pub waiting: bool,
 }
 
-/// What is to become of a sandbox, whoever goes on with it.
+/// What is to become of a sandbox, for this daemon or the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Intent {
@@ -78,7 +78,7 @@ pub(crate) struct Once {
 }
 
 impl Record {
-    /// Was it ever ready? What was not is nobody's, and leaves nothing.
+    /// Whether it was ever ready. One that was not belongs to no caller, and leaves nothing.
     pub(crate) fn was_ready(&self) -> bool {
         self.alive.is_some()
     }
@@ -113,7 +113,7 @@ impl Record {
     }
 }
 
-/// Writes a file that is there whole or not at all, for nobody but us.
+/// Writes a file that is there whole or not at all, readable by our user alone.
 pub(crate) fn write_record(
     path: &Path,
     content: &impl Serialize,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_of_somebody_who_was_killed_is_no_record() {
+    fn a_draft_of_a_killed_process_is_no_record() {
         let folder = tempfile::tempdir().unwrap();
         let place = SandboxDir::new(folder.path());
         let record = sample("k", true);

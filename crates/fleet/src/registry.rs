@@ -1,5 +1,5 @@
-//! Which sandboxes there are: names to tasks. One sandbox a key, however many ask for it at once, because whoever asks looks and
-//! takes under one lock, which is never held while something is waited for.
+//! Which sandboxes there are: names to tasks. One sandbox per key, however many callers ask for it at once, because each request
+//! looks it up and inserts it under one lock, which is never held while waiting.
 
 use crate::command::{Change, Command};
 use crate::door::Door;
@@ -45,9 +45,9 @@ struct Inside {
     once: HashMap<(String, String), (String, String)>,
     /// What is on disk and not understood. Its name is taken.
     unknown: BTreeMap<String, SandboxError>,
-    /// Who asks for what just now: grant and name.
+    /// The requests that are under way: grant and name.
     asking: Vec<(String, String)>,
-    /// How many runs of one command go on, by grant. Each has a sandbox that is nobody else's.
+    /// How many one-shot runs are active, by grant. Each has a sandbox of its own.
     runs: HashMap<String, usize>,
     /// Names of sandboxes that were started ahead and are in no list ([`crate::pool`]).
     waiting: HashSet<String>,
@@ -60,7 +60,7 @@ pub(crate) struct Seat {
     pub(crate) role: Role,
     registry: Arc<Registry>,
     grant: String,
-    /// Its idempotency key, if nobody used that before.
+    /// Its idempotency key, if no earlier request used it.
     once: Option<String>,
 }
 

@@ -37,7 +37,7 @@ impl Reserve {
         }
         let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&self.path);
         if file.and_then(|mut file| file.write_all(&vec![0; RESERVED_BYTES])).is_err() {
-            // A part of it would help nobody, and may be what another write lacks.
+            // A part of it would be useless, and may be the space that another write needs.
             self.release();
         }
     }

@@ -1,4 +1,4 @@
-//! Where one sandbox is kept on disk, and whether somebody keeps it.
+//! Where one sandbox is kept on disk, and whether a shim holds it.
 //!
 //! ```text
 //! <state>/fleet/
@@ -10,11 +10,11 @@
 //!     record.json         the daemon's: identity, leases, state
 //!     keeper.lock         held by the shim as long as it lives
 //!     keeper.json         the shim's: where it listens, what it holds
-//!     keeper.log          what it had to say
+//!     keeper.log          the shim's log
 //!     counters            what it counted, for `/metrics`
 //!     workspace/          the folder that belongs to the sandbox, where no other was named
-//!     home/               its home, if it stays when nobody holds it
-//!     root/               what it changed of its root, if it stays and has one of its own
+//!     home/               its home, if it is persistent
+//!     root/               what it changed of its root, if it is persistent and has one of its own
 //! ```
 
 use belljar_state::Lock;
@@ -66,8 +66,8 @@ impl SandboxDir {
         self.directory.join("home")
     }
 
-    /// Becomes its shim; `None` while somebody else is. The kernel gives the lock back when its holder dies, and to nobody else:
-    /// that, and no process id, says whether a shim lives.
+    /// Becomes its shim; `None` while another process is. The kernel releases the lock when its holder dies, and at no other
+    /// time: the lock, and no process id, tells whether a shim lives.
     pub fn hold(&self) -> io::Result<Option<Lock>> {
         Lock::try_now(&self.directory.join("keeper.lock"))
     }

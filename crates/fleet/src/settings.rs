@@ -1,14 +1,14 @@
-//! What a fleet goes by, and its clock.
+//! The settings of a fleet, and its clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
-/// What a fleet goes by where nobody says otherwise.
+/// The defaults of a fleet.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// How many sandboxes may be made at the same time; more of them wait their turn.
     pub starts: usize,
-    /// How long a sandbox goes on living when nobody holds it.
+    /// How long a sandbox lives on without a lease.
     pub idle: Duration,
     /// How long a lease counts without being renewed or used.
     pub lease: Duration,

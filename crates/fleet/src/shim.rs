@@ -1,5 +1,6 @@
-//! What the fleet knows of shims. One shim holds one sandbox for one life of it: its wall, its way out, its commands and their
-//! output. It is found again by its [`SandboxDir`], and proved to be alive by a lock that the kernel drops with it.
+//! What the fleet knows of shims. One shim holds one sandbox for one life of it: its backend, its egress, its commands and
+//! their output. It is found again by its [`SandboxDir`], and proved to be alive by a lock that the kernel releases when it
+//! dies.
 
 use crate::SandboxDir;
 use crate::folder::FolderId;
@@ -15,13 +16,13 @@ pub type Future<'a, T> = Pin<Box<dyn std::future::Future<Output = T> + Send + 'a
 
 /// Starts and finds shims.
 pub trait Shims: Send + Sync + 'static {
-    /// Starts one for this place, which nobody keeps; it answers when the sandbox is ready for commands.
+    /// Starts one for this place, which no shim holds; it answers when the sandbox is ready for commands.
     fn start<'a>(
         &'a self,
         place: &'a SandboxDir,
         plan: &'a ShimPlan,
     ) -> Future<'a, Result<Arc<dyn Shim>, SandboxError>>;
-    /// The one that keeps this place, if one lives.
+    /// The one that holds this place, if one lives.
     fn find<'a>(&'a self, place: &'a SandboxDir) -> Future<'a, Result<Option<Arc<dyn Shim>>, SandboxError>>;
 }
 
@@ -86,7 +87,7 @@ pub struct Alive {
     pub ports: Vec<u16>,
 }
 
-/// What goes on in a sandbox.
+/// What a sandbox is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Status {
     /// Commands that run.

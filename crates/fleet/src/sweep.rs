@@ -95,7 +95,7 @@ impl Ground {
             }
         }
         if !dry_run {
-            // What shims could not take away any more: they leave that to their daemon. Those of others are held by them.
+            // Leftovers that dying shims could not remove: they leave that to their daemon. Those of living processes are locked by them.
             belljar_engine::sweep_leftovers(self.directory.parent());
         }
         Ok(findings)
@@ -141,7 +141,7 @@ fn examine(
     }
 }
 
-/// What is to be done with a sandbox that nobody keeps, and why.
+/// What is to be done with a sandbox that no shim holds, and why.
 fn verdict(record: &Record) -> Option<(Stop, &'static str)> {
     let nature = Nature { persistent: record.persistent, was_ready: record.was_ready() };
     match (record.intent, nature.files()) {
@@ -166,7 +166,7 @@ pub(crate) fn told(record: &Record, files: Stop, reason: &str) -> SweptSandbox {
     }
 }
 
-/// Makes a place with a record in it: for everybody else at once, or not at all.
+/// Makes a place with a record in it, atomically for other processes.
 pub(crate) fn make_place(place: &SandboxDir, record: &Record) -> Result<(), SandboxError> {
     let failed = |error: io::Error| {
         let message = format!("cannot make `{}`: {error}", place.directory().display());
@@ -182,13 +182,13 @@ pub(crate) fn make_place(place: &SandboxDir, record: &Record) -> Result<(), Sand
     made.inspect_err(|_| drop(remove_tree(&unfinished)))
 }
 
-/// Removes a place that nobody keeps: for everybody else at once. A kill in the middle leaves something that is no place any more,
-/// for the next sweep.
+/// Removes a place that no shim holds, atomically for other processes. A kill in the middle leaves a directory that is no place
+/// any more, for the next sweep.
 pub(crate) fn remove_place(place: &SandboxDir, held: Lock) -> Result<(), SandboxError> {
     forget_work(place)?;
     let gone = set_aside(place.directory()).map_err(|error| remove_failed(place, error))?;
     drop(held);
-    // It is no place any more, whatever is left of it, and the next sweep goes on.
+    // It is no place any more, whatever is left of it, and the next sweep removes the rest.
     let _ = remove_set_aside(&gone);
     Ok(())
 }
@@ -202,7 +202,7 @@ fn forget_work(place: &SandboxDir) -> Result<(), SandboxError> {
     }
 }
 
-/// Removes places whose making was cut short. Nobody makes one meanwhile.
+/// Removes places whose making was cut short. No task makes one meanwhile.
 fn sweep_unfinished(sandboxes: &Path) {
     for name in names(sandboxes).into_iter().flatten().filter(|name| name.starts_with(NEW)) {
         // It stays for the next sweep then, and is in no process's way.

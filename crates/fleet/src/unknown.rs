@@ -50,7 +50,7 @@ fn info(name: &str, place: &SandboxDir, error: &SandboxError) -> SandboxInfo {
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default();
     let text = |field: &Value| field.as_str().map(String::from);
-    // Who holds the lock is alive, whatever the record says.
+    // A shim that holds the lock is alive, whatever the record says.
     let alive = matches!(place.hold(), Ok(None));
     SandboxInfo {
         name: name.into(),
@@ -76,7 +76,7 @@ fn info(name: &str, place: &SandboxDir, error: &SandboxError) -> SandboxInfo {
     }
 }
 
-/// When its directory last changed, since nobody knows better.
+/// When its directory last changed, for lack of a record.
 fn made_ms(place: &SandboxDir) -> i64 {
     let changed = place.directory().metadata().and_then(|found| found.modified()).ok();
     let since = changed.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();

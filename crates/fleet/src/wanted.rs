@@ -1,4 +1,4 @@
-//! A sandbox that somebody wants, and whether the one that is there will do.
+//! A sandbox that a caller wants, and whether the existing one will do.
 
 use crate::identity::{Identity, Role};
 use crate::profiles::Profiles;
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A sandbox that somebody wants to hold.
+/// A sandbox that a caller wants a lease on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     pub identity: Identity,
@@ -23,7 +23,7 @@ pub struct Wanted {
     pub sandbox: SandboxRequest,
     /// The profile that it gets if it is made.
     pub profile: String,
-    /// How long it goes on living when nobody holds it.
+    /// How long it lives on without a lease.
     pub idle_s: Option<u64>,
     pub lease_s: Option<u64>,
     pub idempotency: Option<Idempotency>,

@@ -47,7 +47,7 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let request_id = REQUEST.try_with(String::clone).ok();
         if self.is_our_fault() {
-            // Whoever looks at the log finds the same id.
+            // The log shows the same id as the answer.
             error!(request.id = request_id, error.code = self.error.code.as_str(), "{}", self.error.message);
         }
         let error = ApiError { request_id, ..ApiError::from(&self.error) };

@@ -4,8 +4,8 @@
 //!   start: plan ──> a copy of the zygote, in a session of its own ──> answer: a Line, a run, or why not
 //!   find:  keeper.lock is held ──> keeper.json ──> it answers ──> Line
 //! ```
-//! A [`Line`] is the way to one shim in one life of its sandbox. Fleets know it as a `Shim`; the front finds it by the id of that
-//! life, to pass requests through. Nothing here decides what may be asked.
+//! A [`Line`] leads to one shim in one life of its sandbox. Fleets know it as a `Shim`; the front finds it by the id of that
+//! life, to forward requests. Nothing here decides what may be asked.
 
 mod life;
 mod line;
@@ -65,7 +65,7 @@ impl Link {
         }
     }
 
-    /// Makes ready for the first shim; nobody waits for that.
+    /// Makes ready for the first shim, in the background.
     pub(crate) fn prepare(&self) {
         if let Spawner::Zygote(zygote) = &self.spawner {
             let zygote = Arc::clone(zygote);

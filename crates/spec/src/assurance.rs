@@ -1,14 +1,14 @@
-//! The strength of a wall.
+//! The strength of isolation.
 
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// How strong a wall is; later is stronger. `--at-least` compares with this order.
+/// How strong the isolation of a backend is; later is stronger. `--at-least` compares with this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Assurance {
-    /// No wall.
+    /// No isolation.
     Host,
     /// The container around us, shared with everything else in it.
     Container,

@@ -1,11 +1,11 @@
-//! Which wall.
+//! The backends.
 
 use crate::Assurance;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// What builds the wall.
+/// What isolates a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BackendName {
     /// Namespaces of our own making.
@@ -49,7 +49,7 @@ impl BackendName {
         }
     }
 
-    /// How strong its wall is.
+    /// How strong its isolation is.
     pub fn assurance(self) -> Assurance {
         match self {
             BackendName::Native | BackendName::Bwrap | BackendName::Docker(Runtime::Runc) => {

@@ -1,7 +1,7 @@
 //! Names with stars.
 
 /// Whether `*` standing for any bytes, none too, can make the glob this name. Takes as long as both are long, multiplied:
-/// either may come from somebody who wants it to take for ever.
+/// either may come from an attacker who wants it to take for ever.
 pub(crate) fn matches(glob: &str, name: &str) -> bool {
     let (mut glob, mut name) = (glob.as_bytes(), name.as_bytes());
     // Where the last `*` was, and what it had taken: enough to try again with one byte more.

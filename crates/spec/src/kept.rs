@@ -1,11 +1,11 @@
-//! Sandboxes that are kept: who one is in all its lives, what outlives it, and who works in it.
+//! Persistent sandboxes: who one is in all its lives, what outlives it, and who works in it.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Who a sandbox is, beyond the one life that a [`crate::SandboxId`] names. Its next life goes on with the layer or the clone of its
-/// last.
+/// Who a sandbox is, beyond the one life that a [`crate::SandboxId`] names. Its next life continues with the layer or the clone of
+/// its last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// Follows from the key: `bj-web-3f2a9c04d1e7`.
@@ -33,12 +33,12 @@ pub struct VolumePath(String);
 /// Who works in a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Admin {
-    /// Somebody whose work is looked at: the marker is there, and protected paths are.
+    /// An agent, whose work is reviewed: with marker and protected paths.
     #[default]
     No,
-    /// The person whose machine it is: the same mounts and the same way out, without marker and protected paths.
+    /// The owner of the machine: the same mounts and the same egress, without marker and protected paths.
     User,
-    /// The same, as root inside, who is nobody outside.
+    /// The same, as root inside, who has no rights outside.
     Root,
 }
 
@@ -120,7 +120,7 @@ impl FromStr for VolumePath {
     }
 }
 
-/// What belongs to nobody inside: no program, no library and no setting of the system is looked for below these.
+/// Paths that are not the system's inside: no program, no library and no setting of the system is looked for below these.
 const ROOTS: [&str; 5] = ["/volumes", "/data", "/srv", "/mnt", "/home/agent"];
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub struct Limit<T> {
 /// Where a limit's value came from: what was asked for is enforced or refused, never dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody asked: as well as this machine can.
+    /// A default: enforced as well as this machine can.
     Default,
     /// The caller asked for it.
     Asked,
@@ -68,12 +68,12 @@ impl Limits {
         }
     }
 
-    /// How long a command may run, by whoever holds the sandbox: as long as they ask for.
+    /// How long a command of the sandbox's own holder may run: as long as the holder asks for.
     pub fn time_for(&self, asked: Option<Duration>) -> Duration {
         asked.unwrap_or(self.wall_time.value).min(FOR_EVER)
     }
 
-    /// How long a command of somebody else may run: no longer than the sandbox was made for, if that was said.
+    /// How long a command of another caller may run: no longer than the sandbox was made for, if that was said.
     pub fn time_within(&self, asked: Option<Duration>) -> Duration {
         match (asked, self.wall_time.origin) {
             (Some(asked), Origin::Asked) => asked.min(self.wall_time.value).min(FOR_EVER),
@@ -149,9 +149,9 @@ const MAX_PIDS: u32 = 4 << 20;
 const DEFAULT_OPEN_FILES: u64 = 65_536;
 /// Caches and temporary files of a build.
 const DEFAULT_DISK: ByteSize = ByteSize::mebibytes(4096);
-/// Longer than any command somebody waits for.
+/// Longer than any command that a person waits for.
 const DEFAULT_WALL_TIME: Duration = Duration::from_secs(3600);
-/// Longer than anybody waits, and still a time that can be added to another.
+/// Longer than any caller waits, and still a time that can be added to another.
 const FOR_EVER: Duration = Duration::from_secs(100 * 366 * 86_400);
 /// A runaway printer, not a large archive.
 const DEFAULT_OUTPUT: ByteSize = ByteSize::mebibytes(1024);
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(time(Some(second(2)), Some(second(1))), second(1));
         assert_eq!(time(Some(second(2)), None), second(2));
         let long = second(2 * 3600);
-        assert_eq!(time(None, Some(long)), long, "what nobody said is no ceiling");
+        assert_eq!(time(None, Some(long)), long, "a default is no ceiling");
         assert_eq!(time(None, Some(Duration::MAX)), FOR_EVER);
         let spec = LimitsRequest { timeout: Some(second(2)), ..LimitsRequest::default() };
         assert_eq!(Limits::understand(&spec, machine).time_for(Some(long)), long);

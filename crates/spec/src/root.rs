@@ -12,7 +12,7 @@ pub enum Root {
     Host,
     /// The Alpine system that belljar keeps.
     Golden,
-    /// An image: of belljar's store, or behind docker's wall one of the daemon's.
+    /// An image: of belljar's store, or with the backend `docker` one of Docker's.
     Image(ImageName),
     /// A directory of the host that holds a whole system.
     Directory(PathBuf),
@@ -56,8 +56,8 @@ impl fmt::Display for Root {
 
 crate::text::serde_as_text!(Root);
 
-/// An image, by digest or by a tag that was written out: `alpine:3.22`, `ghcr.io/owner/name@sha256:…`. A tag that nobody wrote
-/// is a version that nobody chose.
+/// An image, by digest or by a tag that was written out: `alpine:3.22`, `ghcr.io/owner/name@sha256:…`. An implied tag would be
+/// a version that the user did not choose.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ImageName {
     registry: Option<String>,

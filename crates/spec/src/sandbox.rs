@@ -16,21 +16,21 @@ use std::str::FromStr;
 pub struct SandboxSpec {
     /// The name it gets; without one a new one is made.
     pub id: Option<SandboxId>,
-    /// Which wall.
+    /// Which backend.
     pub backend: BackendChoice,
-    /// The weakest wall that will do.
+    /// The weakest isolation that will do.
     pub at_least: Option<Assurance>,
     /// What its `/` is made of.
     pub root: Root,
-    /// The folder to work on; without one the workspace is empty and goes away with the sandbox.
+    /// The folder to work on; without one the workspace is empty and ends with the sandbox.
     pub workspace: Option<PathBuf>,
     /// How its files get in and its changes out.
     pub mode: WorkspaceMode,
     /// Which git directory it has, where the folder is a repository.
     pub git: GitAccess,
-    /// Whether somebody wants to know afterwards what was changed in a folder that is worked in itself.
+    /// Whether the caller wants to know afterwards what was changed in a folder that is worked in itself.
     pub compare: Compare,
-    /// More paths below it that nobody inside may change.
+    /// More paths below it that no process inside may change.
     pub protected: Vec<ProtectedPath>,
     /// Settings below it that may be changed inside, though they are protected by default.
     pub unprotected: Vec<ProtectedPath>,
@@ -50,7 +50,7 @@ pub struct SandboxSpec {
     pub limits: LimitsRequest,
     /// Whether it may make user namespaces.
     pub nesting: Nesting,
-    /// What it may reach. Nothing said means nothing reached, behind every wall that can hold that.
+    /// What it may reach. Nothing said means nothing reached, with every backend that can enforce that.
     pub egress: Option<EgressPolicy>,
     /// The secrets it may use without holding them.
     pub credentials: Vec<Credential>,
@@ -66,7 +66,7 @@ pub struct SandboxSpec {
     pub volumes: Vec<Volume>,
     /// Its home, if that outlives it: a directory that belljar keeps. Its disk limit does not count there.
     pub home: Option<PathBuf>,
-    /// Who works in it. Anybody but the usual is recorded.
+    /// Who works in it. All but the usual user is recorded.
     pub admin: Admin,
 }
 

@@ -1,5 +1,5 @@
-//! Both directions of a command at once, over a WebSocket. When the daemon goes away and comes back, both go on: output from where
-//! it was, input with what was not sent. Input that was on its way may be lost; whoever cannot do without it is told.
+//! Both directions of a command at once, over a WebSocket. When the daemon ends and comes back, both continue: output from where
+//! it was, input with what was not sent. Input that was in flight may be lost; [`AttachEvent::Resumed`] tells the caller.
 
 use crate::client::commands::below;
 use crate::client::error::ClientError;
@@ -40,9 +40,9 @@ pub struct Attachment {
 pub enum AttachEvent {
     Started(CommandInfo),
     Output(StreamName, Bytes),
-    /// The connection broke, and another one goes on. Input that was on its way then may be lost.
+    /// The connection broke, and another one continues. Input that was in flight then may be lost.
     Resumed,
-    /// Output was lost: more than is kept was written while nobody listened.
+    /// Output was lost: more than is kept was written while this client did not listen.
     Skipped,
     Ended(CommandResult),
     /// Something that was said was not understood.
@@ -80,7 +80,7 @@ impl Attachment {
         self.input.clone()
     }
 
-    /// Behind what was heard: where a later attachment goes on.
+    /// Behind the output that was received: where a later attachment continues.
     pub fn cursor(&self) -> u64 {
         self.cursor
     }
@@ -143,7 +143,7 @@ impl Attachment {
         let (sandbox, command, cursor) = (&self.sandbox, &self.command, self.cursor);
         let socket = patiently(sandbox.client.time_limit, || open(sandbox, command, cursor)).await?;
         let (sink, output) = socket.split();
-        // Who holds the old one is told by it that it is broken, and lets go.
+        // A writer that still has the old sink gets its error, and releases the lock.
         *self.input.sink.lock().await = sink;
         self.output = output;
         self.turns.send_modify(|turn| *turn += 1);

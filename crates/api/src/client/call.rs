@@ -96,7 +96,7 @@ impl Call<'_> {
         self
     }
 
-    /// The answer as data. A question that changes nothing is asked again where the daemon went away before it answered: another one is
+    /// The answer as data. A question that changes nothing is asked again where the daemon ended before it answered: another one is
     /// started then, as for a first question. More than once, because a daemon that was killed accepts connections, and keeps its lock,
     /// until the kernel has taken it down.
     pub(crate) async fn answer<T: DeserializeOwned>(self) -> Result<T, ClientError> {
@@ -223,7 +223,7 @@ async fn refused(status: StatusCode, download: Download) -> ClientError {
     };
     let error = match serde_json::from_slice::<ErrorBody>(&bytes) {
         Ok(body) => body.error,
-        // Somebody between us and the daemon, or none of ours.
+        // From a proxy between us and the daemon, or from a server that is no daemon.
         Err(_) => ApiError::from(&ErrorCode::Internal.error(format!("the daemon answered {status}"))),
     };
     ClientError::Api(Box::new(error), status.as_u16())
@@ -232,7 +232,7 @@ async fn refused(status: StatusCode, download: Download) -> ClientError {
 /// All but what RFC 3986 leaves unreserved.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A command's output is in an answer, twice where it is no text.
+/// A command's output is in an answer, twice where it is not valid UTF-8.
 const MAX_ANSWER_BYTES: usize = 1 << 30;
 
 /// The kernel takes a large process down in some tens of milliseconds, on a busy machine in some hundreds.

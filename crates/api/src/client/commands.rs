@@ -66,7 +66,7 @@ impl Sandbox {
         call.query("end", end).raw(body::bytes(bytes)).done().await
     }
 
-    /// `SIGINT`, or a number. Where the daemon goes away meanwhile it is said again to the next one: better twice than never.
+    /// `SIGINT`, or a number. Where the daemon ends meanwhile it is sent again to the next one: better twice than never.
     pub async fn signal(&self, command: &str, signal: &str) -> Result<(), ClientError> {
         let signal = SendSignal { signal: signal.into() };
         let attempt = || self.call(Method::POST, &below(command, "/signal")).json(&signal).done();

@@ -64,7 +64,7 @@ impl Target {
         }
     }
 
-    /// Nobody is there.
+    /// The error of a target that does not answer.
     pub(crate) fn unanswered(&self, source: io::Error) -> ClientError {
         let hint = match self {
             Target::Unix(_) => hint!("{} starts one", CommandLine::Serve),
@@ -78,7 +78,7 @@ impl Target {
     }
 }
 
-/// A path in a directory that anybody can write may be anybody's socket. What is asked has secrets in it.
+/// A path in a directory that any user can write may be any user's socket. What is asked has secrets in it.
 fn must_be_ours(stream: &UnixStream) -> io::Result<()> {
     let listener = stream.peer_cred()?.uid();
     if listener == geteuid().as_raw() || listener == 0 {

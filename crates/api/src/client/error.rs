@@ -10,7 +10,7 @@ pub enum ClientError {
     /// The server said no, and why.
     #[error("{}", .0.message)]
     Api(Box<ApiError>, u16),
-    /// Nobody listens.
+    /// No daemon listens.
     #[error("no daemon answers at {address}: {source}")]
     NoDaemon {
         address: String,
@@ -18,7 +18,7 @@ pub enum ClientError {
         /// What to do next.
         hint: Hint,
     },
-    /// The connection ended before the answer did: the daemon went away.
+    /// The connection ended before the answer did: the daemon ended.
     #[error("the connection to the daemon ended: {0}")]
     Gone(String),
     /// What was answered is not the API's language, or what was asked cannot be said in it.

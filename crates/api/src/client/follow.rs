@@ -44,7 +44,7 @@ impl CommandEvents {
         self.command.as_deref()
     }
 
-    /// Behind the last event: where a later `follow` goes on.
+    /// Behind the last event: where a later `follow` continues.
     pub fn cursor(&self) -> u64 {
         self.cursor
     }
@@ -77,7 +77,7 @@ impl CommandEvents {
 
     /// Follows again from where it was, once the daemon is back.
     async fn go_on(&mut self, why: ClientError) -> Result<(), ClientError> {
-        // Whether a command was started that we never heard of, nobody knows; so nobody starts it again.
+        // Without the command's id it is unknown whether the daemon started it; so it is not started again.
         let Some(command) = self.command.clone().filter(|_| why.is_passing()) else {
             return Err(why);
         };

@@ -12,7 +12,7 @@
 //! # Ok(())
 //! # }
 //! ```
-//! What follows a command goes on where it was when the daemon comes back: the command did not notice.
+//! A client that follows a command continues where it was when the daemon comes back: the command did not notice.
 
 mod agents;
 mod attach;
@@ -116,7 +116,7 @@ impl Client {
         Ok(())
     }
 
-    /// How long it waits for a daemon that went away while it followed something. Two minutes, unless it is said.
+    /// How long it waits for a daemon that ended while the client followed something. Two minutes by default.
     pub fn with_reconnect_timeout(mut self, time_limit: Duration) -> Client {
         self.time_limit = time_limit;
         self

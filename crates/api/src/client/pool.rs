@@ -30,7 +30,7 @@ impl Pool {
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Line>> {
-        // A list of connections is whole whoever panicked.
+        // A list of connections is whole whichever thread panicked.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,19 +19,19 @@ impl Client {
         self.every("/profiles", &[]).await
     }
 
-    /// That somebody listens, and no more.
+    /// That the daemon answers, and no more.
     pub async fn health(&self) -> Result<(), ClientError> {
         self.call(Method::GET, "/health").done().await
     }
 }
 
 impl Sandbox {
-    /// What was decided on the way out, until now.
+    /// The egress decisions until now.
     pub async fn egress(&self) -> Result<Vec<Value>, ClientError> {
         self.records("egress").await
     }
 
-    /// What is decided on the way out, as it happens.
+    /// The egress decisions as they are made.
     pub async fn follow_egress(&self) -> Result<Events<Value>, ClientError> {
         self.follow_records("egress").await
     }

@@ -1,4 +1,4 @@
-//! Sandboxes: made, found, held, stopped and taken away.
+//! Sandboxes: made, found, held, stopped and removed.
 
 use crate::client::Client;
 use crate::client::error::ClientError;
@@ -78,7 +78,7 @@ impl Sandbox {
         self.call(Method::GET, "").answer().await
     }
 
-    /// Takes it away with all its files, whoever holds it.
+    /// Removes it with all its files, regardless of leases.
     pub async fn delete(&self) -> Result<(), ClientError> {
         self.call(Method::DELETE, "").done().await
     }

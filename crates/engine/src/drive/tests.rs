@@ -1,4 +1,4 @@
-//! Every ending of a command, against a guest of the test's own; time is tokio's and stands still unless all wait.
+//! Every ending of a command, against a guest of the test's own; time is tokio's and is paused unless all tasks wait.
 
 use super::*;
 use crate::exec::FixedInput;

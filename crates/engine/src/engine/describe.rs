@@ -22,8 +22,8 @@ use std::path::Path;
 pub struct Description {
     /// Everything.
     pub json: Value,
-    /// The program that would build the wall, if it is not belljar itself, with words that a person can run (bubblewrap, with a
-    /// shell in the guest's place) or read (Docker).
+    /// The program that would build the sandbox, if it is not belljar itself, with arguments that a person can run (bubblewrap,
+    /// with a shell in the guest's place) or read (Docker).
     pub command: Option<Vec<String>>,
 }
 
@@ -34,7 +34,7 @@ pub fn describe(spec: &SandboxSpec) -> Result<Description, SandboxError> {
 
 impl Engine {
     /// What [`Engine::create`] would make, or why it would not. Nothing is started, and nothing is left but empty directories of
-    /// volumes; where the wall is left open, each is tried as `belljar doctor` does.
+    /// volumes; where no backend is named, each is tried as `belljar doctor` does.
     pub fn describe(&self, spec: &SandboxSpec) -> Result<Description, SandboxError> {
         let spec = Prepared::sketch(spec)?;
         let sketch = kept::Sketch::of(&spec);
@@ -81,7 +81,7 @@ fn omit_missing(words: &mut Vec<String>) {
     }
 }
 
-/// The wall that was named, or the strongest that works.
+/// The backend that was named, or the strongest that works.
 fn isolation(spec: &SandboxSpec) -> Result<BackendName, SandboxError> {
     match spec.backend {
         BackendChoice::Named(name) => strong_enough(name, spec).map(|()| name),
@@ -156,7 +156,7 @@ fn told(
     }))
 }
 
-/// What nobody inside may change.
+/// What no process inside may change.
 fn protected(view: &View) -> Vec<String> {
     let is_held = |shield: &&Shield| shield.what != Shielded::Watched;
     let own = view.shields.iter().filter(is_held).map(|shield| shield.path.clone());
@@ -261,5 +261,5 @@ fn word(name: &str) -> String {
 }
 
 const VARIANTS: [&str; 6] = ["Directory", "File", "ReadOnly", "ReadWrite", "Device", "Reopened"];
-/// More of a file than this says nobody anything.
+/// More of a file than this tells a reader nothing.
 const SHOWN: usize = 1024;

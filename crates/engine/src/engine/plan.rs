@@ -1,4 +1,4 @@
-//! A sandbox, planned: everything that is decided before anything starts. Whoever starts it and whoever only describes it come here.
+//! A sandbox, planned: everything that is decided before anything starts. Starting a sandbox and describing one both use it.
 
 use super::Engine;
 use crate::roots::{self, PreparedRoot};
@@ -30,8 +30,8 @@ pub(super) struct Planned {
 }
 
 impl Engine {
-    /// Plans a sandbox behind this wall.
-    #[expect(clippy::too_many_arguments, reason = "each of them was made by somebody else before")]
+    /// Plans a sandbox with this backend.
+    #[expect(clippy::too_many_arguments, reason = "each of them was made by another function before")]
     pub(super) fn plan(
         &self,
         backend: BackendName,
@@ -73,7 +73,7 @@ impl Engine {
         let relay = repository.map(|_| relay::PORT);
         if isolation == Isolation::Own {
             let person = Person::of_host(workspace.view.as_ref());
-            // A shelf and a clone have it in a config of their own; said twice, git would push twice.
+            // A managed clone and a clone have it in a config of their own; with two of them, git would push twice.
             let is_layered = workspace.view.as_ref().is_some_and(|view| view.layer.is_some());
             let remote = repository
                 .filter(|_| is_layered)
@@ -124,7 +124,7 @@ fn seen_at(spec: &SandboxSpec) -> String {
     same.unwrap_or_else(|| WORKSPACE.into())
 }
 
-/// What a sandbox may reach; `None` where there is no wall that could hold it.
+/// What a sandbox may reach; `None` where there is no isolation that could enforce it.
 fn egress(
     name: BackendName,
     isolation: Isolation,

@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// Makes one, whole, at a place that nobody looks at yet. Whoever calls holds the lock.
+/// Makes one, whole, at a path that is not in use yet. The caller holds the lock.
 pub(super) async fn build(
     place: &GoldenDir,
     options: &BuildOptions,
@@ -232,7 +232,7 @@ async fn run<'w>(
 
 fn make(directory: &Path) -> Result<(), SandboxError> {
     fs::create_dir_all(directory).map_err(failed(directory))?;
-    // What everybody inside sees as `/`.
+    // What all users inside see as `/`.
     fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .map_err(failed(directory))
 }

@@ -4,7 +4,7 @@
 //! golden/lock                 alone while one is built or removed
 //! golden/current              the name of the one that new sandboxes get
 //! golden/downloads/           what is being fetched
-//! golden/builds/<name>/       base/ (the archive), changes/upper/ (packages), build.json, lock (shared while somebody uses it)
+//! golden/builds/<name>/       base/ (the archive), changes/upper/ (packages), build.json, lock (shared while a sandbox uses it)
 //! golden/builds/.new-<name>/  one that is being made
 //! ```
 
@@ -51,7 +51,7 @@ impl GoldenDir {
         Ok(GoldenDir { directory, state: state.to_path_buf(), sandboxes: state.join("fleet/sandboxes") })
     }
 
-    /// Waits until nobody else builds; `told` hears of it if somebody does.
+    /// Waits until no other process builds; calls `told` if one does.
     pub(super) fn lock(&self, told: &dyn Fn()) -> Result<Lock, SandboxError> {
         let path = self.directory.join("lock");
         if let Some(lock) = Lock::try_now(&path).map_err(failed(&path))? {
@@ -102,10 +102,10 @@ impl GoldenDir {
         }
     }
 
-    /// Removes what nobody has: builds that were cut short, and those that are neither current, nor in use, nor below the changes of
-    /// a sandbox that is stopped. Says how many are left beside the current one.
+    /// Removes what is unused: builds that were cut short, and those that are neither current, nor in use, nor below the changes of
+    /// a sandbox that is stopped. Returns how many are left beside the current one.
     pub(super) fn sweep(&self) -> usize {
-        // By what is written, whether it can be used or not: what is damaged is not what nobody has.
+        // By the name in the file, whether that build can be used or not: a damaged build is not an unused one.
         let current = match fs::read_to_string(self.directory.join("current")) {
             Ok(name) => Some(name.trim().to_string()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -130,8 +130,8 @@ impl GoldenDir {
         left
     }
 
-    /// Takes a build's name away, if nobody has it, and says where it is now. Whoever wants a lease meanwhile waits, and then finds
-    /// that it is gone.
+    /// Moves a build to another name, if it is unused, and returns its new path. A sandbox that wants a lease meanwhile waits, and
+    /// then finds that it is gone.
     fn set_aside(&self, build: &Path, name: &str) -> Option<PathBuf> {
         let _alone = Lock::try_now(&build.join("lock")).ok()??;
         if self.is_pinned(name) {
@@ -220,7 +220,7 @@ impl Build {
     pub(super) fn lease(&self) -> Result<Lock, SandboxError> {
         let path = self.directory.join("lock");
         let lock = Lock::share(&path).map_err(failed(&path))?;
-        // Somebody may have taken it away while we waited.
+        // Another process may have removed it while we waited.
         match lock.is_at(&path) {
             true => Ok(lock),
             false => Err(ErrorCode::ChangedMeanwhile
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(place.pinned(&owner).unwrap(), Some(two));
         let mut before = String::new();
         (&file).read_to_string(&mut before).unwrap();
-        assert_eq!(before, one.name(), "whoever reads meanwhile sees the one or the other");
+        assert_eq!(before, one.name(), "a process that reads meanwhile sees the one or the other");
         assert_eq!(fs::read_dir(&owner).unwrap().count(), 1);
     }
 

@@ -33,7 +33,7 @@ pub struct BuildOptions {
     /// The digest of its archive, learned elsewhere than from the mirror.
     pub digest: Option<Digest>,
     pub tier: GoldenTier,
-    /// Who is asked for names, and which private ranges may be dialled. What it allows is not asked: the mirror, and nothing else.
+    /// Which resolvers are asked for names, and which private ranges may be dialled. Its rules are not used: only the mirror is allowed.
     pub network: EgressPolicy,
 }
 
@@ -69,7 +69,7 @@ impl BuildOptions {
 /// What is told while one is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told<'t> {
-    /// Somebody else builds one: we wait.
+    /// Another process builds one: we wait.
     Waiting,
     /// The mirror has another release.
     Other(&'t str),
@@ -89,7 +89,7 @@ pub struct GoldenStatus {
     pub tier: GoldenTier,
 }
 
-/// One that somebody uses: as long as it is held, it stays.
+/// One that is in use: as long as it is held, it stays.
 pub(crate) struct Held {
     pub(crate) lowers: Vec<PathBuf>,
     pub(crate) _lease: Lock,
@@ -120,7 +120,7 @@ impl Golden {
         }
         let before = self.status();
         let _lock = self.place.lock(&|| told(Told::Waiting))?;
-        // Somebody else may have been faster: then theirs is new enough.
+        // Another process may have been faster: then its build is new enough.
         let present = self.status();
         if let Some(status) = present.filter(|status| !anew || Some(status) != before.as_ref()) {
             return Ok(status);

@@ -1,4 +1,4 @@
-//! Which Alpine: the release that belljar comes with, and what is known of it from elsewhere than the server it is had from.
+//! Which Alpine: the release that belljar comes with, and what is known of it from elsewhere than the server it is downloaded from.
 
 use belljar_images::Digest;
 use belljar_spec::{CommandLine, ErrorCode, SandboxError, Term, hint};
@@ -14,7 +14,7 @@ pub(super) struct Release {
 }
 
 impl Release {
-    /// The release that was named, or the one that belljar comes with; `digest` is what somebody learned of it elsewhere.
+    /// The release that was named, or the one that belljar comes with; `digest` is what the user learned of it elsewhere.
     pub(super) fn choose(
         machine: &str,
         version: Option<&str>,

@@ -176,7 +176,7 @@ fn secrets_and_volumes_are_granted_by_name() {
 }
 
 #[test]
-fn modes_hold_whoever_asked() {
+fn modes_hold_for_every_caller() {
     let mode = |egress: &[Mode], asked: Option<Mode>| {
         let rules = GrantRules { egress: egress.to_vec(), ..GrantRules::default() };
         let mut ask = SandboxRequest::default();

@@ -102,7 +102,7 @@ impl Task {
 
     async fn start(&mut self, turn: Option<OwnedSemaphorePermit>) {
         let plan = match turn {
-            // Who asked went away while it waited: nothing was started, and nothing is.
+            // The caller hung up while the start waited: nothing was started, and nothing is.
             Some(turn) if self.is_wanted() => self.plan().map(|plan| (turn, plan)),
             Some(_) | None => Err(refusal::closing()),
         };
@@ -164,14 +164,14 @@ impl Task {
         self.act_on(Event::Failed).await;
     }
 
-    /// Ends a start that hangs: a shim that nobody waits for any more is killed, and all that it started dies with it.
+    /// Ends a start that hangs: once the task drops its wait, the shim is killed, and all that it started dies with it.
     pub(super) async fn cancel_start(&mut self) {
         self.cancel_at = None;
         self.work = None;
         self.failed(refusal::deleted(&self.record.name)).await;
     }
 
-    /// Looks whether its shim lives. Until that is known everybody waits.
+    /// Looks whether its shim lives. Until that is known every request waits.
     pub(super) fn search(&mut self) {
         self.searching = true;
         self.door.set(Gate::Wait);
@@ -221,7 +221,7 @@ impl Task {
         }
     }
 
-    /// Sweeps it, if its shim is dead and nobody noticed.
+    /// Sweeps it, if its shim died unnoticed.
     pub(super) async fn check(&mut self, dry_run: bool) -> Option<SweptSandbox> {
         if self.work.is_some() || !self.is_alive() || !matches!(self.place.hold(), Ok(Some(_))) {
             return None;
@@ -234,7 +234,7 @@ impl Task {
         Some(swept)
     }
 
-    /// Ends its shim. That it is to end is on disk first: whoever comes after us goes on with it.
+    /// Ends its shim. The intent is on disk first: if this daemon dies, the next one continues with it.
     pub(super) async fn end(&mut self, files: Stop) {
         self.door.set(Gate::Shut(refusal::not_alive(&self.record.name)));
         self.death = None;
@@ -268,7 +268,7 @@ impl Task {
         }
     }
 
-    /// Who waited for a start hears why there was none, now that nothing is left of it.
+    /// Tells the callers that waited for a start why it failed, now that nothing is left of it.
     pub(super) fn answer_failures(&mut self) {
         self.tell();
         for (answer, error) in std::mem::take(&mut self.failures) {

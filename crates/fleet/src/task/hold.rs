@@ -56,7 +56,7 @@ impl Task {
         notes.extend(self.wake_note.clone());
         let answer = Created { sandbox: self.tell(), lease, created, notes };
         if hold.answer.send(Ok(answer)).is_err() && new {
-            // Who asked went away just now, and nobody knows of the lease.
+            // The caller hung up just now, and does not know of the lease.
             self.record.leases.remove(&id);
             self.let_go();
         }
@@ -164,8 +164,8 @@ impl Task {
     }
 
     /// Puts the record on disk before an answer tells of it, if the disk takes it. Where it does not, the answer is given all the same and
-    /// the write is tried again: on a full disk, commands in a living sandbox are how somebody frees space. A daemon that is killed
-    /// before then has lost a lease, and no file of anybody.
+    /// the write is tried again: on a full disk, a command in a living sandbox may be how its user frees space. A daemon that is killed
+    /// before then has lost a lease, and no user's file.
     async fn write_soon(&mut self) {
         let _ = self.write().await;
     }
@@ -174,7 +174,7 @@ impl Task {
         let found = self.record.leases.get(lease);
         match found.filter(|found| holder.is_none_or(|holder| found.holder == holder)) {
             Some(_) => Ok(()),
-            // A lease of somebody else is none.
+            // Another holder's lease is treated as unknown.
             None => Err(refusal::no_lease(lease)),
         }
     }
@@ -186,7 +186,7 @@ impl Task {
         }
     }
 
-    /// Somebody holds it no more.
+    /// A lease was dropped.
     pub(super) fn let_go(&mut self) {
         let now = self.now();
         self.write_at.get_or_insert(now);

@@ -1,6 +1,6 @@
-//! The one owner of a sandbox: a task that changes its state, writes its record, and starts and ends its shim. Everybody else
-//! sends it a [`Command`] or goes through the [`Door`]. It waits for one thing at a time and goes on listening meanwhile; what has to
-//! wait for that is put aside and looked at again behind it.
+//! The one owner of a sandbox: a task that changes its state, writes its record, and starts and ends its shim. All others send it a
+//! [`Command`] or use the [`Door`]. It waits for one thing at a time and keeps receiving commands meanwhile; those that have to wait
+//! are put aside and handled again afterwards.
 
 mod change;
 mod hold;
@@ -43,9 +43,9 @@ pub(crate) struct World {
 pub(crate) enum Birth {
     /// Nothing is there yet.
     New,
-    /// It was on disk, and nobody keeps it.
+    /// It was on disk, and no shim holds it.
     Stopped,
-    /// It was on disk, and somebody keeps it.
+    /// It was on disk, and a shim holds it.
     Kept,
 }
 
@@ -66,9 +66,9 @@ pub(crate) struct Task {
     searching: bool,
     /// What waits for it.
     later: VecDeque<Command>,
-    /// Who waited for a start that failed, and why it did.
+    /// The callers that waited for a start that failed, and why it did.
     failures: Vec<(Answer<Created>, SandboxError)>,
-    /// Commands inside, when somebody last looked.
+    /// Commands inside, when the task last looked.
     running: u32,
     /// What a person should know of its last wake.
     wake_note: Option<String>,
@@ -135,7 +135,7 @@ impl Task {
                 done = ready(&mut self.work) => {
                     self.work = None;
                     self.done(done).await;
-                    // Who is answered now and asks again sees what was answered.
+                    // A caller that is answered now and asks again sees the same state.
                     self.tell();
                     self.go_on().await;
                 }
@@ -183,7 +183,7 @@ impl Task {
         }
     }
 
-    /// Looks again at what had to wait. Whoever waited for the end hears of it when the name is free.
+    /// Handles again the commands that had to wait. Callers that waited for the end are answered when the name is free.
     async fn go_on(&mut self) {
         if self.phase == Phase::Gone {
             return;
@@ -198,7 +198,7 @@ impl Task {
         }
     }
 
-    /// Whoever waits hears that it did not come about.
+    /// Tells all waiting callers that it failed.
     fn refuse_later(&mut self, error: &SandboxError) {
         self.tell();
         for command in std::mem::take(&mut self.later) {
@@ -211,7 +211,7 @@ impl Task {
         }
     }
 
-    /// Nothing is left. The name is free before anybody hears of it, so that who waited can make a new one.
+    /// Nothing is left. The name is free before any caller is answered, so that those who waited can make a new one.
     fn finish(mut self) {
         if let Some(registry) = self.world.registry.upgrade() {
             registry.remove(&self.record.name, &self.door);
@@ -242,7 +242,7 @@ impl Task {
         !self.closing.is_empty() && !over && (self.retry_at.is_some() || self.is_settled() && !pending)
     }
 
-    /// Lets go of a sandbox that goes on living.
+    /// Lets go of a sandbox that lives on.
     async fn close(mut self) {
         let written = if self.write_at.is_some() { self.write().await } else { Ok(()) };
         self.refuse_later(&refusal::closing());
@@ -275,7 +275,7 @@ impl Task {
         self.world.settings.clock.now_ms()
     }
 
-    /// What is told of it, to everybody.
+    /// Its public state, for all callers.
     fn tell(&self) -> SandboxInfo {
         // What is new and not on disk yet is on its way there.
         let phase = if self.made { self.phase } else { Phase::Starting };
@@ -284,7 +284,7 @@ impl Task {
         info
     }
 
-    /// Puts the record on disk. What fails is tried again later, and told to whoever waits for it.
+    /// Puts the record on disk. A failed write is tried again later, and reported to the caller that waits for it.
     async fn write(&mut self) -> Result<(), SandboxError> {
         let written = if self.record.persistent {
             // It waits for the disk.

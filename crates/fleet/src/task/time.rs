@@ -1,4 +1,4 @@
-//! What happens to a sandbox when nothing happens: leases end, and one that nobody holds or uses ends too.
+//! What happens to a sandbox with time: leases end, and one without leases or use ends too.
 
 use super::{Task, work};
 use crate::command::Change;
@@ -49,7 +49,7 @@ impl Task {
         }
     }
 
-    /// A look inside, before it is ended: a command that runs is somebody who uses it.
+    /// A look inside, before it is ended: a running command counts as use.
     pub(super) async fn looked(&mut self, status: Result<Status, SandboxError>, entered: u64) {
         let now = self.now();
         self.looked = true;
@@ -79,7 +79,7 @@ impl Task {
         self.not_before = now + LEAST_MS;
     }
 
-    /// When it ends unless somebody comes.
+    /// When it ends unless it is held or used before.
     pub(super) fn idle_end(&self) -> Option<i64> {
         if !self.is_alive() || !self.record.leases.is_empty() {
             return None;
@@ -92,7 +92,7 @@ impl Task {
         Some(self.idle_since.max(self.door.used_ms()).saturating_add(idle_ms))
     }
 
-    /// When somebody should look whether it is used.
+    /// When the task should look whether it is used.
     fn look_at(&self) -> Option<i64> {
         let end = self.idle_end()?;
         // At the end of the daemon there is no later.
@@ -116,7 +116,7 @@ impl Change {
 pub(crate) const LAZY_MS: i64 = 10_000;
 /// When something that failed is tried again.
 pub(super) const RETRY_MS: i64 = 5_000;
-/// How long a deletion waits for a start that is under way: most are done by then, and whoever asked for one has it.
+/// How long a deletion waits for a start that is under way: most are done by then, and the caller has its sandbox.
 pub(super) const START_GRACE_MS: i64 = 10_000;
 /// A sandbox that is in use is not looked at more often.
 const LEAST_MS: i64 = 1_000;

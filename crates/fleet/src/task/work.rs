@@ -1,4 +1,4 @@
-//! What a sandbox's task waits for while it goes on listening: one thing at a time.
+//! What a sandbox's task waits for while it keeps receiving commands: one thing at a time.
 
 use crate::command::{Answer, Change};
 use crate::machine::Phase;
@@ -31,7 +31,7 @@ pub(super) enum Done {
         outcome: Result<(), SandboxError>,
         answer: Answer<SandboxInfo>,
     },
-    /// What goes on inside, and how many had gone through the door when that was asked.
+    /// The shim's status, and how many requests had entered the door when that was asked.
     Looked {
         status: Result<Status, SandboxError>,
         entered: u64,
@@ -46,7 +46,7 @@ pub(super) enum Finding {
         paused: bool,
     },
     Dead,
-    /// Somebody holds the lock and says nothing.
+    /// A process holds the lock and does not answer.
     Mute,
 }
 
@@ -109,8 +109,8 @@ pub(super) fn look(shim: Arc<dyn Shim>, entered: u64) -> Work {
     })
 }
 
-/// Ends whoever keeps a place, and removes it if its files are to go. The lock says whether that came about, not the shim. What
-/// `died` could not tidy up behind itself.
+/// Ends the shim that holds a place, and removes the place if its files are to go. The lock tells whether the shim has ended,
+/// not the shim's answer. A shim that `died` could not clean up after itself.
 pub(super) fn end(
     shims: Arc<dyn Shims>,
     place: SandboxDir,

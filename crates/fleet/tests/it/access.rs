@@ -6,7 +6,7 @@ use belljar_fleet::*;
 use belljar_spec::ErrorCode;
 
 #[test]
-fn a_key_of_somebody_else_needs_a_grant() {
+fn a_key_of_another_caller_needs_a_grant() {
     let world = World::new();
     world.run(async |fleet| {
         let a = somebody("a", &["shared", "own"]);
@@ -41,7 +41,7 @@ fn a_key_of_somebody_else_needs_a_grant() {
 }
 
 #[test]
-fn a_key_that_nobody_gave_is_the_callers_own() {
+fn a_generated_key_is_the_callers_own() {
     let world = World::new();
     world.run(async |fleet| {
         let a = somebody("a", &[]);

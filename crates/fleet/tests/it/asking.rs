@@ -1,4 +1,4 @@
-//! Whoever asks, and how.
+//! Callers, and their requests.
 
 use belljar_api::{CreateSandbox, Created};
 use belljar_fleet::*;
@@ -7,13 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Somebody with a grant and keys that they may use; `*` is all of them.
+/// A caller with a grant and keys that it may use; `*` is all of them.
 pub(crate) struct Somebody {
     pub(crate) grant: &'static str,
     pub(crate) keys: &'static [&'static str],
     pub(crate) lease: Option<String>,
     pub(crate) most: Option<u32>,
-    /// Keys that are its own, whoever made the sandbox.
+    /// Keys that are its own, whichever grant made the sandbox.
     pub(crate) owns: &'static [&'static str],
 }
 

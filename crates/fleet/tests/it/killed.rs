@@ -30,7 +30,7 @@ fn what_lived_lives_on_with_its_leases() {
         fleet.renew(&made[0].sandbox.name, &made[0].lease.id, None, &owner()).await.unwrap();
         assert_eq!(fleet.get(&name_of("p"), &owner()).await.unwrap().state, State::Paused);
         seconds(119).await;
-        assert!(world.process("b").is_some(), "what nobody holds gets its grace again");
+        assert!(world.process("b").is_some(), "a sandbox without leases gets its grace again");
         seconds(2).await;
         assert!(world.process("b").is_none());
         assert_eq!(world.started().len(), 3);
@@ -60,12 +60,12 @@ fn what_died_meanwhile_is_swept_when_the_next_one_starts() {
     world.must_be_right();
 }
 
-/// Lets everybody else have so many turns.
+/// Lets the other tasks have so many turns.
 async fn turns(turns: usize) {
     for turn in 0..turns {
         yield_now().await;
         if turn % 4 == 3 {
-            // What was given to other threads comes back, and time goes on.
+            // Work that was given to other threads comes back, and time passes.
             tokio::time::sleep(Duration::from_micros(500)).await;
         }
     }
@@ -149,7 +149,7 @@ fn killed_at_any_step_of_deleting_one_it_is_there_or_gone() {
             },
             async |fleet| fleet.delete(&name_of("k"), &owner()).await,
             async |world, fleet, done| {
-                // What was to go goes on going.
+                // A deletion that was cut short continues.
                 seconds(1).await;
                 let there = fleet.get(&name_of("k"), &owner()).await.is_ok();
                 assert!(!(done && there));

@@ -31,7 +31,7 @@ fn a_sandbox_is_made_and_told_of() {
 }
 
 #[test]
-fn what_nobody_holds_ends_after_its_grace() {
+fn a_sandbox_without_leases_ends_after_its_grace() {
     for (request, left) in [(ephemeral("k"), None), (keyed("k"), Some(State::Stopped))] {
         let world = World::new();
         world.run(async |fleet| {
@@ -105,7 +105,7 @@ fn a_command_or_a_request_keeps_it_alive_without_a_lease() {
         let in_use = fleet.shim(name, &owner()).await.unwrap();
         world.process("k").unwrap().run_commands(0);
         seconds(5000).await;
-        assert!(world.process("k").is_some(), "somebody is in the middle of a request");
+        assert!(world.process("k").is_some(), "a request is under way");
         drop(in_use);
         seconds(3).await;
         assert_eq!((world.living(), world.on_disk().len()), (0, 0));
@@ -255,7 +255,7 @@ fn a_connection_that_breaks_is_no_death() {
 }
 
 #[test]
-fn a_shim_that_does_not_answer_is_left_alone_and_nobody_hangs() {
+fn a_shim_that_does_not_answer_is_left_alone_and_no_caller_hangs() {
     let world = World::new();
     world.run(async |fleet| {
         let made = create(&fleet, ephemeral("k")).await.unwrap();

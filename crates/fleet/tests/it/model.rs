@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What somebody does.
+/// What a caller or a sandbox does.
 #[derive(Debug, Clone)]
 enum Deed {
     Create {
@@ -91,7 +91,7 @@ proptest! {
     }
 }
 
-/// Some deeds at once. Promises that somebody may have taken back are forgotten.
+/// Some deeds at once. Promises that one of them may have taken back are forgotten.
 async fn step(world: &World, fleet: &Fleet, promises: &mut Promises, deeds: Vec<Deed>) {
     let held: Vec<String> = promises.keys().cloned().collect();
     let pick = |which: usize| held.get(which % held.len().max(1)).cloned();
@@ -138,7 +138,7 @@ fn ended_by(deed: &Deed) -> Option<usize> {
 
 /// Everything ends, in a time that is long and no more.
 async fn done<T>(work: impl std::future::Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(3000), work).await.expect("nobody waits for ever")
+    tokio::time::timeout(Duration::from_secs(3000), work).await.expect("no caller waits for ever")
 }
 
 /// A lease that was given or renewed, if one was.

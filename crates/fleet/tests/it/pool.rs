@@ -32,7 +32,7 @@ fn the_second_request_gets_one_that_was_started_before() {
             assert_eq!(
                 (world.living(), listed(&fleet).await),
                 (3, 1),
-                "two wait, and nobody is told of them"
+                "two wait, and no caller is told of them"
             );
             let started = world.started().len();
             let before = world.now_ms();
@@ -49,7 +49,7 @@ fn the_second_request_gets_one_that_was_started_before() {
             assert_ne!(third.sandbox.name, warm.sandbox.name, "each is handed out once");
             seconds(1).await;
             assert_eq!((world.living(), listed(&fleet).await), (5, 3), "two wait again");
-            // What nobody holds any more ends as ever.
+            // A sandbox without leases ends as ever.
             fleet.drop_lease(&warm.sandbox.name, &warm.lease.id, &owner()).await.unwrap();
             seconds(130).await;
             assert_eq!((world.living(), listed(&fleet).await), (4, 2));
@@ -70,7 +70,7 @@ fn what_is_asked_for_decides_which_ones_wait() {
                 assert!(!made.sandbox.warm);
             }
             seconds(1).await;
-            assert_eq!(world.living(), 5, "of two kinds one waits, and none has a key that somebody gave");
+            assert_eq!(world.living(), 5, "of two kinds one waits, and none has a key that a caller gave");
             let of_another = create_as(&fleet, any(), None, &other).await.unwrap();
             assert!(!of_another.sandbox.warm, "what waits for one grant is not handed to another");
             assert!(create(&fleet, any()).await.unwrap().sandbox.warm);
@@ -81,7 +81,7 @@ fn what_is_asked_for_decides_which_ones_wait() {
 }
 
 #[test]
-fn one_that_waits_is_nobodys_and_counts_for_nobody() {
+fn one_that_waits_belongs_to_no_caller_and_counts_for_none() {
     let world = World::new();
     world.run_with(
         |settings| settings.warm = 1,
@@ -131,7 +131,7 @@ fn one_that_waited_too_long_or_died_is_not_handed_out() {
                 fleet.get(&made.sandbox.name, &owner()).await.unwrap().state,
                 belljar_api::State::Live
             );
-            // A kind that nobody asks for is forgotten.
+            // A kind that is no longer requested is forgotten.
             fleet.delete(&made.sandbox.name, &owner()).await.unwrap();
             seconds(2 * 3600).await;
             assert_eq!(world.living(), 0);
@@ -190,7 +190,7 @@ fn a_daemon_that_was_killed_leaves_nothing_that_waits_for_ever() {
     );
     world.run(async |_fleet| {
         seconds(5).await;
-        assert_eq!(world.living(), 1, "nobody was told of them");
+        assert_eq!(world.living(), 1, "no caller was told of them");
     });
     world.must_be_right();
 }

@@ -1,5 +1,5 @@
-//! A shim that is no process but behaves as one: it holds the lock of its place, goes on when the daemon is killed, and dies when it
-//! is told to or by itself.
+//! A shim that is no process but behaves as one: it holds the lock of its place, continues when the daemon is killed, and dies when
+//! it is told to or by itself.
 
 use crate::world::World;
 use belljar_fleet::*;
@@ -81,7 +81,7 @@ impl Process {
         self.life.send_replace(false);
     }
 
-    /// The same, and nobody hears of it.
+    /// The same, and the daemon is not told.
     pub(crate) fn die_unnoticed(&self) {
         self.state().held = None;
     }

@@ -41,7 +41,7 @@ fn the_living_and_the_stopped_are_left_alone() {
 }
 
 #[test]
-fn a_death_that_nobody_told_of_is_found() {
+fn an_unreported_death_is_found() {
     for (request, action) in [(ephemeral("k"), "removed"), (keyed("k"), "stopped")] {
         let world = World::new();
         world.run(async |fleet| {

@@ -27,7 +27,7 @@ struct Inside {
     starting: usize,
     most_starting: usize,
     started: Vec<ShimPlan>,
-    /// Keys of what somebody wants to end, whatever runs in it.
+    /// Keys of the sandboxes that a caller wants to end, whatever runs in them.
     to_end: Vec<String>,
     /// What must never happen, and did.
     wrong: Vec<String>,

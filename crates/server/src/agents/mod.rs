@@ -1,5 +1,5 @@
 //! Runs of agents as the daemon tells of them: the shim of a run writes its log, the daemon follows the log, and the client gets events. The
-//! log is a file, read at the client's own pace: nobody has to read for a run to go on, and a killed shim takes no line along.
+//! log is a file, read at the client's own pace: a run continues without a reader, and no line is lost when its shim is killed.
 
 mod story;
 mod watched;

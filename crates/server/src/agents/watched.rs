@@ -1,4 +1,4 @@
-//! A run as the daemon sees it: a shim, a log that grows, and somebody who listens.
+//! A run as the daemon sees it: a shim, a log that grows, and a client that listens.
 
 use super::story;
 use crate::link::{Started, run_failed};
@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tracing::error;
 
-/// What happens in a run whose shim answered, from its first line to its result. The run ends when nobody takes them any more; nothing in
-/// it waits for that.
+/// What happens in a run whose shim answered, from its first line to its result. The run ends when the client stops receiving them;
+/// nothing in it waits for the client.
 pub(crate) fn events(
     answer: &Answer,
     shim: Started,
@@ -35,7 +35,7 @@ pub(crate) fn events(
     Ok(told)
 }
 
-/// Every line, until the result, or until nobody writes or listens any more.
+/// Every line, until the result, or until the shim no longer writes or the client no longer listens.
 fn pass(path: &Path, tell: &Sender<RunEvent>) -> Result<(), read::ReadError> {
     let mut reader = Reader::open(path)?;
     loop {

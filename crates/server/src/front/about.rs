@@ -29,7 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(metrics))
 }
 
-/// That somebody is there.
+/// That the daemon is there.
 #[derive(Debug, Serialize, ToSchema)]
 struct Health {
     ok: bool,
@@ -94,7 +94,7 @@ async fn openapi(State(front): State<Arc<Front>>) -> ([(HeaderName, &'static str
     ([(CONTENT_TYPE, "application/json")], front.description.clone())
 }
 
-/// What goes on, in numbers, for Prometheus and others that read OpenMetrics
+/// Metrics, for Prometheus and others that read OpenMetrics
 #[utoipa::path(get, path = "/metrics", tag = "daemon",
     responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text")))]
 async fn metrics(

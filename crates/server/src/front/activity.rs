@@ -1,9 +1,9 @@
-//! Whether anybody asks anything: a daemon that was started on demand ends when nobody did for a while.
+//! When the last request was made: a daemon that was started on demand ends after a while without one.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What goes on.
+/// The requests under way, and the end of the last one.
 #[derive(Debug)]
 pub(super) struct Activity {
     began: Instant,
@@ -25,7 +25,7 @@ impl Activity {
         Busy(self)
     }
 
-    /// How long nobody asked for anything.
+    /// How long there was no request.
     pub(super) fn quiet_for(&self) -> Duration {
         if self.busy.load(Ordering::Relaxed) > 0 {
             return Duration::ZERO;

@@ -47,8 +47,8 @@ async fn list(
 
 /// Run an agent, and hear what it does
 ///
-/// Events are named `started`, `line` (of its log), `text_delta`, `usage` and `final`, which is the last one. Whoever hangs up ends
-/// the run, with the work so far kept.
+/// Events are named `started`, `line` (of its log), `text_delta`, `usage` and `final`, which is the last one. A client that hangs
+/// up ends the run, with the work so far kept.
 #[utoipa::path(post, path = "/v1/agents/{id}/runs", tag = "agents", operation_id = "run_agent", request_body = AgentRun,
     params(("id" = String, Path, description = "Of the agent")),
     responses((status = 200, description = "What happens", body = RunEvent, content_type = "text/event-stream")))]

@@ -1,11 +1,11 @@
-//! Which walls work here, and so which profiles. Trying them takes a while, so it is done now and then, and by one at a time.
+//! Which backends work here, and so which profiles. Trying them takes a while, so it is done now and then, and by one task at a time.
 
 use belljar_engine::{BackendReport, Engine};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// What was found when the walls were last tried.
+/// What was found when the backends were last tried.
 #[derive(Default)]
 pub(super) struct Backends(Mutex<Option<(Instant, Arc<Vec<BackendReport>>)>>);
 

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, and whether it may go on.
+//! Who is at the other end of a connection, and whether it may continue.
 
 use belljar_sys::rustix::process::geteuid;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ pub(crate) struct Connection {
 pub(super) enum Peer {
     /// The user that the daemon runs as, or root, as the kernel says.
     Owner,
-    /// Somebody else, who needs a token.
+    /// Any other client, which needs a token.
     Stranger,
 }
 

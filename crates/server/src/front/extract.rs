@@ -104,7 +104,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 pub(super) const MAX_BODY_BYTES: usize = 1 << 20;
 const USUAL_PART: usize = 100;
 const MAX_PART: usize = 1000;
-/// A body that takes longer than this is sent by nobody who wants an answer.
+/// A client that takes longer than this for a body does not want an answer.
 const TO_COME: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

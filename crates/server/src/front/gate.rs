@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tracing::{Instrument, debug, info_span};
 
-/// Who asks, and under which lease.
+/// The caller, and under which lease it asks.
 #[derive(Debug, Clone)]
 pub(crate) struct Asking {
     pub(crate) caller: Caller,
@@ -98,7 +98,7 @@ fn judge(front: &Front, request: &mut Request) -> Answer<Judged> {
     Ok(Judged::Enter)
 }
 
-/// Who asks. A token that is shown counts, also over the socket: whoever shows one wants to be no more than it says.
+/// The caller. A token that is sent counts, also over the socket: a client that sends one wants no more than its grant allows.
 fn caller(front: &Front, connection: &Arc<Connection>, headers: &HeaderMap) -> Answer<Caller> {
     let mut shown = headers.get_all(AUTHORIZATION).iter();
     match (shown.next(), shown.next(), connection.peer) {
@@ -152,7 +152,7 @@ fn preflight(headers: &HeaderMap) -> Response {
     response
 }
 
-/// The one path that needs no grant. It says nothing but that somebody is there.
+/// The one path that needs no grant. It says nothing but that the daemon is there.
 const OPEN: &str = "/v1/health";
 const REQUEST_ID: &str = "x-request-id";
 /// The lease that a request is made under.

@@ -1,5 +1,5 @@
 //! Which names a request may call the daemon by, and from which pages. A browser sends a page's requests wherever the page's name
-//! leads, so a name that is not ours is somebody else's page (DNS rebinding), and so is an `Origin` that nobody allowed.
+//! leads, so a name that is not ours is a foreign page (DNS rebinding), and so is an `Origin` that was not allowed.
 
 use crate::answer::{Refusal, invalid};
 use axum::http::header::{HOST, ORIGIN};
@@ -64,7 +64,7 @@ impl Doors {
         let host = host.strip_suffix('.').unwrap_or(host);
         let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         match literal.parse::<IpAddr>() {
-            // An address is nobody's page: no name was asked for.
+            // An address is no page of another site: no name was resolved.
             Ok(address) => address.is_loopback() || Some(address) == own,
             Err(_) => {
                 host.eq_ignore_ascii_case("localhost")
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_ask_only_where_somebody_allowed_it() {
+    fn pages_need_an_allowed_origin() {
         let doors = Doors { names: Vec::new(), origins: vec!["https://app.example.com".into()] };
         let judged = |origin: &str| {
             let mut headers = HeaderMap::new();

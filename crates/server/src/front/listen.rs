@@ -1,5 +1,5 @@
-//! The daemon's sockets. Its unix socket is made so that it is never open to others, not even for a moment, and is made again where
-//! somebody removed it: what a daemon keeps must not be lost with a file.
+//! The daemon's sockets. Its unix socket is made so that it is never open to other users, not even for a moment, and is made again
+//! if its file was removed: the daemon's sandboxes must not become unreachable with a file.
 
 use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_state::create_private;
@@ -16,7 +16,7 @@ use tokio::net::UnixListener;
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) listener: UnixListener,
-    /// None for one that was handed to us: whoever made it looks after it.
+    /// None for one that was handed to us: the process that made it owns its file.
     file: Option<SocketFile>,
 }
 
@@ -28,7 +28,7 @@ struct SocketFile {
 }
 
 impl Socket {
-    /// Makes it, at a path where nobody listens.
+    /// Makes it, at a path where no process listens.
     pub(super) fn bind(path: &Path) -> Result<Socket, SandboxError> {
         let failed = |error: io::Error| {
             ErrorCode::Internal
@@ -66,7 +66,7 @@ impl Socket {
         Ok(Socket { listener, file: Some(file) })
     }
 
-    /// One that whoever started us has made.
+    /// One that was made by the process that started us.
     pub(super) fn handed(descriptor: OwnedFd) -> Result<Socket, SandboxError> {
         let listener = StdListener::from(descriptor);
         let made = listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener));
@@ -83,12 +83,12 @@ impl Socket {
         self.file.as_ref().is_none_or(SocketFile::is_in_place)
     }
 
-    /// Makes it again where its file is gone. Whoever is connected stays connected.
+    /// Makes it again where its file is gone. Clients that are connected stay connected.
     pub(super) fn bind_again(&self) -> Option<Result<Socket, SandboxError>> {
         self.file.as_ref().map(|file| Socket::bind(&file.path))
     }
 
-    /// Takes the file away, if it is ours.
+    /// Removes the file, if it is ours.
     pub(super) fn remove(self) {
         if let Some(file) = self.file.filter(SocketFile::is_in_place) {
             let _ = fs::remove_file(file.path);

@@ -1,9 +1,9 @@
-//! Words to whoever looks after the daemon (sd_notify(3)): one datagram, if somebody wants it.
+//! Notifications to the service manager (sd_notify(3)): one datagram, if it asked for them.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Says a word, as `READY=1`. Nobody is refused anything because it was not heard.
+/// Sends a notification, such as `READY=1`. No request fails because it was not received.
 pub(super) fn say(word: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match path.as_encoded_bytes().strip_prefix(b"@") {

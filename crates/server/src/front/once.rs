@@ -28,7 +28,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
 /// Run one command in a sandbox of its own, and wait for its end
 ///
 /// What was run is answered with 200 however it ended: `ok` and `errorCode` say how. Where nothing may be run the answer is an
-/// error. Whoever hangs up ends the run; the sandbox is gone in every case.
+/// error. A client that hangs up ends the run; the sandbox is gone in every case.
 #[utoipa::path(post, path = "/v1/run-once", tag = "runs", operation_id = "run_once", request_body = RunOnce,
     responses((status = 200, description = "It is over", body = RunResult)))]
 async fn run_once(
@@ -61,8 +61,8 @@ async fn run_once(
     Ok((head, axum::body::Body::from_stream(shim.result(length))).into_response())
 }
 
-/// What is asked, what the profile says, and what the grant allows, in one. Where nobody says what may be reached, nothing is,
-/// whatever this machine's settings are.
+/// What is asked, what the profile says, and what the grant allows, in one. Where none of them names an egress mode, nothing
+/// may be reached, whatever this machine's settings are.
 async fn confined(front: &Front, asking: &Asking, run: &RunOnce) -> Result<SandboxRequest, SandboxError> {
     let asked = asking.caller.admit(run.sandbox.clone())?;
     let profiles = front.profiles().await?;

@@ -1,5 +1,5 @@
-//! What goes through to a sandbox's shim: the request as it came, but for what is between two neighbours alone, and for what is
-//! nobody's business inside. Bodies pass as they come, both ways; an upgraded connection passes as bytes.
+//! Forwards requests to a sandbox's shim: as they came, but without hop-by-hop headers and without those that are not for the
+//! sandbox. Bodies pass as they come, both ways; an upgraded connection passes as bytes.
 
 use super::Front;
 use super::connection::Connection;
@@ -120,7 +120,7 @@ struct Watched {
     _in_use: InUse,
 }
 
-/// A command that is to end when nobody waits for it any more.
+/// A command that is to end when its caller hangs up.
 struct Hangup {
     line: Arc<Line>,
     /// Its path.
@@ -186,7 +186,7 @@ fn join(
         let (Ok(from), Ok(to)) = tokio::join!(from, to) else { return };
         let (mut from, mut to) = (TokioIo::new(from), TokioIo::new(to));
         tokio::select! {
-            // Whoever hangs up ends it for both.
+            // When one side hangs up, both connections end.
             _ = tokio::io::copy_bidirectional(&mut from, &mut to) => {}
             () = connection.closed() => {}
         }
@@ -256,7 +256,7 @@ const BETWEEN_NEIGHBOURS: [HeaderName; 8] = [
 ];
 /// What becomes of a command when its caller hangs up.
 const ON_HANGUP: &str = "x-belljar-on-hangup";
-/// Who asks, for the shim.
+/// The caller, for the shim.
 const CALLER: &str = "x-belljar-caller";
 /// Longer than any error of ours.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_nobodys_business_inside_stays_outside() {
+    fn headers_for_the_daemon_stay_outside() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("authorization", "Bearer bjt_1_2"),

@@ -39,7 +39,7 @@ impl Rates {
 const USUAL: u32 = 500;
 /// So many seconds' worth may come at once.
 const BURST: f64 = 2.0;
-/// More grants than anybody has.
+/// More grants than a machine has.
 const MANY: usize = 10_000;
 
 #[cfg(test)]

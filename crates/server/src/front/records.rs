@@ -39,7 +39,7 @@ struct Which {
     follow: Option<bool>,
 }
 
-/// What was decided on the way out of a sandbox
+/// What was decided on the egress of a sandbox
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/egress", tag = "records",
     params(("name" = String, Path, description = "Of the sandbox"), Which,
@@ -226,7 +226,7 @@ fn is_egress(record: &Record) -> bool {
     }
 }
 
-/// Soon enough for somebody who watches.
+/// Soon enough for a person who watches.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 /// So that a connection on which nothing happens is not taken for a dead one.
 const ALIVE: Duration = Duration::from_secs(15);

@@ -1,5 +1,5 @@
-//! Sandboxes: held, found, stopped and taken away; and the leases on them. What is asked is put together here from the request, the
-//! profile and the grant; what becomes of it is the fleet's.
+//! Sandboxes: held, found, stopped and removed; and the leases on them. What is asked is put together here from the request, the
+//! profile and the grant; the fleet carries it out.
 
 use super::Front;
 use super::extract::{Asked, Body, Named, Part};
@@ -54,7 +54,7 @@ async fn create(
     let identity = front.fleet.identify(&request, &asking)?;
     let wanted = wanted(&front, &asking, request, identity, idempotency).await?;
     let created = front.fleet.create(wanted, &asking).await.map_err(|error| match error.code {
-        // Whoever joins what lives found nothing.
+        // A request to join a living sandbox found none.
         ErrorCode::SandboxNotAlive => Refusal::with_status(error, StatusCode::NOT_FOUND),
         _ => Refusal::from(error),
     })?;
@@ -180,7 +180,7 @@ async fn get(
     Ok(Json(front.fleet.get(&name, &asking).await?))
 }
 
-/// Take a sandbox away with all its files, whoever holds it and whether it is persistent or not
+/// Remove a sandbox with all its files, regardless of leases and whether it is persistent or not
 #[utoipa::path(delete, path = "/v1/sandboxes/{name}", tag = "sandboxes", operation_id = "delete_sandbox",
     params(("name" = String, Path, description = "Of the sandbox"), How),
     responses((status = 204, description = "It is gone")))]
@@ -199,7 +199,7 @@ async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Everything inside stands still
+/// Pause all processes inside
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/pause", tag = "sandboxes", operation_id = "pause_sandbox",
     params(("name" = String, Path, description = "Of the sandbox")),
     responses((status = 200, description = "It stands", body = SandboxInfo)))]
@@ -212,7 +212,7 @@ async fn pause(
     Ok(Json(front.fleet.pause(&name, &asking).await?))
 }
 
-/// Everything inside goes on
+/// Resume all processes inside
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/resume", tag = "sandboxes", operation_id = "resume_sandbox",
     params(("name" = String, Path, description = "Of the sandbox")),
     responses((status = 200, description = "Resumed", body = SandboxInfo)))]

@@ -50,7 +50,7 @@ pub struct Settings {
     /// Where it listens on the network.
     pub listen: Option<SocketAddr>,
     pub doors: Doors,
-    /// Ends when nothing lives and nobody asked for that long.
+    /// Ends when no sandbox lives and there was no request for that long.
     pub idle_exit: Option<Duration>,
     /// The longest file that may be sent, in bytes.
     pub max_upload: Option<u64>,
@@ -183,7 +183,7 @@ impl Ends {
     }
 }
 
-/// Ready when nothing lives and nobody asked for so long; never, if there is no such time.
+/// Ready when no sandbox lives and there was no request for so long; never, if there is no such time.
 async fn quiet(front: &Front, fleet: &Fleet, idle_exit: Option<Duration>) {
     let Some(idle_exit) = idle_exit else { return std::future::pending().await };
     loop {
@@ -196,8 +196,8 @@ async fn quiet(front: &Front, fleet: &Fleet, idle_exit: Option<Duration>) {
     }
 }
 
-/// Ready when another file has the name of our executable and nobody asks for anything: sandboxes are kept by their shims, and whoever
-/// asks next starts the new one.
+/// Ready when another file has the name of our executable and no request is under way: sandboxes are held by their shims, and the next
+/// client starts the new daemon.
 async fn replaced(front: &Front, hands_over: bool) {
     let executable = Executable::of_this_process().filter(|_| hands_over);
     let Some(executable) = executable else { return std::future::pending().await };
@@ -297,7 +297,7 @@ impl Listeners {
             );
             loop {
                 tokio::select! {
-                    // Whoever hung up does not want to know.
+                    // A client that hung up does not want an answer.
                     _ = served.as_mut() => return,
                     () = connection.closed() => return,
                     _ = stopped.changed() => served.as_mut().graceful_shutdown(),
@@ -307,7 +307,7 @@ impl Listeners {
     }
 }
 
-/// Somebody removed the socket's file: it is made again, unless another daemon has taken its place.
+/// The socket's file was removed: it is made again, unless another daemon has taken its place.
 fn again(socket: &Socket) -> Option<Socket> {
     match socket.bind_again()? {
         Ok(socket) => {
@@ -321,12 +321,12 @@ fn again(socket: &Socket) -> Option<Socket> {
     }
 }
 
-/// More than anybody needs, fewer than files can be open.
+/// More than clients need, fewer than files can be open.
 const MAX_CONNECTIONS: u32 = 4096;
 const MAX_HEADERS: usize = 100;
 /// The longest head of a request.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// A head that takes longer than this comes from nobody who wants an answer.
+/// A client that takes longer than this for a head does not want an answer.
 const TO_ASK: Duration = Duration::from_secs(30);
 /// How long requests may take to end when the daemon does.
 const LAST_WORDS: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ impl Slots {
         Slots { most, taken: Mutex::new(BTreeMap::new()) }
     }
 
-    /// One of them, if there is one for this caller. `what` goes on at them, and `later`, in seconds, it is worth asking again.
+    /// One of them, if there is one for this caller. `what` names what they are for, and after `later` seconds it is worth asking again.
     pub(super) fn take(&'static self, caller: &Caller, what: &str, later: u64) -> Result<Slot, Refusal> {
         let full = |message: String| {
             let error = ErrorCode::TooManyRequests.error(message);
@@ -39,7 +39,7 @@ impl Slots {
     }
 }
 
-/// Held for as long as something goes on.
+/// Held for as long as the request is under way.
 pub(super) struct Slot {
     slots: &'static Slots,
     whose: String,
@@ -72,7 +72,7 @@ mod tests {
         let last = take(&owner).ok().unwrap();
         assert!(take(&owner).is_err() && take(&other).is_err());
         drop((held, last));
-        // What was given back is there for whoever comes.
+        // A slot that was given back can be taken again.
         let all: Vec<Slot> = (0..3).map(|_| take(&owner).ok().unwrap()).collect();
         assert!(take(&owner).is_err());
         drop((all, another));

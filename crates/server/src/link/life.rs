@@ -8,7 +8,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
-/// Somebody waits for the end of a process.
+/// For waiting for the end of a process.
 #[derive(Debug, Clone)]
 pub(super) struct Life(watch::Receiver<bool>);
 

@@ -14,13 +14,13 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The way to one shim, in one life of its sandbox.
+/// Leads to one shim, in one life of its sandbox.
 #[derive(Debug)]
 pub struct Line {
     contact: Contact,
     pool: Arc<Pool>,
     life: Life,
-    /// Until somebody watches.
+    /// Until a task watches the process.
     ending: Mutex<Option<Ending>>,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Pool {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// Nobody listens there: it has ended.
+    /// No process listens there: the shim has ended.
     #[error("the sandbox's shim is gone")]
     Gone(#[source] io::Error),
     /// It listened, and did not answer.
@@ -51,7 +51,7 @@ impl Pool {
         loop {
             // The leading zero is what makes a name abstract (unix(7)).
             match UnixStream::connect(format!("\0{}", self.address)).await {
-                // Everybody comes at once, and its queue is full.
+                // Many requests come at once, and its queue is full.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && tries > 0 => {
                     tries -= 1;
                     tokio::time::sleep(BETWEEN_TRIES).await;
@@ -79,7 +79,7 @@ impl Pool {
                         .map(|body| Passing { body, connection: Some((sender, Arc::downgrade(self))) }));
                 }
                 Err(mut error) => match error.take_message() {
-                    // It was closed while nobody used it; nothing of the request has left.
+                    // It was closed while it was idle; nothing of the request was sent.
                     Some(unsent) if !is_new => request = unsent,
                     _ => return Err(LinkError::Broken(error.into_error())),
                 },
@@ -90,7 +90,7 @@ impl Pool {
     async fn connect(&self) -> Result<SendRequest<Body>, LinkError> {
         let stream = self.dial().await.map_err(LinkError::Gone)?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(LinkError::Broken)?;
-        // Whoever waits for an answer is told how it ended.
+        // The request that waits for an answer gets the connection's error.
         tokio::spawn(connection.with_upgrades());
         Ok(sender)
     }
@@ -148,7 +148,7 @@ impl Drop for Passing {
     fn drop(&mut self) {
         let Some((mut sender, pool)) = self.connection.take() else { return };
         if !self.body.is_end_stream() && self.body.size_hint().exact() != Some(0) {
-            // Not read to its end: nobody will, and the shim sees that by the connection.
+            // Not read to its end, and never will be: the shim sees that by the closed connection.
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -165,6 +165,6 @@ impl Drop for Passing {
 
 /// More than people and programs ask of one sandbox in the same moment; others are closed after use.
 const MAX_IDLE: usize = 16;
-/// A queue that is full for longer than this belongs to a shim that does not take anybody.
+/// A queue that is full for longer than this belongs to a shim that accepts no connections.
 const TRIES: u32 = 200;
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);

@@ -39,7 +39,7 @@ impl Spawner {
     /// Starts a shim that writes what it has to say to `stderr`.
     pub(super) async fn spawn(&self, order: Order, stderr: OwnedFd) -> io::Result<ShimProcess> {
         match self.try_spawn(order.clone(), stderr.try_clone()?).await {
-            // Somebody killed the zygote: the next one is another.
+            // The zygote was killed: the next attempt starts another one.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.try_spawn(order, stderr).await,
             outcome => outcome,
         }

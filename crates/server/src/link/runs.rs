@@ -11,7 +11,7 @@ pub(super) fn new_place(fleet: &Path) -> Result<SandboxDir, SandboxError> {
     Ok(SandboxDir::new(folder(fleet).join(belljar_state::new_id()?.to_string())))
 }
 
-/// Removes what runs left that died with a daemon. Those that go on are not touched.
+/// Removes what runs left that died with a daemon. Those that still run are not touched.
 pub(crate) fn clear(fleet: &Path) {
     for entry in fs::read_dir(folder(fleet)).into_iter().flatten().flatten() {
         remove(&SandboxDir::new(entry.path()));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   shim, in DIR <── plan, a line; standard input stays open as long as the shim is wanted
-//!     ├─ ready ──> the shim of a living sandbox, which is released: it goes on by itself
+//!     ├─ ready ──> the shim of a living sandbox, which is released: it continues by itself
 //!     ├─ run ────> the id of a log
 //!     ├─ result ─> its length, and the result, as the client takes it
 //!     └─ error, or ended without an answer
@@ -91,7 +91,7 @@ pub(super) async fn start(
 }
 
 impl Started {
-    /// It goes on by itself.
+    /// Lets it continue without the daemon.
     pub(super) fn release(self) {
         let _ = self.wanted.send(());
     }

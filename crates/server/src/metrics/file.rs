@@ -49,7 +49,7 @@ fn layout() -> u64 {
     })
 }
 
-/// FNV-1a: it is to tell half a write from a whole one, and keeps nobody out.
+/// FNV-1a: it is to tell half a write from a whole one, and is no protection against forgery.
 fn hash(bytes: &[u8]) -> u64 {
     bytes
         .iter()

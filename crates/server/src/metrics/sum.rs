@@ -62,7 +62,7 @@ impl Metrics {
         self.watch(Watched { file, pid, last: base.clone(), base })
     }
 
-    /// Reads all of them. It waits for nobody.
+    /// Reads all of them, without waiting for a shim.
     pub(crate) fn sum(&self) -> Summed {
         let mut shims = self.lock();
         let mut values = shims.ended();

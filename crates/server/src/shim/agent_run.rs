@@ -1,4 +1,4 @@
-//! A run of an agent. Its log tells what happens, to whoever reads it.
+//! A run of an agent. Its log tells what happens.
 
 use super::one_shot::TO_CLEAR_UP;
 use super::process::{engine, runtime, surroundings};
@@ -101,7 +101,7 @@ pub(super) fn run(plan: &AgentPlan, place: &SandboxDir, starter: &mut Starter) -
     });
     let ran =
         runtime.block_on(agent::run(&engine(place), request, &state, Some(watcher), hung_up.notified()));
-    // An image may be on its way that nobody waits for any more.
+    // The download of an image may still be under way, though the run has ended.
     runtime.shutdown_timeout(TO_CLEAR_UP);
     ran.map(drop)
 }

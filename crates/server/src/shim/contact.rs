@@ -1,4 +1,4 @@
-//! `keeper.json`: how a shim is reached, and what it keeps. Written when it is ready, readable by its user alone.
+//! `keeper.json`: how a shim is reached, and which sandbox it holds. Written when it is ready, readable by its user alone.
 
 use belljar_fleet::{Alive, SandboxDir};
 use belljar_state::{Survives, write_atomic};
@@ -41,7 +41,7 @@ impl Contact {
     }
 }
 
-/// A socket that nobody else can have taken, nor guess: its name, and who listens there.
+/// A socket whose name no other process can have taken or guess: the name, and the listener.
 pub(super) fn listen() -> io::Result<(String, UnixListener)> {
     let address = format!("belljar-keeper-{}", random_hex()?);
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&address)?)?;

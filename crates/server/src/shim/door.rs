@@ -1,4 +1,4 @@
-//! Who comes in: only who has the token, and only for the sandbox that is kept here.
+//! Which requests are let in: only those with the token, and only for the sandbox that is held here.
 
 use super::Kept;
 use super::extract::invalid;

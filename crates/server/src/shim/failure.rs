@@ -11,7 +11,7 @@ use belljar_spec::{ErrorCode, SandboxError};
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) SandboxError);
 
-/// With an answer that nobody inside could give.
+/// Marks an answer as one whose guest is gone.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Gone;
 

@@ -20,7 +20,7 @@ pub struct Kept {
     leaving: watch::Sender<Option<Ending>>,
     /// Its sandbox and all its commands have ended.
     over: watch::Sender<bool>,
-    /// How many conversations with clients go on.
+    /// How many conversations with clients are open.
     conversations: watch::Sender<usize>,
     doubted: Notify,
 }
@@ -46,14 +46,14 @@ impl Drop for Conversation {
 /// Why a shim ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Somebody said so.
+    /// A stop was requested.
     Asked(Stop),
     /// Its sandbox has gone.
     Alone,
 }
 
 impl Kept {
-    /// A sandbox, as it was planned. Whoever has the token may use it.
+    /// A sandbox, as it was planned. Every client that has the token may use it.
     pub(super) fn new(
         plan: ShimPlan,
         sandbox: Arc<Sandbox>,
@@ -89,7 +89,7 @@ impl Kept {
         }
     }
 
-    /// Somebody uses it now.
+    /// Notes that it is used now.
     pub(super) fn used(&self) {
         self.used_ms.store(super::now_ms(), Ordering::Relaxed);
     }
@@ -107,7 +107,7 @@ impl Kept {
         Ok(Using(Arc::clone(self)))
     }
 
-    /// Its first process may have gone. Whoever watches over it looks.
+    /// Its first process may have gone: has the watching task look.
     pub(super) fn doubt(&self) {
         self.doubted.notify_one();
     }
@@ -122,7 +122,8 @@ impl Kept {
         }
     }
 
-    /// Whether its first process has gone. That a request found nobody is no proof: one that has no room for it is silent as well.
+    /// Whether its first process has gone. A request without an answer is no proof: a guest that is out of resources does not answer
+    /// either.
     async fn is_deserted(&self) -> bool {
         while !self.sandbox.is_gone() {
             match self.sandbox.stat("/").await {

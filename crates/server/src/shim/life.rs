@@ -1,4 +1,4 @@
-//! A shim's own paths, below `/keeper`: how it is, and its end. For the daemon alone; no part of the API.
+//! A shim's own paths, below `/keeper`: its status, and its end. For the daemon alone; no part of the API.
 
 use super::Kept;
 use super::extract::Body;
@@ -52,7 +52,7 @@ async fn resume(State(kept): State<Arc<Kept>>) -> Answer<StatusCode> {
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Answers at once; the end of `/keeper/life`, and the lock of the place, say when it is done.
+/// Answers at once; the end of `/keeper/life`, and the lock of the place, show when it is done.
 async fn stop(State(kept): State<Arc<Kept>>, Body(request): Body<StopRequest>) -> StatusCode {
     kept.leave(Ending::Asked(request.how));
     StatusCode::ACCEPTED

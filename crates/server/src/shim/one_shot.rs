@@ -27,7 +27,7 @@ pub(super) fn run(
     let runtime = runtime()?;
     let hung_up = starter.hung_up();
     let run = runtime.block_on(engine(place).run_once_until(spec, &command, hung_up.notified()));
-    // A sandbox that was being made when nobody wanted it any more is taken away by whoever made it. What hangs there ends with us.
+    // A sandbox that was being made when the daemon hung up is removed by the task that makes it. If that hangs, it ends with this process.
     runtime.shutdown_timeout(TO_CLEAR_UP);
     Ok(crate::run_result(run?))
 }
@@ -53,11 +53,11 @@ fn command(run: &RunOnce) -> Result<Command, SandboxError> {
     }
 }
 
-/// Of each stream, unless somebody says otherwise.
+/// Of each stream, unless the request says otherwise.
 const USUAL_OUTPUT: u64 = 2 << 20;
-/// A result is one piece, which its process holds as bytes, as text and as base64. Whoever wants more follows a command.
+/// A result is one piece, which its process holds as bytes, as text and as base64. A client that wants more follows a command.
 const MAX_OUTPUT_BYTES: u64 = 4 << 20;
-/// How long a sandbox that nobody wants may take to be gone, before its process ends all the same.
+/// How long an abandoned sandbox may take to be gone, before its process ends all the same.
 pub(super) const TO_CLEAR_UP: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

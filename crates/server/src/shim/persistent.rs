@@ -3,7 +3,7 @@
 //! ```text
 //! read the plan -> make the sandbox -> listen -> keeper.json, `ready` -> serve
 //!                                                                          |
-//!                                                       stop, SIGTERM, or nobody left inside
+//!                                                       stop, SIGTERM, or no process left inside
 //!                                                                          |
 //!                                           the sandbox ends, then the process, then the lock
 //! ```
@@ -90,7 +90,7 @@ async fn keep_sandbox(
     let failed = |error: std::io::Error| {
         ErrorCode::Internal.error(format!("a shim cannot listen: {error}")).caused_by(error)
     };
-    // Before anybody can know us.
+    // Before any process can know our id.
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let _hangup = signal(SignalKind::hangup()).map_err(failed)?;
     let (address, listener) = contact::listen().map_err(failed)?;
@@ -139,7 +139,7 @@ async fn keep_sandbox(
     Ok(())
 }
 
-/// Ends the sandbox, and tells whoever listens to its commands.
+/// Ends the sandbox, and tells the clients that follow its commands.
 async fn leave(place: &SandboxDir, kept: &Kept, how: Stop) {
     let _ = std::fs::remove_file(place.contact());
     kept.sandbox.dispose().await;

@@ -1,5 +1,6 @@
 //! The process of a shim, from its start to its end. One kind of process for all: a sandbox that lives, a run of one command, a run of an
-//! agent. It begins as a copy of the zygote ([`super::zygote`]). The daemon says on standard input which, in one line, and hears of it on standard output ([`super::protocol`]).
+//! agent. It begins as a copy of the zygote ([`super::zygote`]). The daemon writes the plan to its standard input, in one line, and reads
+//! its answer from standard output ([`super::protocol`]).
 //!
 //! ```text
 //! read the plan -> hold the directory -> sandbox: make it, say `ready`, serve until it is to end

@@ -23,7 +23,7 @@ pub(super) async fn serve(listener: StdListener, kept: Arc<Kept>) -> io::Result<
             Ok((stream, _)) if is_ours(&stream) => {
                 tokio::spawn(attend(stream, routes.clone(), Arc::clone(&kept)));
             }
-            // An abstract socket has no mode: anybody on the machine may knock.
+            // An abstract socket has no mode: any process on the machine may connect.
             Ok(_) => {}
             // Too many open files, for the moment.
             Err(_) => tokio::time::sleep(BREATH).await,

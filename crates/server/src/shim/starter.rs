@@ -91,7 +91,7 @@ impl Starter {
         });
     }
 
-    /// From here on this process can be reached, and goes on without the daemon.
+    /// From here on this process can be reached, and continues without the daemon.
     pub(super) fn outlive_daemon(&self) {
         self.outlives_daemon.store(true, Ordering::SeqCst);
     }

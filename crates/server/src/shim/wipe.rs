@@ -5,7 +5,8 @@ use belljar_overlay as layer;
 use belljar_workspace::clone;
 use std::path::Path;
 
-/// Removes the layer or the clone of a sandbox that was disposed of. A shelf is its repository's, not the sandbox's: it stays.
+/// Removes the layer or the clone of a sandbox that was disposed of. A managed clone belongs to its repository, not to the sandbox: it
+/// stays.
 pub(super) fn wipe(sandbox: &Sandbox) {
     let Ok(state) = belljar_state::state_directory() else { return };
     let outcome = match sandbox.changes() {

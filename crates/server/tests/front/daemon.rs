@@ -109,7 +109,7 @@ impl Daemon {
     /// What comes back for these very bytes, until the daemon hangs up.
     pub(crate) async fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = UnixStream::connect(&self.socket).await.unwrap();
-        // Whoever is refused early may not take all of it.
+        // A daemon that refuses early may not read all of it.
         let _ = stream.write_all(bytes).await;
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;

@@ -36,7 +36,7 @@ async fn who_never_finishes_asking_is_not_waited_for() {
     let mut stream = TcpStream::connect(daemon.tcp).await.unwrap();
     stream.write_all(b"GET /v1/health HTTP/1.1\r\nhost: local").await.unwrap();
     let mut answer = Vec::new();
-    // Without an end of the daemon's patience this would never come back.
+    // Without the daemon's time limit this would never return.
     let _ = stream.read_to_end(&mut answer).await;
     assert!(!String::from_utf8_lossy(&answer).contains("200 OK"));
     daemon.end().await;

@@ -1,6 +1,6 @@
 //! The daemon as others see it: over its sockets, with bytes that were written by hand where that is what matters.
 
-#![allow(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
+#![allow(clippy::unwrap_used, reason = "tests stop where they cannot continue")]
 
 mod daemon;
 mod framing;

@@ -1,4 +1,4 @@
-//! Whoever may not, and what makes no sense: refused with a status and a code, and nothing else happens.
+//! Callers without permission, and invalid requests: refused with a status and a code, and nothing else happens.
 
 use crate::front::daemon::{Daemon, code, request, told};
 use belljar_server::front::{Doors, description};

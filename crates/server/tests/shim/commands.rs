@@ -19,7 +19,7 @@ async fn a_command_is_run_and_told() {
     );
     assert_eq!((result.aborted, result.timed_out, result.output_truncated), (false, false, false));
     let shown: CommandInfo = started.json("GET", "/commands/cmd_1", json!({})).await;
-    assert_eq!(shown.result.expect("it ended").stdout, None, "output is told where somebody waited for it");
+    assert_eq!(shown.result.expect("it ended").stdout, None, "output is told where a client waited for it");
     let told = started.run(json!({"argv": ["env"], "env": {"COLOUR": "blue"}, "cwd": "/tmp"})).await;
     let text = told.result.expect("it ended").stdout.expect("text");
     assert!(text.lines().any(|line| line == "COLOUR=blue") && text.contains("/tmp"), "{text}");
@@ -72,7 +72,7 @@ async fn followers_get_everything_from_any_cursor() {
         assert!(rest == one[from..], "from {from}");
         assert!(ended.is_some());
     }
-    // Whoever lost the connection goes on behind the last event.
+    // A client that lost the connection continues after the last event.
     let mut first = started.events(&path).await;
     let (last, _) = first.next().await.expect("an event");
     let mut request = started.request("GET", &path, Body::empty());

@@ -25,7 +25,7 @@ async fn only_who_has_the_token_comes_in() {
     let status: Status = started.json("GET", "/keeper/status", json!({})).await;
     assert_eq!((status.commands, status.paused), (0, false));
     let mode = std::fs::metadata(started.place.contact()).expect("it is there").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "the token is for nobody else to read");
+    assert_eq!(mode & 0o777, 0o600, "the token is readable by its user alone");
 }
 
 #[tokio::test]
@@ -61,13 +61,13 @@ async fn a_stop_ends_everything_and_tells_who_listens() {
     assert!(started.wait(), "it ended well");
     assert!(
         Contact::read(&started.place).expect("readable").is_none(),
-        "nobody is led to a shim that is gone"
+        "no client is led to a shim that is gone"
     );
     assert!(started.place.hold().expect("a lock").is_some(), "the place is free");
 }
 
 #[test]
-fn a_shim_that_is_killed_leaves_nobody() {
+fn a_shim_that_is_killed_leaves_no_process() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut started = Started::new();
     let mark = format!("31{}", started.contact.pid);

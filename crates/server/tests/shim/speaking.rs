@@ -147,7 +147,7 @@ async fn two_people_speak_with_one_shell() {
 }
 
 #[tokio::test]
-async fn whoever_reads_slowly_is_slow_alone() {
+async fn a_slow_reader_slows_down_no_other() {
     let started = Started::new();
     let command = started
         .begin(json!({"shell": "read x; head -c 30000000 /dev/zero; echo end", "stdin_open": true}))
@@ -185,14 +185,14 @@ async fn a_websocket_is_one_from_its_first_word() {
 }
 
 #[tokio::test]
-async fn a_command_that_nobody_attends_ends_if_it_is_to() {
+async fn an_unattended_command_ends_if_it_is_to() {
     let started = Started::new();
     let command = started.begin(json!({"argv": ["sleep", "1000"], "alone_s": 2})).await;
     let path = format!("/commands/{}", command.id);
     let mut socket = attach(&started, &command.id, 0).await;
     tokio::time::sleep(std::time::Duration::from_millis(3000)).await;
     let told: CommandInfo = started.json("GET", &path, json!({})).await;
-    assert!(told.result.is_none(), "it ended under somebody's eyes");
+    assert!(told.result.is_none(), "it ended while a client was attached");
     socket.close(None).await.expect("it is open");
     drop(socket);
     let told: CommandInfo = started.json("POST", &format!("{path}/wait"), json!({})).await;

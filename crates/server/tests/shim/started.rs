@@ -69,7 +69,7 @@ impl Started {
     }
 
     pub(crate) async fn stream(&self) -> UnixStream {
-        let stream = self.contact.connect().expect("somebody listens");
+        let stream = self.contact.connect().expect("the shim listens");
         stream.set_nonblocking(true).expect("a socket");
         UnixStream::from_std(stream).expect("a socket")
     }

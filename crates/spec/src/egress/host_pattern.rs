@@ -41,7 +41,7 @@ impl HostPattern {
         }
     }
 
-    /// As `from_str`, but a public suffix may be named: `com` in a rule that forbids takes nothing from nobody.
+    /// As `from_str`, but a public suffix may be named: `com` in a rule that forbids opens nothing.
     pub(super) fn of_any_width(text: &str) -> Result<HostPattern, HostPatternError> {
         let (exact, written) = match text.strip_prefix('=') {
             Some(rest) => (true, rest),
@@ -86,7 +86,7 @@ pub enum HostPatternError {
     /// `*`: that is a mode.
     #[error("`{0}` is every name: use the egress mode `open` for any public name")]
     Everything(Printable),
-    /// `x.*`: an ending that everybody can register.
+    /// `x.*`: an ending under which anyone can register.
     #[error("`{text}` has a wildcard where none can be: write each name out, as in `example.com`")]
     WildcardInside { text: Printable },
     /// `https://x.com/`.

@@ -1,4 +1,4 @@
-//! What a path may mean. The server that reads it is somebody else's: it may decode before it looks for `..`, or after,
+//! What a path may mean. The server that reads it is not ours: it may decode before it looks for `..`, or after,
 //! or twice; it may take `\` for a slash, or cut off what follows a `;`. So a path is not normalised. It is read in every
 //! way that servers are known to read one, in any order of the steps, and a filter has to allow all of them.
 //!
@@ -21,7 +21,7 @@ impl<'t> RequestTarget<'t> {
         RequestTarget { text, readings: OnceCell::new() }
     }
 
-    /// What it may mean, or why nobody should read it.
+    /// What it may mean, or why it is unclear.
     pub fn readings(&self) -> Result<&PathReadings, UnclearPath> {
         self.readings.get_or_init(|| PathReadings::of(self.text)).as_ref().map_err(|unclear| *unclear)
     }
@@ -32,7 +32,7 @@ impl<'t> RequestTarget<'t> {
 pub struct PathReadings(Vec<Vec<u8>>);
 
 impl PathReadings {
-    /// Reads the target of a request, as it stands in its line. Says what is wrong with one that nobody should read.
+    /// Reads the target of a request, as it stands in its line. Says what is unclear about one that cannot be judged.
     pub fn of(target: &str) -> Result<PathReadings, UnclearPath> {
         let path = path_of(target);
         if !path.starts_with('/') {
@@ -184,7 +184,7 @@ fn with_slashes_joined(path: &[u8]) -> Vec<u8> {
     joined
 }
 
-/// RFC 3986 §5.2.4: `..` takes away the segment before it, and at the top nothing.
+/// RFC 3986 §5.2.4: `..` removes the segment before it, and at the top nothing.
 fn resolved(path: &[u8]) -> Vec<u8> {
     let mut kept: Vec<&[u8]> = Vec::new();
     let mut segments = path.split(|byte| *byte == b'/').skip(1).peekable();
@@ -211,7 +211,7 @@ fn resolved(path: &[u8]) -> Vec<u8> {
 const MAX: usize = 8 * 1024;
 /// A path of any honest client has one reading, or a handful.
 const MAX_READINGS: usize = 64;
-/// All of them together. Whoever judges a request does nothing else meanwhile, for any sandbox.
+/// All of them together. The gateway's thread that judges a request does nothing else meanwhile, for any sandbox.
 const ROOM: usize = 32 * 1024;
 
 #[cfg(test)]
@@ -257,7 +257,7 @@ mod tests {
             ("/a/.", &["/a/"]),
             ("/a/..", &["/"]),
             ("/../../a", &["/a"]),
-            // The dots take away what is decoded only later, or what was decoded before.
+            // The dots remove what is decoded only later, or what was decoded before.
             ("/x/%2e%2e/../b", &["/b", "/x/b"]),
         ] {
             let found = readings(target);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_should_read_has_no_readings() {
+    fn an_unclear_path_has_no_readings() {
         for (target, expected) in [
             ("*", UnclearPath::NoPath),
             ("", UnclearPath::NoPath),

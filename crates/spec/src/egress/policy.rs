@@ -11,15 +11,15 @@ use std::str::FromStr;
 /// Everything that is asked before a byte leaves. The default is strict, with nothing allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EgressPolicy {
-    /// How wide the door is at all.
+    /// How wide egress is open at all.
     pub mode: Mode,
     /// What may be reached.
     pub allow: Vec<Rule>,
     /// What may not be reached, whatever allows it.
     pub deny: Vec<Rule>,
-    /// Ranges below the floor that may be dialled. Only the operator can name them.
+    /// Reserved ranges that may be dialled. Only the operator can name them.
     pub private: Vec<IpNet>,
-    /// Who is asked for addresses; nobody named means the system's resolvers.
+    /// Which resolvers are asked for addresses; empty means the system's.
     pub resolvers: Vec<SocketAddr>,
     /// Authorities, as PEM, that a server's certificate may come from beside the system's. Asked only where the gateway
     /// itself speaks TLS to the server.
@@ -30,11 +30,11 @@ pub struct EgressPolicy {
     pub limits: EgressLimits,
 }
 
-/// How wide the door is, narrowest first.
+/// How wide egress is open, narrowest first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// No way out.
+    /// No egress.
     None,
     /// What a rule allows.
     #[default]
@@ -53,7 +53,7 @@ pub struct EgressLimits {
 }
 
 impl EgressPolicy {
-    /// No way out.
+    /// No egress.
     pub fn none() -> EgressPolicy {
         EgressPolicy { mode: Mode::None, ..EgressPolicy::default() }
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-/// Text that somebody else wrote: what is not printable is escaped, and it has an end. It cannot move a cursor, start
+/// Text from a foreign source: what is not printable is escaped, and its length is limited. It cannot move a cursor, start
 /// a line or fill a log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]

@@ -21,27 +21,27 @@ pub enum Reason {
     DirectAddress,
     /// The port is open for something else.
     ProtocolNotAllowed,
-    /// TLS that does not say whom it wants.
+    /// TLS without a server name.
     ServerNameMissing,
-    /// TLS that wants somebody else.
+    /// TLS that names another server.
     ServerNameDiffers,
-    /// TLS that hides whom it wants.
+    /// TLS that hides the server name.
     EncryptedHello,
-    /// HTTP that does not say whom it wants.
+    /// HTTP without a host.
     HostMissing,
-    /// HTTP that wants somebody else.
+    /// HTTP that names another host.
     HostDiffers,
     /// First bytes that make no sense.
     MalformedStart,
     /// Nothing was said where the client has to begin.
     SilentClient,
-    /// Below the floor.
+    /// In the reserved ranges.
     PrivateAddress,
     /// No address.
     NotResolved,
     /// More addresses than are judged.
     TooManyAddresses,
-    /// Nobody answered there.
+    /// The server did not answer.
     DialFailed,
     /// Too many at once.
     TooManyConnections,
@@ -53,7 +53,7 @@ pub enum Reason {
     IdleTimeout,
     /// A DNS record that is not an address.
     RecordTypeRefused,
-    /// Sent on and on.
+    /// Redirected too often.
     TooManyRedirects,
     /// A body over the limit.
     TooLarge,

@@ -22,7 +22,7 @@ pub struct Refusal {
     pub reason: Reason,
     /// What exactly: the server name that was seen, the address that was found.
     pub detail: Option<Printable>,
-    /// The range that an operator could name to let it through. Nothing for places that nobody should be helped to.
+    /// The range that an operator could name to let it through. Nothing for addresses that no caller should be helped to reach.
     pub lift: Option<IpNet>,
     /// The request, if it was one, and not the connection.
     pub request: Option<Box<RefusedRequest>>,
@@ -33,7 +33,7 @@ pub struct Refusal {
 pub struct RefusedRequest {
     /// `GET` and the like.
     pub method: Printable,
-    /// Without its query, which may hold what is nobody's business.
+    /// Without its query, which may be confidential.
     pub path: Printable,
     /// A rule for the host that does not allow it, if rules there are about requests.
     pub rule: Option<RuleLabel>,
@@ -181,7 +181,7 @@ impl Refusal {
                 unseen(name)
             )),
             Reason::ClientCertificateWanted => Some(unseen(name)),
-            // Whoever asks for one name and wants another is not helped, and limits are not rules.
+            // A client that asks for one name and wants another gets no remedy, and limits are not rules.
             Reason::NameDenied
             | Reason::NameMalformed
             | Reason::DirectAddress
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_is_told_the_line_and_nobody_is_told_how_to_dial_a_number() {
+    fn an_operator_is_told_the_line_and_a_dialled_number_has_no_remedy() {
         let private = refusal("db.x", Some(5432), None, Reason::PrivateAddress)
             .lift("10.0.0.5/32".parse().expect("a range"))
             .detail("10.0.0.5");

@@ -33,7 +33,7 @@ impl RequestFilter {
         self.judge(method, &RequestTarget::of(target)) == Ok(true)
     }
 
-    /// The same, which says why a target is unclear. Where any path will do, nobody looks at it.
+    /// The same, which says why a target is unclear. Where any path will do, the target is not read.
     pub fn judge(&self, method: &str, target: &RequestTarget<'_>) -> Result<bool, UnclearPath> {
         if !self.methods.is_empty() && !self.methods.iter().any(|known| known.0 == method) {
             return Ok(false);
@@ -238,7 +238,10 @@ mod tests {
             assert_eq!(some.allows(method, target), expected == Ok(true), "{method} {target}");
         }
         assert!(RequestFilter::ANY.allows("BREW", "*"));
-        assert!(filter(&["GET"], &[]).allows("GET", "/%zz"), "where any path will do, nobody looks");
+        assert!(
+            filter(&["GET"], &[]).allows("GET", "/%zz"),
+            "where any path will do, the target is not read"
+        );
     }
 
     #[test]

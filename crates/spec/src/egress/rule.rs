@@ -17,7 +17,7 @@ pub struct Rule {
     pub host: HostPattern,
     /// At which ports, speaking what.
     pub openings: Vec<Opening>,
-    /// Which requests there; `None` means that nobody looks into a connection. Only rules that allow have one, and only
+    /// Which requests there; `None` means that the gateway does not look into a connection. Only rules that allow have one, and only
     /// of TLS and HTTP.
     pub requests: Option<RequestFilter>,
     /// Where it came from.
@@ -85,7 +85,7 @@ impl Rule {
     }
 
     /// A rule that forbids. What is not written is not spared: without port every port, without protocol everything. It
-    /// may name a public suffix, since it takes away.
+    /// may name a public suffix, since it opens nothing.
     pub fn deny(text: &str, source: RuleSource) -> Result<Rule, RuleError> {
         let written = Written::split(text)?;
         let host = HostPattern::of_any_width(written.host)?;

@@ -79,7 +79,7 @@ fn fault(name: &str) -> Option<&'static str> {
 }
 
 const HEADS: &str = "refs/heads/";
-/// A file system's limit on one part; names that long are nobody's.
+/// A file system's limit on one part; real names are not that long.
 const MAX_BRANCH_BYTES: usize = 244;
 
 crate::text::read_as_text!(BranchName);

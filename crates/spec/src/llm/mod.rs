@@ -71,7 +71,7 @@ impl LlmRoute {
     }
 }
 
-/// Who pays, in the words of LiteLLM. The run's id is added by whoever makes the sandbox.
+/// Who pays, in the words of LiteLLM. The run's id is added when the sandbox is made.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Billing {
     /// The account: LiteLLM's `end_user`.
@@ -91,7 +91,7 @@ pub struct Billing {
 }
 
 impl Billing {
-    /// The account that is billed when nobody named one.
+    /// The account that is billed when none is named.
     pub const NOBODY: &str = "belljar";
 
     /// The account.

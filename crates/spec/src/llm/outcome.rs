@@ -1,7 +1,7 @@
-//! What became of calls to the model: the facts from which somebody else tells why a run ended.
+//! What became of calls to the model: the facts from which other crates tell why a run ended.
 //!
 //! Only calls count here, and not lists of models, counts of tokens or paths that are none of ours: programs ask for those
-//! on the side, and go on whatever they hear.
+//! on the side, and continue whatever the answer is.
 
 use crate::egress::Reason;
 use serde::Serialize;

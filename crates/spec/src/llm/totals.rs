@@ -17,7 +17,7 @@ pub struct LlmTotals {
     pub cache_write: u64,
     /// In millionths of a dollar, of the calls whose cost is known.
     pub cost_usd: Usd,
-    /// Calls that cost something that nobody told us.
+    /// Calls that cost something, but whose cost is unknown.
     pub calls_without_cost: u64,
     /// Calls whose tokens are estimated.
     pub calls_estimated: u64,

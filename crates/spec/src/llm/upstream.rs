@@ -126,7 +126,7 @@ pub enum UpstreamKind {
     #[serde(rename = "litellm")]
     LiteLlm,
     Anthropic,
-    /// OpenAI, or whoever speaks as it does.
+    /// OpenAI, or a server with the same API.
     #[serde(rename = "openai")]
     OpenAi,
     Gemini,

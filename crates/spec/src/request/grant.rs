@@ -20,7 +20,7 @@ pub struct GrantRules {
     /// The metrics of all sandboxes on this machine. Not written where it is not allowed: the version before this does not know it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_metrics: bool,
-    /// Profiles that may be named; empty: only the default one. `*` is every one that has a wall of its own.
+    /// Profiles that may be named; empty: only the default one. `*` is every one that isolates.
     pub profiles: Vec<String>,
     /// Modes of egress that may be chosen; empty: none and strict without further names.
     #[cfg_attr(feature = "schema", schema(value_type = Vec<String>))]

@@ -55,7 +55,7 @@ pub struct CredentialPlace {
 /// Which requests get a credential's value, of those that may carry it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Inject {
-    /// Those that hold the placeholder. A program that is led there by a page or a redirect holds none, and acts as nobody.
+    /// Those that hold the placeholder. A program that is led there by a page or a redirect holds none, and is not authenticated.
     #[default]
     Placeholder,
     /// Those that have nothing in any carrier too: they get it in the first. For programs that cannot be told of a key.

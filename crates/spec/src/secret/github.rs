@@ -28,7 +28,7 @@ pub struct GitHubGrant {
     pub profile: GitHubProfile,
     /// Only these; none named means all that the App is installed for.
     pub repositories: Vec<RepositoryName>,
-    /// Whether the App's private key itself goes into the sandbox. Whoever holds it can mint any token.
+    /// Whether the App's private key itself goes into the sandbox. A process that has it can mint any token.
     pub danger_forward_key: bool,
 }
 

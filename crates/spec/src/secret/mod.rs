@@ -1,4 +1,4 @@
-//! Secrets, as far as anybody but the gateway knows them: by name, by where their value is kept, and by what they are
+//! Secrets, as far as all code but the gateway knows them: by name, by where their value is kept, and by what they are
 //! good for. No value of a secret is ever in one of these.
 
 mod built_in;

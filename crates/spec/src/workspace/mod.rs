@@ -1,4 +1,4 @@
-//! The files that are worked on: how they reach a sandbox, and what of them nobody inside may change.
+//! The files that are worked on: how they reach a sandbox, and what of them no process inside may change.
 
 mod mode;
 mod protected;

@@ -1,10 +1,10 @@
-//! A path of a workspace that nobody inside may change.
+//! A path of a workspace that no process inside may change.
 
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// A path below a workspace that nobody inside may change, whether it is there or not: relative, in its plainest spelling.
+/// A path below a workspace that no process inside may change, whether it is there or not: relative, in its plainest spelling.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ProtectedPath(String);

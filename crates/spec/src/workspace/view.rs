@@ -9,11 +9,11 @@ pub struct View {
     pub folder: PathBuf,
     /// Where changes go; without one, to the folder itself.
     pub layer: Option<Layer>,
-    /// The git directory, if it lies elsewhere: a linked worktree's, a submodule's, a shelf's.
+    /// The git directory, if it lies elsewhere: a linked worktree's, a submodule's, a managed clone's.
     pub git: Option<LinkedGit>,
     /// Git directories of the sandbox's own, shown in the place of the host's.
     pub private_git: Vec<PrivateGitView>,
-    /// What nobody inside may change, relative to the folder; parents first. Not `.git` where `git` is set: what is
+    /// What no process inside may change, relative to the folder; parents first. Not `.git` where `git` is set: what is
     /// shown in its place holds it.
     pub shields: Vec<Shield>,
 }
@@ -41,7 +41,7 @@ pub struct LinkedGit {
     /// The folder's own part of it, relative to `common`: `worktrees/NAME`; empty for a submodule, whose git directory
     /// is `common` itself.
     pub own: String,
-    /// What nobody inside may change, relative to `common`; parents first.
+    /// What no process inside may change, relative to `common`; parents first.
     pub shields: Vec<Shield>,
 }
 
@@ -89,7 +89,7 @@ pub struct BorrowedObjects {
     pub borrows: bool,
 }
 
-/// A path that nobody inside may change.
+/// A path that no process inside may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shield {
     /// Relative, in its plainest spelling.

@@ -101,7 +101,7 @@ async fn a_result_that_broke_off_does_not_look_whole() {
 }
 
 #[tokio::test]
-async fn a_run_counts_until_its_process_has_ended_whoever_waits() {
+async fn an_abandoned_run_counts_until_its_process_has_ended() {
     // It is told to stop, and takes its time.
     let script = r#"touch "${0%/*}/began"; read -r more; touch "${0%/*}/told"; until [ -e "${0%/*}/go" ]; do sleep 0.01; done"#;
     let fake = Fake::new(script);

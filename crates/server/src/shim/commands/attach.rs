@@ -1,5 +1,5 @@
-//! A command over a WebSocket: its output, and what is said to it, at the same time. Whoever reads slowly is slow alone, and whoever
-//! hangs up leaves the command running, for as long as it is to go on alone.
+//! A command over a WebSocket: its output and its input, at the same time. A slow reader slows down no other client, and a client
+//! that hangs up leaves the command running, for as long as it may run unattended.
 
 use super::command::{Command, Progress};
 use super::signal::signal;
@@ -28,7 +28,7 @@ pub(super) async fn attend(socket: WebSocket, command: Arc<Command>, from: u64) 
     }
 }
 
-/// Somebody who is attached: such a command is not alone.
+/// A client that is attached: such a command is not unattended.
 struct Attachment<'c>(&'c Command);
 
 impl Attachment<'_> {
@@ -98,7 +98,7 @@ async fn hear(command: &Command, stream: &mut SplitStream<WebSocket>, complain: 
             Message::Close(_) => return,
         };
         if let Err(error) = outcome {
-            // Whoever does not read what is wrong is not told again.
+            // A client that does not read its errors is told no more of them.
             let _ = complain.try_send(error);
         }
     }

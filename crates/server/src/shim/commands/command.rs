@@ -44,7 +44,7 @@ struct End {
     result: CommandResult,
 }
 
-/// How far it is. Whoever follows waits for the next one.
+/// How far it is. Clients that follow it wait for the next value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Progress {
     pub(crate) cursor: u64,
@@ -287,7 +287,7 @@ fn remembered(argv: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// More than any command that somebody typed.
+/// More than any command that a person typed.
 const REMEMBERED: usize = 16 * 1024;
 /// How many pieces of standard input may wait for a command that reads slowly.
 const STDIN_ITEMS: usize = 2;

@@ -62,7 +62,7 @@ impl Following {
         }
         while !self.over {
             let Progress { ended, .. } = *self.progress.borrow_and_update();
-            // Whoever wants only what is there gets all of it, to the last byte.
+            // A client that wants only the output so far gets all of it, to the last byte.
             let written = text::next(&self.command.log(), &mut self.place, ended || self.only_now);
             match written {
                 Ok(Some(event)) => return Some(self.event(&event)),
@@ -72,7 +72,7 @@ impl Following {
                     return Some(self.event(&CommandEvent::Ended { result }));
                 }
                 Ok(None) if !self.only_now => {
-                    // The command is ours, and so is whoever tells us.
+                    // We hold the command, and with it the sender: it cannot be closed.
                     let _ = self.progress.changed().await;
                 }
                 // What cannot be read again ends here, and the reader can come back with its cursor.
@@ -88,5 +88,5 @@ impl Following {
     }
 }
 
-/// After so long without a word something is said, so that nobody between us thinks that we are gone.
+/// After so long without an event a keep-alive is sent, so that no proxy between takes the connection for dead.
 const QUIET: Duration = Duration::from_secs(15);

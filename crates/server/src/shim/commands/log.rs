@@ -4,7 +4,7 @@
 //! kept as frames:  | length, stream | bytes | length, stream | bytes | ...
 //! marks:           every so often: this cursor is the frame that begins there
 //! ```
-//! Small logs are in memory, long ones in the shim's [`Spill`]. No I/O but that, and nobody waits here.
+//! Small logs are in memory, long ones in the shim's [`Spill`]. No I/O but that, and no task waits here.
 
 use super::spill::{Spill, Spilled};
 use belljar_api::StreamName;

@@ -71,7 +71,7 @@ pub(super) struct OutputAsked {
 
 /// Read what a command wrote, and follow what it writes.
 ///
-/// Events of type `output`, then `ended`. The id of each event is the cursor behind it: `Last-Event-ID`, or `from`, goes on from there.
+/// Events of type `output`, then `ended`. The id of each event is the cursor behind it: `Last-Event-ID`, or `from`, continues from there.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/commands/{command}/output", tag = "commands", operation_id = "get_output",
     params(

@@ -40,7 +40,7 @@ impl Registry {
         })
     }
 
-    /// Starts a command; it goes on by itself.
+    /// Starts a command, which runs in a task of its own.
     pub(super) fn start(
         self: &Arc<Registry>,
         kept: &Arc<Kept>,
@@ -107,7 +107,7 @@ impl Registry {
         }
     }
 
-    /// The sandbox is about to end because somebody wants it so, and all of them with it.
+    /// The sandbox is about to end on request, and all of them with it.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }

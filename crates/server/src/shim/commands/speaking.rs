@@ -141,7 +141,7 @@ pub(super) struct AttachAsked {
 /// Speak with a command over a WebSocket.
 ///
 /// Binary messages are its standard input; text messages from the client are a `Control`. From here come binary messages, one byte for
-/// the stream (1 or 2) and what was written to it, and text messages, each an `Attached`. Whoever hangs up leaves it running.
+/// the stream (1 or 2) and what was written to it, and text messages, each an `Attached`. A client that hangs up leaves it running.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/commands/{command}/attach", tag = "commands", operation_id = "attach_command",
     params(

@@ -1,4 +1,4 @@
-//! Where output goes that is too much for memory: one file without a name, for all commands of a shim. It goes away with the
+//! Where output goes that is too much for memory: one file without a name, for all commands of a shim. It ends with the
 //! shim, however that ends. Parts that are given back are used again, and punched out of the file meanwhile.
 
 use belljar_sys::rustix::fs::{FallocateFlags, fallocate};
@@ -20,7 +20,7 @@ pub(crate) struct Spill {
 struct Inner {
     /// Made when something is first written.
     file: Option<Arc<File>>,
-    /// Parts that nobody has.
+    /// Parts that belong to no command.
     free: Vec<u64>,
     /// Where the file ends.
     end: u64,

@@ -1,4 +1,4 @@
-//! `POST commands`: a command begins, and whoever wants to know how it ends waits for it.
+//! `POST commands`: starts a command, and waits for its end if the client wants that.
 
 use super::COMMAND_HEADER;
 use super::command::Command;
@@ -22,8 +22,8 @@ use std::sync::Arc;
 /// Run a command.
 ///
 /// Waits for its end and answers with what it wrote. With `Accept: text/event-stream` it tells what happens as it happens. With
-/// `background` it answers at once. Whoever hangs up leaves the command running: it is found in the list of commands, with all its
-/// output. The header `x-belljar-command` of the answer has its name before it ends.
+/// `background` it answers at once. A client that hangs up leaves the command running: it is found in the list of commands, with
+/// all its output. The header `x-belljar-command` of the answer has its name before it ends.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/commands", tag = "commands", operation_id = "start_command",
     params(("name" = String, Path, description = "The sandbox.")),
@@ -60,7 +60,7 @@ pub(super) async fn start(
     Ok((named, [(CONTENT_TYPE, "application/json")], told_at_its_end(command)).into_response())
 }
 
-/// The answer's head goes out at once, so that whoever waits knows which command it waits for.
+/// The answer's head is sent at once, so that the client knows which command it waits for.
 fn told_at_its_end(command: Arc<Command>) -> Bytes {
     let told = async move {
         command.ended().await;

@@ -86,7 +86,7 @@ mod tests {
         following.write(Stdout, b"gr\xc3");
         assert_eq!(following.next(false), text("gr"));
         assert_eq!(following.next(false), None);
-        assert_eq!(following.place.cursor, 2, "whoever comes back begins with the character");
+        assert_eq!(following.place.cursor, 2, "a client that comes back begins with the character");
         following.write(Stdout, b"\xbc\xc3\x9f");
         assert_eq!(following.next(false), text("\u{fc}\u{df}"));
         assert_eq!(following.next(true), None);

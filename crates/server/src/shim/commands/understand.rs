@@ -26,7 +26,7 @@ pub(super) fn understand(asked: StartCommand, limits: &Limits) -> Result<(Terms,
     Ok((terms, command))
 }
 
-/// What an answer has of each stream unless somebody says otherwise. All of it can be followed.
+/// What an answer has of each stream unless the request says otherwise. All of it can be followed.
 const COLLECTED: u64 = 16 << 20;
 
 #[cfg(test)]

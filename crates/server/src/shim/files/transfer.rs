@@ -82,7 +82,7 @@ pub(super) async fn write(
     Ok(if was_there { StatusCode::NO_CONTENT } else { StatusCode::CREATED })
 }
 
-/// A file on its way out.
+/// A file that is being sent to the client.
 struct Reading {
     reader: FileReader,
     /// How many bytes were promised and not sent yet, if any were promised.
@@ -104,7 +104,7 @@ impl Reading {
                 }
                 Some(Ok(piece))
             }
-            // It became shorter: whoever reads must not think that this was all.
+            // It became shorter: the client must not take this for the whole file.
             Ok(None) if self.left.is_some() => {
                 self.left = Some(0);
                 Some(Err(ErrorCode::ChangedMeanwhile.error("the file became shorter while it was read")))

@@ -54,5 +54,5 @@ fn event(change: FileChange) -> Event {
     Event::default().data(serde_json::to_string(&told).expect("an event is words"))
 }
 
-/// After so long without a word something is said, so that nobody between us thinks that we are gone.
+/// After so long without an event a keep-alive is sent, so that no proxy between takes the connection for dead.
 const QUIET: Duration = Duration::from_secs(15);

@@ -1,5 +1,5 @@
 //! HTTP to a port inside: the request goes there, the answer comes back, both as they come; a WebSocket or another protocol that the
-//! two agree on goes on in both directions.
+//! two agree on is passed on in both directions.
 
 use super::{Port, head};
 use crate::shim::failure::Answer;
@@ -52,7 +52,7 @@ pub(super) async fn pass(port: Port, mut request: Request) -> Answer<Response> {
 /// Both sides agreed on something else than HTTP.
 async fn join(caller: OnUpgrade, inside: OnUpgrade) {
     if let (Ok(caller), Ok(inside)) = (caller.await, inside.await) {
-        // Whoever hangs up ends it for both.
+        // When one side hangs up, both connections end.
         let _ = copy_bidirectional(&mut TokioIo::new(caller), &mut TokioIo::new(inside)).await;
     }
 }

@@ -35,7 +35,7 @@ pub(super) async fn open(port: Port, mut request: Request) -> Answer<Response> {
     let caller = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         if let Ok(caller) = caller.await {
-            // Whoever hangs up ends it for both.
+            // When one side hangs up, both connections end.
             let _ = copy_bidirectional(&mut TokioIo::new(caller), &mut stream).await;
         }
     });

@@ -94,7 +94,7 @@ fn rule(names: &[&str], action: &str, errno: Option<u32>, arguments: &[String]) 
     text
 }
 
-/// In no row of the table, and asked for by libraries that go on without them only if the kernel seems not to know them. Older
+/// In no row of the table, and used by libraries that do without them only if the kernel seems not to know them. Older
 /// daemons know no such default for the rest.
 const UNKNOWN: &[&str] = &["clone3", "openat2"];
 const EPERM: u32 = 1;

@@ -173,7 +173,7 @@ fn dial_at(address: IpAddr, port: u16, stream: &Stream) -> Result<OwnedFd, Errno
         Err(errno) => return Err(errno),
     }
     sockopt::socket_error(&socket)??;
-    // Where nobody listens, the kernel may by chance have dialled from the very port that it dials.
+    // Without a listener, the kernel may by chance have dialled from the very port that it dials (a self-connect).
     if getsockname(&socket)? == getpeername(&socket)?.ok_or(Errno::CONNREFUSED)? {
         return Err(Errno::CONNREFUSED);
     }

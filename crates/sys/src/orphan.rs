@@ -73,8 +73,8 @@ fn fcntl(file: RawFd, operation: libc::c_int, argument: libc::c_int) -> io::Resu
 /// asm-generic/fcntl.h.
 const F_SETSIG: libc::c_int = 10;
 
-/// Has the kernel end the program when the thread that started it has ended, however it ended (prctl(2),
-/// PR_SET_PDEATHSIG): whoever starts it waits for it, on the same thread. Costs a fork where there would have been none.
+/// Has the kernel end the program when the thread that started it has ended, however it ended (prctl(2), PR_SET_PDEATHSIG):
+/// the caller waits for it, on the same thread. Costs a fork where there would have been none.
 pub fn end_with_thread(command: &mut Command, farewell: Farewell) -> &mut Command {
     let parent = id();
     let signal = farewell.signal();

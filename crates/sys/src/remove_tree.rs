@@ -12,7 +12,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     remove_by(path, None)
 }
 
-/// The same until a moment: then the error is `TimedOut`, and another call goes on with what is left.
+/// The same until a moment: then the error is `TimedOut`, and another call continues with what is left.
 pub fn remove_until(path: &Path, deadline: Instant) -> io::Result<()> {
     remove_by(path, Some(deadline))
 }

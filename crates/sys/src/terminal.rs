@@ -25,7 +25,7 @@ pub fn open_pair(rows: u16, cols: u16) -> Result<Pair, Errno> {
     Ok(Pair { controller, terminal })
 }
 
-/// Tells a terminal its size; whoever runs in it gets SIGWINCH.
+/// Tells a terminal its size; the programs in it get SIGWINCH.
 pub fn set_size(terminal: impl AsFd, rows: u16, cols: u16) -> Result<(), Errno> {
     tcsetwinsize(terminal, Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 })
 }

@@ -49,7 +49,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
             argv: &argv,
             env: &[],
             namespaces: Namespaces::NONE,
-            // Bubblewrap maps the sandbox's user to whoever starts it: never root.
+            // Bubblewrap maps the sandbox's user to the user who starts it: never root.
             identity: match identity {
                 Identity::Own { .. } => None,
                 Identity::Range { .. } => {
@@ -106,7 +106,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     }
 }
 
-/// What bubblewrap's complaint is about: something that was asked for, which is no reason for a weaker wall, or the wall.
+/// What bubblewrap's error is about: a requested share, which is no reason for a weaker backend, or the backend itself.
 fn complained(reason: &str, layout: &Layout) -> SandboxError {
     let is_share = |bind: &&Bind| matches!(bind.origin, BindOrigin::Named | BindOrigin::Home);
     let mut shares = layout.binds.iter().filter(is_share);

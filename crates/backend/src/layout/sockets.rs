@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_datagrams_is_found_also_when_somebody_has_connected_to_it() {
+    fn a_datagram_socket_is_found_also_when_a_client_is_connected() {
         let folder = tempfile::tempdir().expect("a folder");
         let log = UnixDatagram::bind(folder.path().join("log")).expect("a socket");
         let client = UnixDatagram::unbound().expect("a client");

@@ -36,7 +36,7 @@ pub(super) fn mounted(
     Ok(binds)
 }
 
-/// Without a wall nothing can be seen elsewhere than where it is. A home is the workspace there, and needs no keeping.
+/// Without isolation nothing can be seen elsewhere than where it is. A home is the workspace there, and need not be kept.
 pub(super) fn refuse_without_isolation(spec: &SandboxSpec) -> Result<(), SandboxError> {
     let Some(volume) = spec.volumes.first() else { return Ok(()) };
     let message = format!("a volume cannot be mounted at `{}` without isolation", volume.target);

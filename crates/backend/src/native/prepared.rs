@@ -32,7 +32,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The same steps with a prepared root, if one can be had; and that root, which the sandbox holds as long as it lives.
+/// The same steps with a prepared root, if one is available; and that root, which the sandbox holds as long as it lives.
 pub(super) fn apply(
     plan: &Plan,
     steps: Vec<Step>,
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_root_that_nobody_holds_is_removed() {
+    fn only_a_root_that_is_not_held_is_removed() {
         let state = tempfile::tempdir().unwrap();
         let directory = state.path().join("prepared");
         let entries = Split::of(&steps()).entries;

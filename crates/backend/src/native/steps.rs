@@ -43,7 +43,7 @@ pub(crate) fn root_step(layout: &Layout, sources: &Sources, owner: Option<(u32, 
     })
 }
 
-/// What every root gets, whoever made it: private files, devices (from where they are seen), our own files.
+/// What every root gets, wherever it comes from: private files, devices (from where they are seen), our own files.
 pub(crate) fn after_root(plan: &Plan, layout: &Layout, devices: &str) -> Vec<Step> {
     let Layout { links, files, private, .. } = layout;
     let mut steps: Vec<Step> =

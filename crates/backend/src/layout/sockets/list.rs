@@ -1,4 +1,4 @@
-//! The kernel's list of bound unix sockets, by sock_diag(7): only those that somebody could connect or send to. A process
+//! The kernel's list of bound unix sockets, by sock_diag(7): only those that a process could connect or send to. A process
 //! that holds a thousand sandboxes has thousands of connected pairs, which /proc/net/unix would spell out at every start.
 //! It is still what is read where the kernel was built without the other.
 
@@ -86,8 +86,8 @@ fn header(bytes: &[u8]) -> Option<(usize, u16)> {
 /// The name in a `unix_diag_msg`, if it is one of the filesystem and can be connected to. Abstract names begin with a zero byte.
 fn name(message: &[u8]) -> Option<PathBuf> {
     let [_family, kind, state, ..] = *message else { return None };
-    // One end of a connection has its listener's name, and is no way in. A socket of datagrams is one: whoever connected to it
-    // made it look like that, and anybody may still send to it.
+    // One end of a connection has its listener's name, and is no way in. A datagram socket is one: a process that connected
+    // to it made it look like that, and any other may still send to it.
     if u32::from(state) == TCP_ESTABLISHED && kind != SOCK_DGRAM {
         return None;
     }

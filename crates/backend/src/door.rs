@@ -40,7 +40,7 @@ impl Door {
         Ok((Door::Passing(ours), theirs))
     }
 
-    /// The end that a guest knocked at.
+    /// The end that a guest connected to.
     pub(crate) fn knocked_at(ours: OwnedFd) -> Door {
         Door::Passing(ours)
     }

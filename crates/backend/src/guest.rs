@@ -107,7 +107,7 @@ impl Guest {
         let _turn = Turn::take(plan, layout)?;
         self.mountpoints = Mountpoints::begin(plan, layout, self.process.handle(), stage)?;
         let Some(mountpoints) = &mut self.mountpoints else { return Ok(()) };
-        // Ours already: where this fails they go away after the guest, and not before.
+        // Ours already: where this fails they are removed after the guest, and not before.
         mountpoints.make(layout)?;
         mountpoints.hold(layout)
     }
@@ -293,7 +293,7 @@ pub(crate) struct Process {
     end: End,
 }
 
-/// Who started a process.
+/// Which process started another.
 enum Begun {
     /// We did.
     ByUs(Started),
@@ -352,7 +352,7 @@ impl Process {
         )
     }
 
-    /// The guest itself, or who ends after it.
+    /// The guest itself, or the process that ends after it.
     fn handle(&self) -> BorrowedFd<'_> {
         match (&self.guest, &self.started) {
             (Some(guest), _) => guest.as_fd(),

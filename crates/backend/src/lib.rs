@@ -2,7 +2,7 @@
 //!
 //! | file | role |
 //! | --- | --- |
-//! | `mod.rs` | the backend: its name, and who calls what |
+//! | `mod.rs` | the backend: its name, and the calls to the other files |
 //! | `check.rs` | whether it works here, and if not, why and what to do |
 //! | `launch.rs` | from a plan to a guest that is ready |
 //!

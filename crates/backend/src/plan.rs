@@ -299,7 +299,7 @@ pub(crate) fn trial_without_isolation() -> Result<Plan, SandboxError> {
     Ok(Plan::new(id, SandboxSpec::default(), limits, Isolation::Absent).with_workspace(view))
 }
 
-/// Who holds which limit.
+/// What enforces which limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Enforcement {
     /// A cgroup holds memory.

@@ -27,7 +27,7 @@ pub(crate) fn is_wanted() -> bool {
     std::env::args_os().nth(1).is_some_and(|word| word == REAP)
 }
 
-/// Takes away all that the notes say.
+/// Removes all that the notes list.
 pub(crate) fn run() -> ExitCode {
     let (stage, notes): (Vec<String>, Vec<String>) =
         std::env::args().skip(2).partition(|word| word.starts_with('/'));
@@ -37,7 +37,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Takes away what was put together on the host for a container that never came: it lies over what the notes name.
+/// Removes what was put together on the host for a container that never came: it lies over what the notes name.
 fn strike(stage: &[String]) -> Result<(), Errno> {
     // No folder is kept busy by us.
     chdir("/")?;
@@ -108,5 +108,5 @@ fn take_away(note: &OwnedFd, folder: &OwnedFd) -> Result<(Removal, Option<String
     Ok((all, held))
 }
 
-/// The word for this life. Places of a stage follow, which are absolute paths, and the names of notes, which are not.
+/// The argument for this mode. Places of a stage follow, which are absolute paths, and the names of notes, which are not.
 const REAP: &str = "reap";

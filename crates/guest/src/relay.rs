@@ -362,8 +362,8 @@ impl<'w> Relay<'w> {
             buffer.clear();
             let mut outcome = read(&output.pipe, spare_capacity(buffer));
             if outcome == Err(Errno::IO) {
-                // A terminal that the last one has left. The kernel looks for bytes before it looks who is there: what was
-                // written in between is there at the second look.
+                // A terminal that the last process has left. The kernel looks for bytes before it looks for open ends: what
+                // was written in between is there at the second look.
                 outcome = read(&output.pipe, spare_capacity(buffer));
             }
             match outcome {

@@ -375,7 +375,7 @@ impl Handle {
 
 /// Alive, but its state is unknown: neither running nor stopped.
 const UNTOLD: char = '?';
-/// The word by which a supervisor whose guest is gone becomes this program again, to end its tree.
+/// The argument with which a supervisor whose guest is gone becomes this program again, to end its tree.
 pub(crate) const ORPHANED: &CStr = c"orphaned";
 static NEXT_MARK: AtomicU64 = AtomicU64::new(mark::FIRST);
 /// Rounds that found a new process before the stronger signal is sent.

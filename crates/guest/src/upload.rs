@@ -169,7 +169,7 @@ impl<'p> Upload<'p> {
         }
     }
 
-    /// Takes the file away that was made for this, if its name still means it.
+    /// Removes the file that was made for this, if its name still means it.
     fn take_away(&self) -> Result<(), Errno> {
         let ours = fstat(&self.file)?;
         let (folder, name) = self.place.parent(self.path)?;

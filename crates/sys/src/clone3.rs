@@ -34,7 +34,7 @@ impl Args {
         self.0.flags |= libc::CLONE_FILES as u64;
     }
 
-    /// A child of our parent, who hears of its end as it would hear of ours.
+    /// A child of our parent, which learns of its end as it would of ours.
     pub(crate) fn be_sibling(&mut self) {
         self.0.flags |= libc::CLONE_PARENT as u64;
         // The kernel takes ours, and none but that.

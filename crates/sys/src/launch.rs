@@ -118,7 +118,7 @@ pub fn launch<R>(launch: &Launch<'_>, meanwhile: impl FnOnce(u32) -> R) -> Resul
             args.share_descriptors();
             clone3::start_borrowing(args, &mut stack, &plan, child)?
         }
-        // Who changes its user id makes its memory undumpable: not ours.
+        // A process that changes its user id makes its memory undumpable: not ours, so it gets a copy.
         Some(_) => clone3::run_in_copy(args, &plan, child)?,
     };
     drop(signals);

@@ -28,7 +28,7 @@ pub fn remove_empty_directory(folder: impl AsFd, path: &str) -> Removal {
     outcome(in_parent(folder.as_fd(), path, |parent, name| {
         let flags = READABLE | OFlags::DIRECTORY;
         let _alone = match openat(&parent, name, flags, Mode::empty()) {
-            // Who shut it may remove it all the same.
+            // An owner who made it unreadable may remove it all the same.
             Err(Errno::ACCESS) => None,
             opened => Some(alone(opened?)?),
         };
@@ -36,8 +36,8 @@ pub fn remove_empty_directory(folder: impl AsFd, path: &str) -> Removal {
     }))
 }
 
-/// Removes the file at `path` in `folder`, if it is one with exactly this content and no other name; or with none at all, since
-/// who made it may have been killed before it was written.
+/// Removes the file at `path` in `folder`, if it is one with exactly this content and no other name; or with none at all,
+/// since its maker may have been killed before it was written.
 pub fn remove_file_with(folder: impl AsFd, path: &str, content: &[u8]) -> Removal {
     outcome(in_parent(folder.as_fd(), path, |parent, name| {
         let file = alone(openat(&parent, name, READABLE, Mode::empty())?)?;

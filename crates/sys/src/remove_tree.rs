@@ -88,7 +88,7 @@ fn empty(directory: &OwnedFd, top: &OwnedFd, moved: &mut u64, deadline: Option<I
 }
 
 fn lift(directory: &OwnedFd, name: &[u8], top: &OwnedFd, moved: &mut u64) -> io::Result<()> {
-    // A directory is only moved by who may write it: its `..` changes.
+    // Only a process that may write a directory can move it: its `..` changes.
     drop(open(directory, name)?);
     loop {
         let place = lifted(*moved);

@@ -142,7 +142,7 @@ fn supervise(prepared: &Prepared<'_>) -> ! {
     write_report(prepared.report, COMMAND_STARTED, pid);
     // Keep nothing else: an open end of the command's output would hide its end.
     keep_only(prepared.status, prepared.command.owner.as_ref());
-    // A child that ends before anybody waits for the signal has left it pending.
+    // A child that ends before this process waits for the signal has left it pending.
     let children = prepared.command.owner.as_ref().map(|_| child_signals());
     loop {
         if let Some(children) = children

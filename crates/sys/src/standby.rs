@@ -80,7 +80,7 @@ impl StandBy {
 
 impl Drop for StandBy {
     fn drop(&mut self) {
-        // What it borrows goes away behind this.
+        // What it borrows is freed behind this.
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         self.wait();
     }

@@ -55,7 +55,7 @@ impl<F: AsFd> RawMode<F> {
 
 impl<F: AsFd> Drop for RawMode<F> {
     fn drop(&mut self) {
-        // Nothing better can be done about a terminal that went away.
+        // Nothing better can be done about a terminal that is gone.
         let _ = tcsetattr(&self.terminal, OptionalActions::Drain, &self.before);
     }
 }

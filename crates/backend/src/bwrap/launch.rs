@@ -129,7 +129,7 @@ fn complained(reason: &str, layout: &Layout) -> SandboxError {
 pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let program = program()?;
     let identity = Identity::choose(plan.id, plan.admin())?;
-    // Made and given back: it says who holds which limit.
+    // Made and removed again: it says what enforces which limit.
     let (_cgroup, enforcement) = Enforcement::begin(plan)?;
     let layout = plan.layout()?;
     let mut sources = Sources::open_for(layout, identity, Users::One)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// Taken away when dropped, so that a cgroup that could not be finished leaves nothing.
+/// Removed when dropped, so that a cgroup that could not be finished leaves nothing.
 pub(super) struct Directory {
     path: PathBuf,
     pub(super) lock: Lock,

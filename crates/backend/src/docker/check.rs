@@ -54,7 +54,7 @@ pub(super) fn no_runtime(runtime: Runtime) -> SandboxError {
             GVISOR,
             CommandLine::Help.of("gvisor")
         ),
-        // Kata is refused before anybody looks for it.
+        // Kata is refused before the daemon is asked for it.
         Runtime::Runc | Runtime::Kata => {
             "install it, and restart the daemon: `systemctl restart docker`".into()
         }

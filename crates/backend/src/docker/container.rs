@@ -213,7 +213,7 @@ fn user(plan: &Plan) -> String {
 }
 
 fn security() -> Vec<String> {
-    // Labels of SELinux are about who may read what is mounted; here that was decided before.
+    // SELinux labels restrict which processes may read what is mounted; here that was decided before.
     vec!["no-new-privileges".into(), format!("seccomp={SECCOMP}"), "label=disable".into()]
 }
 

@@ -20,13 +20,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where the guest will knock.
+/// Where the guest will connect.
 pub(super) struct Knocker {
     socket: Arc<OwnedFd>,
     directory: OwnedFd,
 }
 
-/// Who knocked.
+/// The process that connected.
 pub(super) struct Knocked {
     pub(super) door: OwnedFd,
     pub(super) pid: Pid,

@@ -197,7 +197,7 @@ fn refused_forks(counted: &Foreign) -> Arc<AtomicU64> {
     refused
 }
 
-/// Who connects for the guest: gVisor's file server.
+/// The user that connects for the guest: gVisor's file server.
 const FILE_SERVER_USER: u32 = 0;
 /// A kernel whose streams broke ends within milliseconds, if it does, and the daemon hears of it within some more.
 const KERNEL_END_TIMEOUT: Duration = Duration::from_secs(3);

@@ -1,6 +1,6 @@
-//! A look into an image of the daemon's: what it says of the environment, who its users are, whom it trusts. The daemon shows
-//! files of a container only, so one is made and never started; what was seen is kept under the image's id, which never
-//! means another image.
+//! A look into an image of the daemon's: its environment, its users, and the CAs that it trusts. The daemon shows files of
+//! a container only, so one is made and never started; what was seen is kept under the image's id, which never means
+//! another image.
 
 use super::container_dir::{ContainerDir, ID_LABEL, OWNER_LABEL};
 use crate::layout::{DaemonImage, LOOKED_AT, LOOKED_FOR, RootTree};

@@ -141,7 +141,7 @@ pub(crate) enum BindOrigin {
     Named,
     /// What is seen at the target already, mounted onto itself: it stays where it is.
     Held,
-    /// What we put over a root of layers at the target, and not what anybody made of it.
+    /// What we put over a root of layers at the target, and not what a process inside made of it.
     Planted,
     /// A file of our own, which is at this place, without the leading slash.
     Made(&'static str),

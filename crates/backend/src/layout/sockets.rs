@@ -1,6 +1,6 @@
-//! Sockets of the host that lie in what a sandbox sees. Mounting a folder read-only does not keep anybody from
-//! connecting to a socket in it, so each one is hidden. The kernel lists the sockets that are bound; nothing is
-//! searched for. Where neither of its lists can be read, or a socket cannot be named to the guest, there is no sandbox.
+//! Sockets of the host that lie in what a sandbox sees. Mounting a folder read-only does not keep a process from connecting
+//! to a socket in it, so each one is hidden. The kernel lists the sockets that are bound; nothing is searched for. Where
+//! neither of its lists can be read, or a socket cannot be named to the guest, there is no sandbox.
 
 mod list;
 

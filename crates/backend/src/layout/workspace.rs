@@ -29,7 +29,7 @@ pub(crate) struct Layered {
     pub(crate) mountpoints: Vec<Mountpoint>,
 }
 
-/// What has to be made in a folder of the host before its mounts, and goes away with the sandbox.
+/// What has to be made in a folder of the host before its mounts, and is removed with the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) root: PathBuf,

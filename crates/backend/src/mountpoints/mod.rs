@@ -246,7 +246,7 @@ fn plant(folder: &OwnedFd, owner: Option<&Stat>, mountpoint: &Mountpoint) -> Res
         let (user, group) = (Uid::from_raw(owner.st_uid), Gid::from_raw(owner.st_gid));
         if !user.is_root() || !group.is_root() {
             match fchown(&made, Some(user), Some(group)) {
-                // Root of a container that does not have this owner, or may give nothing away: then it is ours.
+                // Root of a container that does not have this owner, or may not change owners: then it is ours.
                 Err(Errno::INVAL | Errno::PERM) => {}
                 other => other?,
             }

@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A note that is held: as long as we, or who stands by for us, have it open.
+/// A note that is held: as long as we, or our stand-by process, have it open.
 pub(super) struct Note {
     file: File,
     /// The folder that it is about.

@@ -1,4 +1,4 @@
-//! Who the sandbox's users are outside.
+//! Which users of the host the sandbox's users are.
 
 use super::check::remedy_for_root;
 use crate::layout::{Layered, ROOT_ID, USER_ID};
@@ -54,7 +54,7 @@ impl Identity {
         }
     }
 
-    /// Who else there is in a range: its root, or where the user is that, its usual user.
+    /// The other user in a range: its root, or where the user is that, its usual user.
     fn other_on_host(self) -> u32 {
         match self {
             Identity::Own { uid, .. } => uid,
@@ -146,7 +146,7 @@ pub(crate) fn mapped_mount(judged: &OpenedPath, identity: Identity) -> Result<Pa
 }
 
 /// A detached mount of a layer's directory, which is ours, with what lies in it the folder's owner's: changes are owned by
-/// who owns the folder.
+/// the owner of the folder.
 pub(super) fn layer_mount(
     layer: &Layered,
     directory: &OpenedPath,

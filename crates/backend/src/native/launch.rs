@@ -48,7 +48,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
 
 pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let identity = Identity::choose(plan.id, plan.admin())?;
-    // Made and given back: it says who holds which limit.
+    // Made and removed again: it says what enforces which limit.
     let (_cgroup, enforcement) = Enforcement::begin(plan)?;
     let layout = plan.layout()?;
     let sources = Sources::open(layout, identity)?;

@@ -2,7 +2,7 @@
 //!
 //! As an ordinary user, the sandbox's one user is that user, without any capability. As root, the sandbox's users are an
 //! unprivileged range of the host's, and what the caller named comes in mapped to its owner, so root inside has no rights
-//! outside and files come back owned by who owned them.
+//! outside and files come back with the owner that they had.
 
 mod check;
 mod identity;

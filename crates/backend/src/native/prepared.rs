@@ -7,8 +7,9 @@
 //! S/prepared/new-ID    one that is being made; renamed when it is whole
 //! ```
 //!
-//! A sandbox holds its root by a shared lock on KEY, which is not visible inside. When another one is made, a root that no sandbox
-//! holds is removed if it is old, or if there are more than [`MOST_UNHELD`]; `belljar prune` removes all of those. If a root cannot be prepared, the guest makes it step by step: the sandbox is the same.
+//! A sandbox holds its root by a shared lock on KEY, which is not visible inside. When another one is made, a root that no
+//! sandbox holds is removed if it is old, or if there are more than [`MAX_UNHELD`]; `belljar prune` removes all of those.
+//! If a root cannot be prepared, the guest makes it step by step: the sandbox is the same.
 
 use super::Identity;
 use super::steps::Sources;
@@ -410,7 +411,7 @@ const ROOT: &str = "root";
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const KEY_BYTES: usize = 16;
-/// A root of yesterday's settings is made again faster than anybody notices.
+/// A root of yesterday's settings is made again faster than a user notices.
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// One is made for each configuration and workspace path: more than a person uses in a day, and a few megabytes.
 const MAX_UNHELD: usize = 64;

@@ -228,7 +228,7 @@ fn device_steps(devices: &str) -> Vec<Step> {
     steps
 }
 
-/// Devices that hold nothing of anybody's.
+/// Devices without data of any user.
 pub(crate) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("fd", "/proc/self/fd"),

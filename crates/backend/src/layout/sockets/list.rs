@@ -128,7 +128,7 @@ const UDIAG_SHOW_NAME: u32 = 1;
 const UNIX_DIAG_NAME: u16 = 0;
 /// linux/net.h
 const SOCK_DGRAM: u8 = 2;
-/// States of a socket (net/tcp_states.h): connected; not connected, so anybody may send to it; and waiting for connections.
+/// States of a socket (net/tcp_states.h): connected; not connected, so any process may send to it; and waiting for connections.
 const TCP_ESTABLISHED: u32 = 1;
 const TCP_CLOSE: u32 = 7;
 const TCP_LISTEN: u32 = 10;

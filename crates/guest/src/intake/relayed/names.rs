@@ -15,7 +15,7 @@ pub(super) struct Names {
     line: Option<Line>,
 }
 
-/// The stream, and who waits for an answer.
+/// The stream, and the clients that wait for an answer.
 struct Line {
     stream: UnixStream,
     /// Bytes of answers that have not come whole.

@@ -1,6 +1,6 @@
 //! The guest: process 1 of every sandbox, in every backend.
 //!
-//! It inherits one descriptor, the control socket (3), or, where a backend can pass no descriptors, gets the path of a
+//! It inherits one descriptor, the control socket (3), or, where the backend hands it none, gets the path of a
 //! socket to connect to. Over the control socket come streams: the first carries the setup: the guest carries it out,
 //! confines itself and answers; every later one carries one request and gets a thread of its own. Threads of process 1
 //! cannot be signalled from inside, and nothing here is dumpable. When the control socket closes, the host is gone, and the

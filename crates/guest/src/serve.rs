@@ -57,7 +57,7 @@ fn begin_network(door: &OwnedFd) -> io::Result<Option<Network>> {
     Ok(Some(entered.begin(stream.receive_message()?)))
 }
 
-/// The control socket of a backend that can pass no descriptors: the host listens at it, for this guest alone and only once.
+/// The control socket where the guest inherits no descriptor: the host listens at it, for this guest alone and only once.
 fn knock(path: &str) -> Result<OwnedFd, Errno> {
     let door = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     connect_to(&door, &SocketAddrUnix::new(path)?)?;

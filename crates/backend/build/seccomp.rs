@@ -16,8 +16,8 @@ pub(crate) fn profile(rows: &[Row], arch: Arch) -> String {
     for (name, rows) in &calls {
         rules.extend(rules_of(name, rows));
     }
-    // The other ways to call the same kernel, by the same names: one that is not listed here kills who uses it, where the
-    // guest's filter says that there is no such call.
+    // The other ways to call the same kernel, by the same names: one that is not listed here kills the calling process,
+    // where the guest's filter says that there is no such call.
     let architectures = match arch {
         Arch::X86_64 => r#""SCMP_ARCH_X86_64","SCMP_ARCH_X86","SCMP_ARCH_X32""#,
         Arch::Aarch64 => r#""SCMP_ARCH_AARCH64","SCMP_ARCH_ARM""#,
@@ -94,7 +94,7 @@ fn rule(names: &[&str], action: &str, errno: Option<u32>, arguments: &[String]) 
     text
 }
 
-/// In no row of the table, and asked for by libraries that go on without them only if the kernel seems not to know them. Older
+/// In no row of the table, and used by libraries that do without them only if the kernel seems not to know them. Older
 /// daemons know no such default for the rest.
 const UNKNOWN: &[&str] = &["clone3", "openat2"];
 const EPERM: u32 = 1;

@@ -3,7 +3,7 @@
 use crate::{Drawing, Guest, Plan, bwrap, container, docker, host, native};
 use belljar_spec::{BackendName, Runtime, SandboxError};
 
-/// A wall.
+/// A backend.
 pub trait Backend: Sync {
     /// Which one.
     fn name(&self) -> BackendName;
@@ -12,9 +12,9 @@ pub trait Backend: Sync {
     /// milliseconds; a daemon is asked.
     fn check(&self) -> Result<(), SandboxError>;
 
-    /// Builds the wall and starts the guest behind it; returns when the guest is sealed and takes requests. An
-    /// error of kind `unavailable` means that this wall cannot be had here, and that nothing was left behind. Does
-    /// something else `meanwhile`, while the guest is busy and before the plan's first request is sent.
+    /// Builds the isolation and starts the guest in it; returns when the guest is sealed and takes requests. An error of
+    /// kind `unavailable` means that this backend is not available here, and that nothing was left behind. Does something
+    /// else `meanwhile`, while the guest is busy and before the plan's first request is sent.
     fn launch(&self, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError>;
 
     /// The same without starting anything: what would be built.

@@ -1,4 +1,4 @@
-//! Our end of the door: how streams to a guest are opened, and how its way out comes back.
+//! The host's end of the control socket: how streams to a guest are opened, and how its egress sockets come back.
 
 use crate::guest::{Deadline, PendingSetup, guest_gone, write_by};
 use belljar_spec::{ErrorCode, SandboxError};
@@ -17,12 +17,12 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 
-/// Our end of the door.
+/// The host's end of the control socket.
 pub(crate) enum Door {
     /// Descriptors pass it.
     Passing(OwnedFd),
-    /// One connection, with streams on it. The way out is known before the guest opens it: connections may arrive as soon as it
-    /// has.
+    /// One connection, with streams on it. The egress sockets are known before the guest opens its own: connections may
+    /// arrive as soon as it has.
     Muxed { pump: Pump, way_out: Mutex<Vec<OwnedFd>> },
 }
 
@@ -40,12 +40,12 @@ impl Door {
         Ok((Door::Passing(ours), theirs))
     }
 
-    /// The end that a guest knocked at.
+    /// The end that a guest connected to.
     pub(crate) fn knocked_at(ours: OwnedFd) -> Door {
         Door::Passing(ours)
     }
 
-    /// The end that a guest connected to which no descriptor can be passed to, and what its way out will be.
+    /// For a guest that connected and that no descriptor can be passed to; with the egress sockets that it will have.
     pub(crate) fn muxed(connection: OwnedFd, intake: Option<&Intake>) -> io::Result<Door> {
         let (places, way_out) = Places::make(intake)?;
         let pump = Pump::start(
@@ -66,7 +66,7 @@ impl Door {
         }
     }
 
-    /// Whether nobody is on the other side any more.
+    /// Whether the other side is gone.
     pub(crate) fn is_closed(&self) -> bool {
         match self {
             Door::Passing(ours) => {
@@ -102,7 +102,7 @@ impl Door {
         Ok(Some(TcpStream::from(ours)))
     }
 
-    /// The sockets of the way out, which the guest sent before it answered; or where what it relays arrives.
+    /// The egress sockets, which the guest sent before it answered; or those where what it relays arrives.
     pub(crate) fn take_way_out(&self) -> Option<Vec<OwnedFd>> {
         match self {
             Door::Passing(door) => passing::receive(door).ok().flatten(),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_door_is_closed_when_nobody_is_on_the_other_side() {
+    fn a_door_is_closed_when_its_other_end_is() {
         let (door, theirs) = Door::new().expect("a door");
         assert!(!door.is_closed());
         drop(theirs);

@@ -1,9 +1,9 @@
-//! A wall as it would be built, without building it: for people who want to see it, and made by what builds it.
+//! A sandbox as a backend would build it, without building it: for people who want to see it, and made by the code that builds it.
 
 use belljar_wire::message::Setup;
 use std::path::PathBuf;
 
-/// A wall as it would be built.
+/// A sandbox as it would be built.
 pub struct Drawing {
     /// The program that builds it and its words, the first of which is its name; none where belljar does it itself.
     pub program: Option<(PathBuf, Vec<String>)>,

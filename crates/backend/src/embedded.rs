@@ -1,9 +1,9 @@
 //! The guest's program, which was embedded at build time.
 //!
-//! It is executed from an anonymous, sealed file in memory: nobody can change that, and nobody but us can give it. A file with a
-//! name would save the copy (about 0.2 ms once a process), but lies where this user can write, and so could a sandbox that
-//! found a gap: what stands before it is then executed on the host, outside of everything. What needs the program as a file
-//! inside of a sandbox gets it from the guest, which copies itself (`Source::OwnProgram`).
+//! It is executed from an anonymous, sealed file in memory: no process can change that, and none but ours can supply it. A
+//! file with a name would save the copy (about 0.2 ms once a process), but lies where this user can write. A sandbox that
+//! found a gap could write there too, and what it puts there is then executed on the host, outside of everything. What
+//! needs the program as a file inside of a sandbox gets it from the guest, which copies itself (`Source::OwnProgram`).
 
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::launch::{Program, SEALED};
@@ -105,7 +105,7 @@ fn written_to(directory: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     let mut file = File::from(openat(CWD, directory, flags, Mode::RUSR)?);
     file.write_all(GUEST).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    // Whoever has the descriptor executes it: bubblewrap, started by root, is somebody else by then.
+    // Any process with the descriptor may execute it: bubblewrap, started by root, runs as another user by then.
     fchmod(&file, Mode::from_raw_mode(0o555))?;
     // The kernel executes nothing that is open for writing.
     let name = format!("/proc/self/fd/{}", file.as_raw_fd());

@@ -1,4 +1,4 @@
-//! A guest as its host sees it: a process, and a door through which streams are opened.
+//! A guest as its host sees it: a process, and a control socket through which streams are opened.
 
 use crate::Plan;
 use crate::cgroup::{Cgroup, Counters};
@@ -42,7 +42,7 @@ pub struct Guest {
     _root: Option<PreparedRoot>,
 }
 
-/// Something that stands behind a guest, and has to be taken away after it: a container. Dropped, it is gone.
+/// Something that stands behind a guest, and has to be removed after it: a container. Dropped, it is gone.
 pub(crate) trait Behind: Send + Sync {
     /// What the kernel counted of the sandbox's limits.
     fn counters(&self) -> Counters;
@@ -53,11 +53,11 @@ pub(crate) trait Behind: Send + Sync {
         Box::new(move || counters)
     }
 
-    /// The guest is dying and so are we: sees to what nobody else would take away, and waits for nothing else.
+    /// The guest is dying and so is this process: sees to what nothing else would remove, and waits for nothing else.
     fn leave(&mut self);
 }
 
-/// What was counted until the end. It may wait for others, so nobody calls it who holds what others need.
+/// What was counted until the end. It may wait for other processes, so its caller must hold nothing that they need.
 pub(crate) type AtEnd = Box<dyn FnOnce() -> Counters + Send>;
 
 impl Guest {
@@ -107,7 +107,7 @@ impl Guest {
         let _turn = Turn::take(plan, layout)?;
         self.mountpoints = Mountpoints::begin(plan, layout, self.process.handle(), stage)?;
         let Some(mountpoints) = &mut self.mountpoints else { return Ok(()) };
-        // Ours already: where this fails they go away after the guest, and not before.
+        // Ours already: where this fails they are removed after the guest, and not before.
         mountpoints.make(layout)?;
         mountpoints.hold(layout)
     }
@@ -143,7 +143,7 @@ impl Guest {
             let deadline = Deadline { at: self.started + self.time_limit, time_limit: self.time_limit };
             write_by(&stream, &request, &deadline).inspect_err(|error| {
                 if error.code == ErrorCode::NotReady {
-                    // Who hangs does not notice that the door closes.
+                    // A guest that hangs does not notice that the control socket closes.
                     self.process.end = End::Killed;
                 }
             })?;
@@ -167,7 +167,7 @@ impl Guest {
                 None => SetupFailure::Silent,
             },
             SetupFailure::Late(time_limit) => {
-                // Who hangs does not notice that the door closes.
+                // A guest that hangs does not notice that the control socket closes.
                 self.process.end = End::Killed;
                 SetupFailure::Late(time_limit)
             }
@@ -179,13 +179,13 @@ impl Guest {
         Ok(())
     }
 
-    /// Takes note of a way out that somebody else opened for it.
+    /// Takes note of the egress sockets that another process opened for it.
     pub(crate) fn has_way_out(&mut self, report: IntakeReport, sockets: Vec<OwnedFd>) {
         self.sealed.intake = Some(report);
         self.way_out = sockets;
     }
 
-    /// The sockets of its way out, if it has one.
+    /// Its egress sockets, if it has any.
     pub fn take_way_out(&mut self) -> Option<(IntakeReport, Vec<OwnedFd>)> {
         Some((self.sealed.intake.clone()?, std::mem::take(&mut self.way_out)))
     }
@@ -202,14 +202,14 @@ impl Guest {
         self.door.open_connection().map_err(failed)
     }
 
-    /// Whether it will never answer again: its process has ended, or its end of the door is closed.
+    /// Whether it will never answer again: its process has ended, or its end of the control socket is closed.
     pub fn is_gone(&self) -> bool {
         wait_for_end(self.process.handle(), Duration::ZERO) || self.door.is_closed()
     }
 
-    /// How a program of the host that works for the sandbox enters its cgroup, which is taken away with the guest; `None` where no
-    /// cgroup is ours to use. A container's cgroup is the Docker daemon's, who removes it while such a program may still run: they
-    /// have another one with the same limits.
+    /// How a program of the host that works for the sandbox enters its cgroup, which is removed with the guest; `None`
+    /// where no cgroup is ours to use. A container's cgroup belongs to the Docker daemon, which removes it while such
+    /// programs may still run: they have another one with the same limits.
     pub fn cgroup_entry(
         &mut self,
         limits: &Limits,
@@ -230,7 +230,7 @@ impl Guest {
         }
     }
 
-    /// The same for a guest that is gone: a wall whose kernel is the sandbox's own may lose all of it to one limit.
+    /// The same for a guest that is gone: where the sandbox has a kernel of its own, one limit may end all of it.
     pub fn counters_at_end(&self) -> AtEnd {
         let counters = || -> AtEnd {
             let counters = self.counters();
@@ -239,12 +239,12 @@ impl Guest {
         self.behind.as_ref().map_or_else(counters, |behind| behind.at_end())
     }
 
-    /// The version of the second wall, Landlock; 0 for none.
+    /// The version of Landlock, the second layer of isolation; 0 for none.
     pub fn landlock_abi(&self) -> u32 {
         self.sealed.landlock_abi
     }
 
-    /// Kills the guest and everything it started, where that needs nobody's help, and waits for nothing.
+    /// Kills the guest and everything it started, where that needs no other process, and waits for nothing.
     pub fn kill(&self) {
         if self.process.end == End::Killed {
             self.process.kill();
@@ -256,8 +256,8 @@ impl Guest {
         drop(self);
     }
 
-    /// Kills the guest and everything it started, and waits only where something has to be taken away after them. For
-    /// a process that is about to exit, and so leaves nobody unreaped.
+    /// Kills the guest and everything it started, and waits only where something has to be removed after them. For a
+    /// process that is about to exit, and so leaves no child unreaped.
     pub fn abandon(mut self) {
         if self.cgroup.is_none()
             && self.helpers.is_none()
@@ -293,11 +293,11 @@ pub(crate) struct Process {
     end: End,
 }
 
-/// Who started a process.
+/// Which process started another.
 enum Begun {
     /// We did.
     ByUs(Started),
-    /// Somebody else did, who waits for it as well; this is a handle to it.
+    /// Another process did, which waits for it as well; this is a handle to it.
     ByOthers(OwnedFd),
 }
 
@@ -306,7 +306,7 @@ enum Begun {
 enum End {
     /// By our signal: killing process 1 takes its whole namespace along.
     Killed,
-    /// By itself, when the door closes: it has a tree to kill first.
+    /// By itself, when the control socket closes: it has a tree to kill first.
     Leaves,
     /// It did.
     Over,
@@ -318,7 +318,7 @@ impl Process {
         Process { started: Begun::ByUs(started), guest: None, end: End::Killed }
     }
 
-    /// Process 1 of a namespace that another program made. Without a handle to it, it still leaves when the door closes.
+    /// Process 1 of a namespace that another program made. Without a handle to it, it still leaves when the control socket closes.
     pub(crate) fn behind(started: Started, guest: Option<OwnedFd>) -> Process {
         let end = if guest.is_some() { End::Killed } else { End::Leaves };
         Process { started: Begun::ByUs(started), guest, end }
@@ -352,7 +352,7 @@ impl Process {
         )
     }
 
-    /// The guest itself, or who ends after it.
+    /// The guest itself, or the process that ends after it.
     fn handle(&self) -> BorrowedFd<'_> {
         match (&self.guest, &self.started) {
             (Some(guest), _) => guest.as_fd(),
@@ -376,8 +376,8 @@ impl Process {
                 let pidfd = started.pidfd.as_fd();
                 while let Err(Errno::INTR) = waitid(WaitId::PidFd(pidfd), WaitIdOptions::EXITED) {}
             }
-            // Whoever may not signal it has closed its door: it leaves. One that somebody froze dies when it thaws, and what
-            // stands behind it sees to that.
+            // Where this process may not signal it, it leaves because its control socket was closed. A frozen one dies when
+            // it thaws, and what stands behind it (`Behind`) sees to that.
             Begun::ByOthers(handle) => {
                 wait_for_end(handle, FROZEN);
             }
@@ -512,7 +512,7 @@ impl PendingSetup {
     }
 }
 
-/// Nobody inside answers, or what comes from there makes no sense.
+/// The guest does not answer, or what comes from it makes no sense.
 pub fn guest_gone() -> SandboxError {
     ErrorCode::GuestGone
         .error("the sandbox's first process is gone, and all its commands with it")
@@ -562,12 +562,12 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_does_not_read_holds_nobody_up() {
+    fn a_guest_that_does_not_read_blocks_no_caller() {
         let (ours, _theirs) = UnixStream::pair().expect("a pair");
         let time_limit = Duration::from_millis(50);
         let deadline = Deadline { at: Instant::now() + time_limit, time_limit };
         let written = write_by(&ours, &vec![0; 4 << 20], &deadline);
-        assert_eq!(written.expect_err("nobody read it").code, ErrorCode::NotReady);
+        assert_eq!(written.expect_err("it was not read").code, ErrorCode::NotReady);
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! Walls. One trait, one folder a backend, every folder the same files in the same roles:
+//! Backends: how sandboxes are isolated. One trait, one folder a backend, every folder the same files in the same roles:
 //!
 //! | file | role |
 //! | --- | --- |
-//! | `mod.rs` | the backend: its name, and who calls what |
+//! | `mod.rs` | the backend: its name, and the calls to the other files |
 //! | `check.rs` | whether it works here, and if not, why and what to do |
 //! | `launch.rs` | from a plan to a guest that is ready |
 //!
-//! A backend builds the wall and hands over a [`Guest`]; everything else (commands, files, timeouts, output
-//! limits) is written once, above the guest protocol. Called by the engine only.
+//! A backend builds the isolation and hands over a [`Guest`]; everything else (commands, files, timeouts, output limits) is
+//! written once, above the guest protocol. Called by the engine only.
 
 mod bwrap;
 mod cgroup;

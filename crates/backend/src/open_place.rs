@@ -1,5 +1,5 @@
-//! The guest without a wall around it, for `host` and `container`: it still starts commands, kills their trees and
-//! holds file operations beneath the workspace; it hides nothing.
+//! The guest without isolation, for `host` and `container`: it still starts commands, kills their trees and holds file
+//! operations beneath the workspace; it hides nothing.
 
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process, SetupFailure, not_ready};
@@ -67,7 +67,7 @@ fn setup(plan: &Plan) -> Result<Setup, SandboxError> {
     })
 }
 
-/// The host's own limits are the default where there is no wall.
+/// The host's own limits are the default without isolation.
 fn rlimits(plan: &Plan) -> Vec<(u32, u64)> {
     let open_files = plan.limits.open_files;
     if open_files.origin == Origin::Asked {

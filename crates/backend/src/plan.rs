@@ -41,7 +41,7 @@ pub struct Plan {
 /// Makes a request, as bytes for a stream, from the environment and the workspace.
 pub type FirstRequest = Box<dyn Fn(&[(OsString, OsString)], &str) -> Vec<u8> + Send + Sync>;
 
-/// A sandbox's way out of its network.
+/// A sandbox's egress.
 pub struct WayOut {
     /// The sockets that the guest makes and hands over.
     pub intake: Intake,
@@ -91,7 +91,7 @@ impl Plan {
         }
     }
 
-    /// The same, with a request that is sent right behind the setup, so that nobody waits in between. It is made from
+    /// The same, with a request that is sent right behind the setup, so that neither side waits in between. It is made from
     /// the environment and the workspace.
     pub fn with_first(mut self, request: FirstRequest) -> Plan {
         self.first = Some(request);
@@ -104,13 +104,13 @@ impl Plan {
         self
     }
 
-    /// The same, behind the wall of this name, which the marker inside says.
+    /// The same, with the backend of this name, which the marker inside names.
     pub fn behind(mut self, backend: BackendName) -> Plan {
         self.backend = Some(backend);
         self
     }
 
-    /// The same, with a way out of its network.
+    /// The same, with egress.
     pub fn with_way_out(mut self, way_out: WayOut) -> Plan {
         self.way_out = Some(way_out);
         self
@@ -140,7 +140,7 @@ impl Plan {
         self
     }
 
-    /// The same, with a directory for notes of what is made in folders of the host, and taken away again.
+    /// The same, with a directory for notes of what is made in folders of the host, and removed again.
     pub fn with_mountpoints(mut self, directory: PathBuf) -> Plan {
         self.mountpoints = Some(directory);
         self
@@ -285,21 +285,21 @@ fn context_needs_isolation() -> SandboxError {
     ))
 }
 
-/// A sandbox with nothing in it, for trying out a wall.
+/// A sandbox with nothing in it, for trying out a backend.
 pub(crate) fn trial() -> Result<Plan, SandboxError> {
     let machine = Machine { memory: ByteSize::mebibytes(256), cpus: 1 };
     let limits = Limits::understand(&LimitsRequest::default(), machine);
     Ok(Plan::new(belljar_state::new_id()?, SandboxSpec::default(), limits, Isolation::Own))
 }
 
-/// The same without a wall, among temporary files.
+/// The same without isolation, among temporary files.
 pub(crate) fn trial_without_isolation() -> Result<Plan, SandboxError> {
     let Plan { id, limits, .. } = trial()?;
     let view = View::plain(std::env::temp_dir());
     Ok(Plan::new(id, SandboxSpec::default(), limits, Isolation::Absent).with_workspace(view))
 }
 
-/// Who holds which limit.
+/// What enforces which limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Enforcement {
     /// A cgroup holds memory.
@@ -317,7 +317,8 @@ pub(crate) struct Enforcement {
 }
 
 impl Enforcement {
-    /// Makes the plan's cgroup, where one can be made, and says who holds what. Refuses a plan whose limits nobody holds.
+    /// Makes the plan's cgroup, where one can be made, and says what enforces each limit. Refuses a plan with a limit that
+    /// nothing enforces.
     pub(crate) fn begin(plan: &Plan) -> Result<(Option<Cgroup>, Enforcement), SandboxError> {
         let cgroup = Cgroup::create(plan.id, &plan.limits)?;
         let held = cgroup.as_ref().map(Cgroup::held).unwrap_or_default();
@@ -395,7 +396,7 @@ impl Enforcement {
     fn rlimits(&self, limits: &Limits) -> Vec<(u32, u64)> {
         let mut rlimits = vec![(RLIMIT_CORE, NO_CORE), (RLIMIT_NOFILE, self.open_files(limits))];
         if self.own_user_namespace {
-            // Counted for the user who made the namespace, too, whoever that is.
+            // Counted for the user who made the namespace, too, whichever user that is.
             rlimits.push((RLIMIT_SIGPENDING, share_of(Resource::Sigpending).min(MAX_SIGNALS)));
             rlimits.push((RLIMIT_MSGQUEUE, share_of(Resource::Msgqueue).min(MAX_QUEUED)));
         }
@@ -412,7 +413,7 @@ impl Enforcement {
     /// What holds each limit, for people.
     pub(crate) fn told(&self, limits: &Limits) -> LimitsHeld {
         let by_cgroup = |held: bool| held.then_some("cgroup");
-        // A container's own limits are the daemon's business; without a wall the guest sets what was asked for.
+        // A container's own limits are the daemon's business; without isolation the guest sets what was asked for.
         let is_isolated = self.own_filesystem;
         let otherwise = |word: &'static str| self.own_user_namespace.then_some(word);
         LimitsHeld {

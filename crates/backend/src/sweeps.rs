@@ -1,4 +1,4 @@
-//! What a killed process leaves of a sandbox outside of it: cgroups, containers, stubs in folders of the user.
+//! What a killed process leaves of a sandbox outside of it: cgroups, containers, mount points in folders of the user.
 
 use crate::docker::sweep_containers;
 use crate::{cgroup, mountpoints, native};
@@ -6,10 +6,10 @@ use belljar_spec::BackendName;
 use belljar_state::{DiskUsage, Sweep};
 use std::path::Path;
 
-/// What the first start of a process sweeps, in this order: what is mounted for a container lies over stubs.
+/// What the first start of a process sweeps, in this order: what is mounted for a container lies over mount points.
 pub fn sweeps(backend: BackendName) -> [Sweep; 3] {
     let containers = match backend {
-        // The daemon may have been making one when whoever wanted it died: it is asked too.
+        // The daemon may have been making one when the process that wanted it died: it is asked too.
         BackendName::Docker(_) => {
             Sweep::of_state("containers", |state| sweep_containers(&state.join("docker"), true))
         }

@@ -79,7 +79,7 @@ impl Daemon {
         time_limit: Option<Duration>,
         call: impl AsyncFnOnce(&Docker) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        let runtime = self.runtime.as_ref().expect("it is taken by nobody but the drop");
+        let runtime = self.runtime.as_ref().expect("only `drop` takes the runtime");
         let wait = || {
             runtime.block_on(async {
                 let answer = call(&self.client);
@@ -106,7 +106,7 @@ impl Daemon {
     fn remove_within(&self, time_limit: Duration, name: &str) -> Result<(), SandboxError> {
         let options = RemoveContainerOptions { force: true, v: true, link: false };
         match self.try_run(async |client| client.remove_container(name, Some(options)).await) {
-            // Somebody else is at it.
+            // Another caller is removing it already.
             Err(Error::DockerResponseServerError { status_code: CONFLICT, .. }) => {
                 let options = WaitContainerOptions { condition: "removed".into() };
                 let gone = self.wait(Some(time_limit), async |client| {
@@ -143,7 +143,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Whoever drops a sandbox may be a task of another runtime, where this one must not wait for its own.
+        // A sandbox may be dropped in a task of another runtime, where this runtime must not wait for its own tasks.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -154,9 +154,9 @@ impl Drop for Daemon {
 const OLDEST: (usize, usize) = (1, 41);
 /// A daemon that is busy with many containers takes its time.
 const CALL_TIMEOUT: Duration = Duration::from_secs(120);
-/// What somebody else is removing is gone in a moment, or whoever asked leaves it to the next sweep.
+/// A removal by another caller takes a moment; after this time it is left to the next sweep.
 const TO_BE_REMOVED: Duration = Duration::from_secs(10);
-/// What is said of a container that is being removed already.
+/// The status code for a container that is being removed already.
 const CONFLICT: u16 = 409;
 
 #[cfg(test)]
@@ -206,14 +206,15 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_that_somebody_else_began_and_never_ends_is_not_waited_for() {
+    fn a_removal_by_another_caller_that_never_ends_is_not_waited_for() {
         let (_place, daemon) = stuck(|first| match first.starts_with("DELETE") {
             true => {
                 "HTTP/1.1 409 Conflict\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n{\"message\":\"at it\"}"
             }
             false => BEGINNING,
         });
-        let error = daemon.remove_within(SHORT_TIMEOUT, "one").expect_err("nobody says that it is gone");
+        let error =
+            daemon.remove_within(SHORT_TIMEOUT, "one").expect_err("the daemon does not say that it is gone");
         assert_eq!(error.code, ErrorCode::StartFailed);
         assert!(error.message.contains("remove the container one: it does not answer"), "{error}");
     }

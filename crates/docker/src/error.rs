@@ -5,7 +5,7 @@ use bollard::errors::Error;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Why nobody answers at a socket.
+/// Why no daemon answers at a socket.
 pub(crate) fn unreachable(socket: &Path, error: &io::Error) -> SandboxError {
     let at = socket.display();
     match error.kind() {

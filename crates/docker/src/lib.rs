@@ -1,8 +1,8 @@
-//! A Docker daemon, spoken to. A thin, blocking face over bollard, because walls are built by threads that wait, with
-//! errors that say what to do. Knows nothing of sandboxes: the docker backend and the builder of images say what they want
-//! in bollard's own words.
+//! A client of the Docker daemon: a thin, blocking layer over bollard, because backends are built by blocking threads, with
+//! errors that include a hint. Knows nothing of sandboxes: the docker backend and the image builder express their requests
+//! in bollard's own types.
 //!
-//! Only daemons of this machine, at a unix socket: what a wall shows of the host has to be where the daemon is.
+//! Only daemons of this machine, at a unix socket: the host's paths that a backend mounts have to exist where the daemon is.
 
 mod address;
 mod daemon;

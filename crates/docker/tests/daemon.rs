@@ -33,12 +33,12 @@ fn removing_what_is_not_there_is_no_error() {
 }
 
 #[test]
-fn where_nobody_listens_the_error_says_what_to_do() {
+fn without_a_listener_the_error_says_what_to_do() {
     let place = tempfile::tempdir().expect("a folder");
     let socket = place.path().join("docker.sock");
     assert_eq!(Daemon::at(socket.clone()).err().expect("no socket").code, ErrorCode::BackendUnavailable);
     drop(UnixListener::bind(&socket).expect("a socket"));
-    let error = Daemon::at(socket).err().expect("nobody listens");
+    let error = Daemon::at(socket).err().expect("no daemon listens");
     assert_eq!(error.code, ErrorCode::BackendUnavailable);
     assert!(error.message.contains("no process listens"), "{error}");
 }

@@ -157,7 +157,7 @@ impl Program {
         self.add(Instruction { code, jt, jf, k: value })
     }
 
-    /// Adds an instruction that always goes on at `next`.
+    /// Adds an instruction that always continues at `next`.
     fn step(&mut self, code: u16, k: u32, next: ProgramOffset) -> ProgramOffset {
         if self.distance(next) > 0 {
             self.jump(next);

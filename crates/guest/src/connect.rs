@@ -124,7 +124,7 @@ impl<'s> Way<'s> {
 
     fn waits_for(&self) -> PollFd<'s> {
         match (self.is_over, self.waiting.is_empty()) {
-            // Who has said all may still listen. Gone for good, it ends what is under way to it.
+            // A side that has sent everything may still receive. When it hangs up for good, what is under way to it ends.
             (true, _) => PollFd::from_borrowed_fd(self.from, PollFlags::empty()),
             (false, true) => PollFd::from_borrowed_fd(self.from, PollFlags::IN),
             (false, false) => PollFd::from_borrowed_fd(self.to, PollFlags::OUT),
@@ -173,7 +173,7 @@ fn dial_at(address: IpAddr, port: u16, stream: &Stream) -> Result<OwnedFd, Errno
         Err(errno) => return Err(errno),
     }
     sockopt::socket_error(&socket)??;
-    // Where nobody listens, the kernel may by chance have dialled from the very port that it dials.
+    // Without a listener, the kernel may by chance have dialled from the very port that it dials (a self-connect).
     if getsockname(&socket)? == getpeername(&socket)?.ok_or(Errno::CONNREFUSED)? {
         return Err(Errno::CONNREFUSED);
     }
@@ -195,5 +195,5 @@ fn wait(socket: &OwnedFd, stream: &Stream) -> Result<(), Errno> {
 }
 
 const DNS: u16 = 53;
-/// Of one address. Nothing is far away: who does not answer has more callers waiting than it takes.
+/// Of one address. Nothing is far away: a listener that does not answer has more callers waiting than it takes.
 const CONNECT_TIMEOUT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };

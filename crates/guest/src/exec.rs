@@ -97,8 +97,8 @@ fn start(world: &World, request: &Exec) -> Result<(Running, Ends), Fault> {
     Ok((Running { supervised, mark }, ends))
 }
 
-/// The kernel's numbers as its names: asm-generic/resource.h. Nobody here may have more than whoever started us has, and less is
-/// what was asked for too.
+/// The kernel's numbers as its names: asm-generic/resource.h. No command may get a higher limit than the guest itself has;
+/// a lower one satisfies the request too.
 pub(crate) fn limits(numbers: &[(u32, u64)]) -> Result<Vec<(Resource, u64)>, Fault> {
     let known = [
         (2, Resource::Data),

@@ -89,7 +89,7 @@ impl PathRoot {
     }
 }
 
-/// `/proc/self` is the guest to us, whoever asked: what it says is nobody's business.
+/// To this process `/proc/self` is the guest, whichever process made the request: no command may read what it contains.
 fn refuse_own_proc(opened: &OwnedFd) -> Result<(), Errno> {
     if !is_proc(opened)? {
         return Ok(());
@@ -183,7 +183,7 @@ fn make_directory(place: &PathRoot, path: &str, recursive: bool) -> Result<(), E
     }
     let (parent, name) = place.parent(path)?;
     match mkdirat(parent, name, mode) {
-        // Somebody was faster; that is what was asked for.
+        // Another process made it in the meantime, which is what the request wants.
         Err(Errno::EXIST) => place.directory(path).map(drop),
         other => other,
     }

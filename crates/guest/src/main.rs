@@ -1,12 +1,13 @@
-//! The guest: process 1 of every sandbox, whatever the wall.
+//! The guest: process 1 of every sandbox, in every backend.
 //!
-//! It gets one descriptor, the door (3), or where a wall hands out none, the place of a socket to knock at. Through the door come streams: the first carries the setup, which is
-//! carried out, sealed and answered; every later one carries one request and gets a thread of its own. Threads
-//! of process 1 cannot be signalled from inside, and nothing here is dumpable. When the door closes, the host is
-//! gone, and so are we and everything we started. Where we are not process 1 and somebody kills us, the supervisors of
-//! our commands become this program again (`orphaned`) and do it.
+//! It inherits one descriptor, the control socket (3), or, where the backend hands it none, gets the path of a
+//! socket to connect to. Over the control socket come streams: the first carries the setup: the guest carries it out,
+//! confines itself and answers; every later one carries one request and gets a thread of its own. Threads of process 1
+//! cannot be signalled from inside, and nothing here is dumpable. When the control socket closes, the host is gone, and the
+//! guest ends with everything it started. Where the guest is not process 1 and is killed, the supervisors of its commands
+//! become this program again (`orphaned`) and kill their trees.
 //!
-//! Called with the word `reap` it is none of that, but a process outside of sandboxes that cleans up after one.
+//! Started with the argument `reap`, it is none of that, but a process outside of sandboxes that cleans up after one.
 //!
 //! It holds no policy and no secret, resolves no name through libc, and prints nothing.
 

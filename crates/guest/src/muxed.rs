@@ -1,5 +1,5 @@
-//! The door of a wall that no descriptor passes: one connection to the host, and a pump that makes sockets of its streams. Behind
-//! it everything is as with any other door.
+//! The control socket of a backend that can pass no descriptors: one connection to the host, and a pump that makes sockets
+//! of its streams. The rest of the guest sees an ordinary control socket.
 
 use belljar_sys::passing;
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
@@ -11,8 +11,8 @@ use belljar_wire::purpose::Purpose;
 use std::io;
 use std::os::unix::net::UnixStream;
 
-/// Connects to the socket that the host listens at. The door gives a descriptor for each request, as if the host had passed it,
-/// with an alarm beside it, and closes with the connection.
+/// Connects to the socket that the host listens at. The returned control socket gives a descriptor for each request, as if
+/// the host had passed it, with an alarm beside it, and closes with the connection.
 pub(crate) fn knock(path: &str) -> io::Result<(OwnedFd, Pump)> {
     let connection = UnixStream::connect(path)?;
     let (door, outside) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -22,8 +22,8 @@ pub(crate) fn knock(path: &str) -> io::Result<(OwnedFd, Pump)> {
             return None;
         }
         let (ours, theirs) = UnixStream::pair().ok()?;
-        // gVisor tells nobody that a socket was hung up while bytes wait in it. No pipe: a command could open that from /proc, and
-        // then it has no end.
+        // gVisor reports no hang-up of a socket while bytes wait in it. Not a pipe: a command could open that from /proc,
+        // and then it would never reach its end.
         let (hears, alarm) = UnixStream::pair().ok()?;
         passing::send(&outside, &[theirs.as_fd(), hears.as_fd()]).ok()?;
         Some(Local { socket: ours.into(), alarm: Some(alarm.into()) })

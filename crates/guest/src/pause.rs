@@ -1,15 +1,16 @@
-//! Stopping everybody, and letting them go on.
+//! Pauses and resumes all processes of the sandbox.
 //!
 //! `kill(-1, SIGSTOP)` by process 1 means every process of its namespace but itself. It is atomic against forks: the kernel
-//! goes through all processes under `tasklist_lock`, a new one is entered under the same lock, and one that is being made meanwhile
-//! gets the signal as its first (`multiprocess` in kernel/fork.c). No process can block, ignore or handle it. So nobody escapes, and afterwards
-//! nobody forks: the list of processes stands still.
+//! goes through all processes under `tasklist_lock`, a new one is entered under the same lock, and one that is being made
+//! meanwhile gets the signal as its first (`multiprocess` in kernel/fork.c). No process can block, ignore or handle it. So
+//! no process escapes, and none forks afterwards: the list of processes no longer changes.
 //!
-//! But whoever has not seen its own signal yet can still send SIGCONT to one that has. So it is sent again until everybody was seen
-//! to stand still, twice; then nobody is left to send anything. (Not every kernel is as strict about forks; that is met by this too.)
+//! But a process that has not seen its own signal yet can still send SIGCONT to one that has. So the signal is sent again
+//! until two looks have found all processes stopped; then none is left to send anything. (That also covers kernels that are
+//! less strict about forks.)
 //!
-//! A shell that runs while its child is stopped takes that for a Ctrl-Z. So as long as nobody forks in between, parents stop before
-//! their children do, and go on after them.
+//! A shell that runs while its child is stopped takes that for a Ctrl-Z. So as long as no process forks in between, parents
+//! stop before their children do, and continue after them.
 
 use crate::tree::{self, Handle, Process, Stillness};
 use belljar_sys::rustix::io::Errno;
@@ -20,7 +21,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockE
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Whether everybody is stopped.
+/// Whether all processes are stopped.
 #[derive(Default)]
 pub(crate) struct Pause {
     state: RwLock<State>,
@@ -30,18 +31,18 @@ pub(crate) struct Pause {
 pub(crate) enum State {
     #[default]
     Going,
-    /// These were stopped already, by somebody inside, and stay so.
+    /// A process inside had stopped these already; they stay stopped.
     Paused(HashSet<Process>),
 }
 
 impl Pause {
-    /// For as long as it takes to start a command: nobody pauses meanwhile. `None` while paused.
+    /// Held while a command is started: no pause can begin meanwhile. `None` while paused.
     pub(crate) fn going(&self) -> Option<RwLockReadGuard<'_, State>> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         matches!(*state, State::Going).then_some(state)
     }
 
-    /// Stops everybody.
+    /// Stops all processes.
     pub(crate) fn pause(&self) -> Result<(), Errno> {
         if getpid() != Pid::INIT {
             return Err(Errno::PERM);
@@ -62,7 +63,7 @@ impl Pause {
         outcome
     }
 
-    /// Lets them go on.
+    /// Lets them continue.
     pub(crate) fn resume(&self) -> Result<(), Errno> {
         let mut state = self.change()?;
         if let State::Paused(stopped) = std::mem::take(&mut *state) {
@@ -71,7 +72,7 @@ impl Pause {
         Ok(())
     }
 
-    /// Waits for commands that are being started, but not for ever: somebody inside may have stopped one.
+    /// Waits for commands that are being started, but not for ever: a process inside may have stopped one.
     fn change(&self) -> Result<RwLockWriteGuard<'_, State>, Errno> {
         let start = Instant::now();
         loop {
@@ -85,7 +86,7 @@ impl Pause {
     }
 }
 
-/// Stops those that are there, one generation after the other. Who comes into being meanwhile is met by what follows.
+/// Stops those that are there, one generation after the other. Processes that start meanwhile are stopped by `stop_all`.
 fn stop_parents_first() {
     let start = Instant::now();
     for generation in tree::generations_below_us() {
@@ -98,14 +99,14 @@ fn stop_parents_first() {
     }
 }
 
-/// Stops everybody. Who hangs in the kernel uses nothing, and stops when it comes out.
+/// Stops all processes. One that hangs in the kernel uses no processor, and stops when it returns from there.
 fn stop_all() -> Result<(), Errno> {
     let start = Instant::now();
     let mut times_as_told = 0;
     loop {
         match signal_all(Signal::STOP) {
             Ok(()) => {}
-            // There is nobody.
+            // There are no processes.
             Err(Errno::SRCH) => return Ok(()),
             Err(errno) => return Err(errno),
         }
@@ -119,15 +120,15 @@ fn stop_all() -> Result<(), Errno> {
         if start.elapsed() > PAUSE_TIMEOUT {
             return Err(Errno::BUSY);
         }
-        // Who runs on another processor sees it at its next way out of the kernel.
+        // A process that runs on another processor sees the signal when it next leaves the kernel.
         thread::sleep(STEP);
     }
 }
 
-/// Lets everybody go on but these, children first, and all in one breath.
+/// Resumes all processes but these, children first, and in one go.
 fn go_on(stopped: &HashSet<Process>) {
     let Some(below) = tree::below_us() else {
-        // Rather those too than nobody.
+        // Better to resume those too than none.
         let _ = signal_all(Signal::CONT);
         return;
     };
@@ -138,11 +139,11 @@ fn go_on(stopped: &HashSet<Process>) {
     }
 }
 
-/// Far longer than a start takes, or a signal, and far shorter than anybody waits for a pause.
+/// Far longer than a start takes, or a signal, and far shorter than any caller waits for a pause.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Nothing depends on it but what a shell believes.
+/// Only matters for what a shell believes.
 const COURTESY: Duration = Duration::from_millis(200);
-/// Times in a row that all stood still of whom something is told.
+/// Looks in a row that found all processes with a known state stopped.
 const ENOUGH: u32 = 10;
 /// Between two looks.
 const STEP: Duration = Duration::from_micros(100);

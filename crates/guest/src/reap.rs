@@ -1,13 +1,15 @@
-//! Another life of the same program, outside of every sandbox: it takes away the stubs that a sandbox needed in its folder,
-//! when belljar was killed and could not. Who starts it has waited for belljar and for the sandbox to be dead.
+//! A second mode of this program, outside of every sandbox: it removes the mount points that a sandbox needed in its
+//! folder, when belljar was killed and could not. The process that executes it has waited until belljar and the sandbox are
+//! dead.
 //!
 //! ```text
 //! 3             the directory of notes
 //! 4, 5, ...     for each note: the note itself, locked; the folder that it is about
 //! ```
 //!
-//! Where somebody else still holds a note, that one will take everything away. Where somebody holds a stub who knows nothing of the
-//! note, since it has notes of its own elsewhere, this waits. What is not as it was made stays: it is somebody's.
+//! If another process still holds a note, that process removes everything. If a process that does not know the note, since
+//! it has notes of its own elsewhere, holds a mount point, this one waits. What is not as it was made stays: it belongs to
+//! the user.
 
 use belljar_sys::Inherited;
 use belljar_sys::mount::{UnmountFlags, unmount};
@@ -25,7 +27,7 @@ pub(crate) fn is_wanted() -> bool {
     std::env::args_os().nth(1).is_some_and(|word| word == REAP)
 }
 
-/// Takes away all that the notes say.
+/// Removes all that the notes list.
 pub(crate) fn run() -> ExitCode {
     let (stage, notes): (Vec<String>, Vec<String>) =
         std::env::args().skip(2).partition(|word| word.starts_with('/'));
@@ -35,7 +37,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Takes away what was put together on the host for a container that never came: it lies over what the notes name.
+/// Removes what was put together on the host for a container that never came: it lies over what the notes name.
 fn strike(stage: &[String]) -> Result<(), Errno> {
     // No folder is kept busy by us.
     chdir("/")?;
@@ -68,11 +70,11 @@ fn reap(notes: &[String]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Takes away all that a note says, and the note; gives a stub that somebody holds, if that is why some of it is left. What is left for
-/// another reason is tried again by the next start of a sandbox.
+/// Removes everything that a note lists, and the note; returns a mount point that another process holds, if that is why
+/// some are left. What is left for another reason is tried again by the next start of a sandbox.
 fn reap_one(name: &str, note: &OwnedFd, folder: &OwnedFd, directory: &OwnedFd) -> Option<String> {
-    // The kernel lets go of the one lock before it gives the other: somebody may have been faster, taken the note away,
-    // and a sandbox may have written another one, with the same name, for stubs that it needs.
+    // The kernel releases the shared lock before it grants the exclusive one: another process may have been faster and
+    // removed the note, and a sandbox may have written a new one, with the same name, for mount points that it needs.
     let is_ours =
         flock(note, FlockOperation::NonBlockingLockExclusive).is_ok() && is_still(note, directory, name);
     let (removal, held) = is_ours.then(|| take_away(note, folder).ok())??;
@@ -90,7 +92,7 @@ fn is_still(note: &OwnedFd, directory: &OwnedFd, name: &str) -> bool {
         .is_ok_and(|found| (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino))
 }
 
-/// Everything that a note says of this folder, what was made last first; what became of that, and which stub somebody holds.
+/// Removes everything that a note lists for this folder, what was made last first; returns the outcome, and a mount point that is held.
 fn take_away(note: &OwnedFd, folder: &OwnedFd) -> Result<(Removal, Option<String>), Errno> {
     let found = fstat(folder)?;
     let (mut all, mut held) = (Removal::Done, None);
@@ -106,5 +108,5 @@ fn take_away(note: &OwnedFd, folder: &OwnedFd) -> Result<(Removal, Option<String
     Ok((all, held))
 }
 
-/// The word for this life. Places of a stage follow, which are absolute paths, and the names of notes, which are not.
+/// The argument for this mode. Places of a stage follow, which are absolute paths, and the names of notes, which are not.
 const REAP: &str = "reap";

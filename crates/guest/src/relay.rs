@@ -77,11 +77,11 @@ pub(crate) struct Relay<'w> {
     state: State,
     /// Whether /tmp is the sandbox's own.
     private: bool,
-    /// Who watches the door while this thread is busy here: nobody, until somebody knocks.
+    /// Watches the control socket while this thread is busy here: no other thread does, until a request arrives.
     watch: Watch<'w>,
 }
 
-/// The door, and whom to call when there is something at it.
+/// The control socket, and what to call when a request waits at it.
 pub(crate) struct Watch<'w> {
     pub(crate) door: BorrowedFd<'w>,
     pub(crate) call: &'w dyn Fn(),
@@ -148,7 +148,7 @@ impl<'w> Relay<'w> {
             }
         };
         if outcome.is_err() {
-            // Nobody is listening: a command without its host is not to go on.
+            // The host no longer listens: a command is not to continue without its host.
             self.kill_tree();
         }
         outcome
@@ -279,7 +279,7 @@ impl<'w> Relay<'w> {
             Some(ExecControl::Resize(size)) => {
                 if let Some(terminal) = &self.terminal {
                     let _ = terminal::set_size(terminal, size.rows, size.cols);
-                    // gVisor tells nobody. Who does not ask for this signal does not get it.
+                    // gVisor sends no signal. A process that does not handle this one ignores it.
                     if let (Some(mark), Some(root)) = (self.mark, Pid::from_raw(self.supervised.supervisor)) {
                         tree::signal_tree(root, mark, Signal::WINCH);
                     }
@@ -321,7 +321,7 @@ impl<'w> Relay<'w> {
         }
     }
 
-    /// There is room for more. Told now and then: somebody who types never fills a window.
+    /// There is room for more. Reported only now and then: a person who types never fills a window.
     fn took(&mut self, length: usize) {
         self.taken += length;
         if self.taken >= STDIN_WINDOW / 4 && matches!(self.state, State::Running) {
@@ -349,7 +349,7 @@ impl<'w> Relay<'w> {
             if !leaving.is_empty() {
                 return true;
             }
-            // Somebody in the background may write for ever.
+            // A background process may write for ever.
             if output.left == 0 {
                 return false;
             }
@@ -362,8 +362,8 @@ impl<'w> Relay<'w> {
             buffer.clear();
             let mut outcome = read(&output.pipe, spare_capacity(buffer));
             if outcome == Err(Errno::IO) {
-                // A terminal that the last one has left. The kernel looks for bytes before it looks who is there: what was
-                // written in between is there at the second look.
+                // A terminal that the last process has left. The kernel looks for bytes before it looks for open ends: what
+                // was written in between is there at the second look.
                 outcome = read(&output.pipe, spare_capacity(buffer));
             }
             match outcome {
@@ -376,7 +376,7 @@ impl<'w> Relay<'w> {
                 }
                 Err(Errno::AGAIN) => !ended,
                 Err(Errno::INTR) => true,
-                // A terminal without anybody in it.
+                // A terminal that no process has open.
                 Err(_) => false,
             }
         });
@@ -404,7 +404,7 @@ impl<'w> Relay<'w> {
         match retry_on_intr(|| read(&self.supervised.status, &mut bytes)) {
             Ok(4) => ExecEvent::Ended { ending: ending(i32::from_ne_bytes(bytes)), disk: self.disk() },
             _ => {
-                // Somebody inside killed the supervisor, perhaps to outlive it: nobody does.
+                // A process inside killed the supervisor, perhaps to outlive it: all processes are killed.
                 tree::kill_below_us();
                 ExecEvent::SupervisorLost
             }

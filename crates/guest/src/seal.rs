@@ -36,8 +36,9 @@ pub(crate) fn seal(seal: &Seal) -> Result<u32, Fault> {
     Ok(landlock_abi)
 }
 
-/// The second wall: whatever a mistake in the first one leaves writable, only these paths are; and, where the
-/// kernel can tell, no unix socket is reached that was not bound in here. Returns the Landlock version in force.
+/// The second layer of isolation: if a mistake in the first one leaves more writable, still only these paths are; and,
+/// where the kernel supports it, only unix sockets that were bound in here can be reached. Returns the Landlock version in
+/// force.
 fn restrict(rules: &message::Landlock) -> Result<u32, RulesetError> {
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
     if rules.writable.is_some() {

@@ -1,4 +1,4 @@
-//! The door: setup first, then a thread a request, until the host is gone.
+//! The control socket: setup first, then a thread per request, until the host is gone.
 
 use crate::connect::{Handover, Ports};
 use crate::files::PathRoot;
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Serves until the door closes.
+/// Serves until the control socket closes.
 pub(crate) fn serve() -> io::Result<()> {
     let mut words = std::env::args().skip(1);
     let word = words.next();
@@ -42,7 +42,7 @@ pub(crate) fn serve() -> io::Result<()> {
     let network = if word.as_deref() == Some(NETWORK) { begin_network(&door)? } else { None };
     let Some((world, ready)) = open(&door, network, pump)? else { return Ok(()) };
     let post = Arc::new(Post { door, world, waiting: AtomicUsize::new(1), ready: Mutex::new(Some(ready)) });
-    // Whoever knocks already need not wait until the host has heard that it may.
+    // A request that waits already need not be delayed by the message that the sandbox is ready.
     if !somebody_knocks(&post.door) {
         post.say_ready();
     }
@@ -57,19 +57,19 @@ fn begin_network(door: &OwnedFd) -> io::Result<Option<Network>> {
     Ok(Some(entered.begin(stream.receive_message()?)))
 }
 
-/// The door of a wall that hands out no descriptors: a socket that the host listens at, for us alone and only once.
+/// The control socket where the guest inherits no descriptor: the host listens at it, for this guest alone and only once.
 fn knock(path: &str) -> Result<OwnedFd, Errno> {
     let door = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     connect_to(&door, &SocketAddrUnix::new(path)?)?;
     Ok(door)
 }
 
-/// The door, and the threads that wait at it.
+/// The control socket, and the threads that wait for requests at it.
 struct Post {
     door: OwnedFd,
     world: World,
     waiting: AtomicUsize,
-    /// What the host has still to be told: that it is done.
+    /// The message that the host has yet to get: that the setup is done.
     ready: Mutex<Option<(Stream, Sealed)>>,
 }
 
@@ -79,7 +79,7 @@ impl Post {
     fn say_ready(&self) {
         let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((mut stream, sealed)) = ready {
-            // A host that hung up closes the door as well.
+            // A host that hung up closes the control socket as well.
             let _ = stream.send_message(&SetupReply::Ready(sealed));
         }
     }
@@ -98,11 +98,11 @@ pub(crate) struct World {
     pub(crate) ports: Ports,
     pub(crate) pause: Pause,
     handover: Handover,
-    /// Dropped, it would close the door.
+    /// Dropped, it would close the control socket.
     _pump: Option<Arc<Pump>>,
 }
 
-/// Takes requests until the door closes, or enough others wait.
+/// Takes requests until the control socket closes, or enough other threads wait.
 fn wait_at_door(post: &Arc<Post>) {
     let is_first_thread = gettid() == getpid();
     while let Ok(Some(descriptors)) = passing::receive(&post.door) {
@@ -118,11 +118,11 @@ fn wait_at_door(post: &Arc<Post>) {
             return;
         }
     }
-    // The first thread may be busy with a request whose host is gone: whoever sees the door closed ends all of us.
+    // The first thread may be busy with a request whose host is gone: any thread that sees the control socket closed ends the guest.
     leave();
 }
 
-/// Makes sure that somebody waits at the door while the caller is busy; `false` where no thread can be made for it.
+/// Makes sure that a thread waits for requests while the caller is busy; `false` where no thread can be made for it.
 fn keep_watch(post: &Arc<Post>) -> bool {
     if post.waiting.load(Ordering::SeqCst) > 0 {
         return true;
@@ -136,7 +136,7 @@ fn keep_watch(post: &Arc<Post>) -> bool {
     made.is_ok()
 }
 
-/// Somebody knocks while the caller is busy.
+/// A request arrives while the caller is busy.
 fn see_to_door(post: &Arc<Post>) {
     if !keep_watch(post) {
         // An error here is a host that hung up.
@@ -144,7 +144,7 @@ fn see_to_door(post: &Arc<Post>) {
     }
 }
 
-/// The sandbox has as many processes as it may: whoever knocked gets an answer all the same.
+/// The sandbox has as many processes as it may: the request gets an answer all the same.
 fn answer_without_a_thread(post: &Arc<Post>) -> io::Result<()> {
     if let Some(mut stream) = Stream::knocking(passing::receive(&post.door)?.unwrap_or_default()) {
         match stream.receive_message()? {
@@ -163,20 +163,20 @@ fn answer_without_a_thread(post: &Arc<Post>) -> io::Result<()> {
     Ok(())
 }
 
-/// The host is gone. Process 1 takes everybody along by ending; elsewhere it has to be done by hand.
+/// The host is gone. When process 1 ends, the kernel kills all others; elsewhere the guest has to kill them itself.
 fn leave() -> ! {
     tree::kill_below_us();
     exit(0);
 }
 
-/// Takes the first stream and builds what it says. `None`: the host left, or was told that it failed.
+/// Takes the first stream and builds the sandbox that it describes. `None`: the host left, or was told that it failed.
 fn open(
     door: &OwnedFd,
     network: Option<Network>,
     pump: Option<Arc<Pump>>,
 ) -> io::Result<Option<(World, (Stream, Sealed))>> {
     let Some(descriptors) = passing::receive(door)? else { return Ok(None) };
-    // Nobody with our user id may read our memory, our descriptors or our limits through /proc, or trace us. Not
+    // No process with our user id may read our memory, our descriptors or our limits through /proc, or trace us. Not
     // earlier: the host, an ordinary user, has just written our id maps there.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let mut descriptors = descriptors.into_iter();
@@ -281,11 +281,11 @@ fn carry_out(world: &World, request: Request, stream: &mut Stream) -> io::Result
     stream.send_message(&outcome.map_or_else(Reply::Failed, |()| Reply::Done))
 }
 
-/// The word that tells the guest where to knock.
+/// The argument that tells the guest where to connect to.
 const DOOR: &str = "door";
-/// The word that tells the guest where to connect to, for a door of streams.
+/// The same, for a control socket that carries streams.
 const MUX: &str = "mux";
-/// The word that tells the guest to enter a network namespace of its own.
+/// The argument that tells the guest to enter a network namespace of its own.
 const NETWORK: &str = "network";
 /// Threads that wait while nothing happens.
 const ENOUGH: usize = 2;

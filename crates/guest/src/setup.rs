@@ -1,9 +1,9 @@
 //! Carries out the steps of a setup, in order.
 //!
-//! All that comes from the host's filesystem is opened first, while it is still in sight; then the new root covers
-//! a directory of the old one. In directories that this setup made itself, paths are used as they are. Everywhere
-//! else the kernel resolves targets beneath the new root, so a link that some earlier agent left in a workspace leads
-//! nowhere else; and nothing is created there: a mount point that is missing in a workspace is an error, not a stub.
+//! All that comes from the host's filesystem is opened first, while it is still visible; then the new root covers a
+//! directory of the old one. In directories that this setup made itself, paths are used as they are. Everywhere else the
+//! kernel resolves targets beneath the new root, so a link that some earlier agent left in a workspace leads nowhere else;
+//! and nothing is created there: a mount point that is missing in a workspace is an error, and is not made.
 
 mod describe;
 
@@ -31,7 +31,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Carries out `steps`; `passed` are the mounts that came with them. Gives the sockets of the way out, if it has one.
+/// Carries out `steps`; `passed` are the mounts that came with them. Gives the egress sockets, if there are any.
 pub(crate) fn carry_out(
     steps: &[Step],
     passed: Vec<OwnedFd>,
@@ -345,8 +345,8 @@ impl Building {
         Ok(())
     }
 
-    /// A program as a file of the private filesystem, out of sight: our own, which only runs from memory, cannot be mounted, and one with
-    /// a name on the host could be somebody else's by now.
+    /// A program as a file of the private filesystem, out of sight: the guest's own, which only runs from memory, cannot be
+    /// mounted, and a file with a name on the host could have been replaced by now.
     fn program(&self, name: &CStr, content: &mut dyn Read) -> Result<OwnedFd, Errno> {
         let private = self.out_of_sight.as_ref().ok_or(Errno::BADF)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -498,7 +498,7 @@ impl Building {
             return self.mask_in_proc(target);
         }
         let place = match self.find(target) {
-            // Not there, or where nobody in here can get: as hidden as it can be.
+            // Not there, or in a place that no process inside can reach: as hidden as it can be.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => return Ok(()),
             other => other?,
         };
@@ -613,7 +613,7 @@ fn make_directory(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     openat(parent, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Makes stubs in a directory that nobody else knows, with what lies on the way to them.
+/// Makes mount points, with their parent directories, in a directory that no other process knows.
 fn plant(directory: &OwnedFd, mountpoints: &[Mountpoint]) -> Result<(), Errno> {
     let make = |path: &str| make_if_missing(directory, path);
     for Mountpoint { path, kind } in mountpoints {

@@ -19,7 +19,7 @@ impl Stream {
         Stream { socket: File::from(socket), reader: FrameReader::default(), alarm: None }
     }
 
-    /// A request that came through the door: a socket, and an alarm where the door has them.
+    /// A request from the control socket: a socket, and an alarm where the control socket passes one.
     pub(crate) fn knocking(descriptors: Vec<OwnedFd>) -> Option<Stream> {
         let mut descriptors = descriptors.into_iter();
         let stream = Stream::new(descriptors.next()?);

@@ -1,6 +1,6 @@
-//! Finding and killing everything that descends from a process, by the one thing that a process cannot shed: its parent.
-//! (Supervisors are subreapers, so orphans stay in their tree, and a supervisor ends when nobody is left in it.) A kernel that
-//! knows no subreapers makes orphans children of process 1; there every command gets a mark that it cannot shed either.
+//! Finds and kills all descendants of a process, by the one thing that a process cannot shed: its parent. (Supervisors are
+//! subreapers, so orphans stay in their tree, and a supervisor ends when no process is left in it.) A kernel without
+//! subreapers makes orphans children of process 1; there every command gets a mark that it cannot shed either.
 
 use belljar_sys::mark::{self, Mark};
 use belljar_sys::rustix::fd::OwnedFd;
@@ -23,12 +23,11 @@ pub(crate) fn new_mark() -> Option<u64> {
     (!mark::orphans_stay()).then(|| NEXT_MARK.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Kills every descendant of a supervisor, and all that bears the mark of its command, and returns when they have ended: then
-/// nobody is left.
+/// Kills every descendant of a supervisor, and every process with the mark of its command, and returns when all of them have ended.
 pub(crate) fn kill_tree(supervisor: Pid, mark: Option<u64>) {
     let root = supervisor.as_raw_nonzero().get();
     kill_until(mark, |look| {
-        // One that somebody inside has stopped would not see that its tree is gone.
+        // If a process inside has stopped the supervisor, it would not see that its tree is gone.
         let _ = kill_process(supervisor, Signal::CONT);
         let below = look.below(root).into_iter().map(|seen| seen.process);
         let end = match mark {
@@ -66,7 +65,7 @@ pub(crate) fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
-/// Whether nobody is left when a look has found nobody.
+/// Whether a look that found no process proves that none is left.
 #[derive(PartialEq, Eq)]
 enum End {
     NotYet,
@@ -75,7 +74,7 @@ enum End {
     Proven,
 }
 
-/// Kills those that are left, until nobody is.
+/// Kills the processes that are left, until there are none.
 fn kill_until(mark: Option<u64>, mut left: impl FnMut(&Look) -> (Vec<Process>, End)) {
     let start = Instant::now();
     let is_init = getpid() == Pid::INIT;
@@ -85,7 +84,7 @@ fn kill_until(mark: Option<u64>, mut left: impl FnMut(&Look) -> (Vec<Process>, E
     let mut gone = HashSet::new();
     while start.elapsed() < KILL_TIMEOUT {
         if is_init {
-            // The dead that are nobody else's would make each look longer.
+            // Ended processes that only process 1 can reap would make each look longer.
             reap();
         }
         let Some(look) = Look::around(mark) else {
@@ -94,8 +93,8 @@ fn kill_until(mark: Option<u64>, mut left: impl FnMut(&Look) -> (Vec<Process>, E
         };
         let (left, end) = left(&look);
         rounds_without = if left.is_empty() { rounds_without + 1 } else { 0 };
-        // Who was listed and has ended since may have left a child that was not listed. Where others come and go all the time,
-        // that is true of every look: many that found nobody are enough.
+        // A process that was listed and has ended since may have left a child that was not listed. Where unrelated
+        // processes come and go all the time, that is true of every look: then many looks that found none are enough.
         let is_sure = look.gone.is_subset(&gone) || rounds_without > ENOUGH;
         if left.is_empty() && (end == End::Proven || (end == End::Seen && is_sure)) {
             return;
@@ -106,12 +105,12 @@ fn kill_until(mark: Option<u64>, mut left: impl FnMut(&Look) -> (Vec<Process>, E
             signal(victim, Signal::KILL);
             met.insert(victim);
         }
-        // Something forks faster than we look, or one of another command holds a dead one back. Process 1 has a stronger word for
-        // its own namespace.
+        // A process forks faster than we look, or one of another command holds a dead one back. Process 1 has a stronger
+        // signal for its own namespace.
         if is_init && (rounds_with_new > MANY || start.elapsed() > STUBBORN) {
             let _ = signal_all(Signal::KILL);
         }
-        // The dead need a moment to become so.
+        // Killed processes need a moment to end.
         thread::sleep(PAUSE);
     }
 }
@@ -139,7 +138,7 @@ impl Seen {
         self.state == 'T'
     }
 
-    /// Whether nobody tells what it does.
+    /// Whether its state is unknown.
     fn is_untold(&self) -> bool {
         self.state == UNTOLD
     }
@@ -150,23 +149,24 @@ impl Seen {
     }
 }
 
-/// Every descendant of this process; parents come before their children. `None` if not everybody could be seen.
+/// Every descendant of this process; parents come before their children. `None` if not all processes could be read.
 pub(crate) fn below_us() -> Option<Vec<Seen>> {
     Some(Look::around(None)?.below(getpid().as_raw_nonzero().get()))
 }
 
-/// How still everybody below this process stands.
+/// How completely the processes below this one are stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stillness {
-    /// Somebody goes on, or not everybody could be seen.
+    /// A process runs, or not all could be read.
     No,
-    /// All that can be told of do; of some that cannot be.
+    /// All with a known state are stopped; the state of some is unknown.
     AsFarAsTold,
     Yes,
 }
 
-/// By two looks. A look takes time: whoever was met last can have woken whom it met first. Only the second one shows that. And who was
-/// listed and has ended since may have left a child that was not: that one is listed, or has ended, in the second.
+/// By two looks. A look takes time: the process read last can have woken the one read first. Only the second look shows
+/// that. And a process that was listed and has ended since may have left a child that was not: the second look lists that
+/// child, or finds it ended.
 pub(crate) fn stillness_below_us() -> Stillness {
     let us = getpid().as_raw_nonzero().get();
     let (Some(first), Some(second)) = (Look::around(None), Look::around(None)) else { return Stillness::No };
@@ -211,7 +211,7 @@ struct Look {
 }
 
 impl Look {
-    /// `None` if not everybody could be seen: who cannot be read has not ended.
+    /// `None` if not all processes could be read: one that cannot be read has not ended.
     fn around(mark: Option<u64>) -> Option<Look> {
         let entries = fs::read_dir("/proc").ok()?.flatten();
         let mut listed: Vec<i32> =
@@ -226,7 +226,7 @@ impl Look {
                     look.gone.insert(pid);
                     continue;
                 }
-                // Another user's, so nobody that we started.
+                // Another user's, so the guest did not start it.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => continue,
                 Err(_) => return None,
             };
@@ -263,8 +263,8 @@ impl Look {
     }
 }
 
-/// Whether a process bears a mark. Whoever has tampered with its own belongs to whomever is asked about. Who has no parent in here is
-/// process 1, or came from outside.
+/// Whether a process bears a mark. One that has tampered with its own counts as bearing every mark. One without a parent in
+/// here is process 1, or came from outside.
 fn bears(seen: &Seen, wanted: u64) -> Result<bool, Errno> {
     let Some(pid) = Pid::from_raw(seen.process.pid).filter(|_| seen.parent != 0) else { return Ok(false) };
     Ok(match mark::of(pid)? {
@@ -286,7 +286,7 @@ fn look(pid: i32) -> io::Result<Option<Seen>> {
     else {
         return Err(io::ErrorKind::InvalidData.into());
     };
-    // A process whose first thread has ended looks dead, while others of its threads go on.
+    // A process whose first thread has ended looks dead, while others of its threads continue.
     if has_ended(state) {
         let living = if threads > 1 { living_thread(pid)? } else { None };
         match living {
@@ -373,18 +373,18 @@ impl Handle {
     }
 }
 
-/// Alive, and nobody tells whether it runs: neither going nor stopped.
+/// Alive, but its state is unknown: neither running nor stopped.
 const UNTOLD: char = '?';
-/// The word by which a supervisor whose guest is gone becomes this program again, to end its tree.
+/// The argument with which a supervisor whose guest is gone becomes this program again, to end its tree.
 pub(crate) const ORPHANED: &CStr = c"orphaned";
 static NEXT_MARK: AtomicU64 = AtomicU64::new(mark::FIRST);
-/// Rounds that found somebody new before the stronger word.
+/// Rounds that found a new process before the stronger signal is sent.
 const MANY: u32 = 100;
-/// Rounds that found nobody, where no single one can be believed.
+/// Rounds that found no process, where a single one proves nothing.
 const ENOUGH: u32 = 30;
-/// From then on everybody is in the way; the host's patience is twice as long.
+/// From then on all processes are signalled; the host's time limit is twice as long.
 const STUBBORN: Duration = Duration::from_secs(5);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_micros(100);
-/// What cannot be killed in this time (it hangs in the kernel) will not be; the host has its own patience.
+/// What cannot be killed in this time (it hangs in the kernel) will not be; the host has its own time limit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(30);

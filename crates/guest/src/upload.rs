@@ -1,4 +1,4 @@
-//! Taking a file piece by piece. One that is cut short leaves nothing behind: a new file is taken away again, and one that
+//! Receives a file piece by piece. One that is cut short leaves nothing behind: a new file is removed again, and one that
 //! was there keeps its content until all of the other has arrived.
 //!
 //! The content is replaced and not the file: its permissions, its owner, its other names and the links to it stay as they
@@ -78,7 +78,7 @@ impl<'p> Upload<'p> {
             other => return other.map(|file| upload(file, State::Held(Vec::new()))),
         }
         match place.resolve(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL) {
-            // A link to what is not there, or somebody was faster.
+            // A link to a path that does not exist, or another process was faster.
             Err(Errno::EXIST) => {
                 let file = place.resolve(path, OFlags::WRONLY | OFlags::CREATE).and_then(regular)?;
                 Ok(upload(file, State::Held(Vec::new())))
@@ -169,7 +169,7 @@ impl<'p> Upload<'p> {
         }
     }
 
-    /// Takes the file away that was made for this, if its name still means it.
+    /// Removes the file that was made for this, if its name still means it.
     fn take_away(&self) -> Result<(), Errno> {
         let ours = fstat(&self.file)?;
         let (folder, name) = self.place.parent(self.path)?;
@@ -184,7 +184,7 @@ impl<'p> Upload<'p> {
 impl Drop for Upload<'_> {
     fn drop(&mut self) {
         if matches!(self.state, State::New) {
-            // Where it cannot be taken away, nobody is there to be told.
+            // Where it cannot be removed, there is no caller left to tell.
             let _ = self.take_away();
         }
     }

@@ -1,5 +1,5 @@
-//! A place where connections arrive that somebody else accepted, with what was dialled. It takes the place of a listener, and can
-//! be waited for in the same way.
+//! A socket on which connections arrive that another process accepted, with the address that was dialled. It stands in for
+//! a listener, and can be waited for in the same way.
 
 use crate::passing;
 use rustix::fd::{AsFd, OwnedFd};
@@ -20,7 +20,7 @@ pub fn put(place: impl AsFd, dialled: SocketAddrV4, connection: impl AsFd) -> Re
     passing::send_with(place, &[a, b, c, d, high, low], &[connection.as_fd()]).map(drop)
 }
 
-/// The next connection; `None` when nobody can put one in any more.
+/// The next connection; `None` when no process can send one any more.
 pub fn take(place: impl AsFd) -> Result<Option<(SocketAddrV4, OwnedFd)>, Errno> {
     let mut dialled = [0; 6];
     let (length, mut connections) = passing::receive_with(place, &mut dialled)?;

@@ -1,4 +1,5 @@
-//! What a program gets between fork and exec: a cgroup, limits and a Landlock ruleset of its own, so that nothing of it ever runs without them.
+//! What a program gets between fork and exec: a cgroup, limits and a Landlock ruleset of its own, so that nothing of it
+//! ever runs without them.
 
 use crate::landlock::Ruleset;
 use rustix::io::write;
@@ -28,7 +29,7 @@ pub fn enter_cgroup<'c>(command: &'c mut Command, entry: &CgroupEntry) -> &'c mu
     let files = Arc::clone(&entry.files);
     let enter = move || {
         for file in &*files {
-            // 0 is who writes (cgroups(7)).
+            // 0 is the process that writes (cgroups(7)).
             write(file, b"0")?;
         }
         Ok(())

@@ -34,7 +34,7 @@ impl Args {
         self.0.flags |= libc::CLONE_FILES as u64;
     }
 
-    /// A child of our parent, who hears of its end as it would hear of ours.
+    /// A child of our parent, which learns of its end as it would of ours.
     pub(crate) fn be_sibling(&mut self) {
         self.0.flags |= libc::CLONE_PARENT as u64;
         // The kernel takes ours, and none but that.
@@ -99,8 +99,8 @@ pub(crate) fn fork(args: Args) -> Result<u32, Errno> {
     }
 }
 
-/// Starts `child` in a process that borrows this one's memory, on a stack of its own, as posix_spawn(3) does it: nothing
-/// is copied, which is most of the price of a fork. Unlike there, the caller goes on at once.
+/// Starts `child` in a process that borrows this one's memory, on a stack of its own, as posix_spawn(3) does it: nothing is
+/// copied, which is most of the price of a fork. Unlike there, the caller continues at once.
 ///
 /// Until the child has executed a program or ended, `arg`, all that it refers to, and `stack` must stay as they are.
 /// Signals must be blocked. `child` must make nothing but system calls, and none that fails on its way: it shares the

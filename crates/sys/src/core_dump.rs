@@ -6,7 +6,7 @@ use std::{fs, io};
 /// From now on this process leaves no image of its memory behind, whatever ends it. Programs that it starts inherit that,
 /// and may ask for one again.
 ///
-/// Not by PR_SET_DUMPABLE: that would also take away our own files in /proc, those of a child that still borrows our
+/// Not by PR_SET_DUMPABLE: that would also close our own files in /proc to us, those of a child that still borrows our
 /// memory among them, and an ordinary user could not write a sandbox's user map any more.
 pub fn leave_none() -> io::Result<()> {
     let before = getrlimit(Resource::Core);

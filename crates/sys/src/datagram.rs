@@ -1,5 +1,5 @@
-//! Datagrams together with the address that they were sent to. A socket that is asked at many addresses needs it: to whoever asked, an
-//! answer from another address is none.
+//! Datagrams together with the address that they were sent to. A socket that serves many addresses needs it: a client
+//! ignores an answer from another address.
 
 use crate::caps::check;
 use crate::net;

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 /// Gives this process a table of its own, with these descriptors and the numbers that they have in the shared one. Of all
 /// others at most a few are in it. Nothing was changed in the shared one; where this fails, it still is the shared one.
 ///
-/// What is left out costs nothing, and that is the widest gap between two that are kept: whoever holds thousands of files
+/// What is left out costs nothing, and that is the widest gap between two that are kept: a process with thousands of files
 /// has them there, since the kernel gives the lowest free number, and new ones are above.
 pub(crate) fn part(kept: &mut [i32]) -> Result<(), Errno> {
     kept.sort_unstable();

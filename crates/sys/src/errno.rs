@@ -1,4 +1,4 @@
-//! Error numbers that somebody else tells of.
+//! Error numbers that another process reports.
 
 use rustix::io::Errno;
 

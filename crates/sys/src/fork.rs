@@ -1,5 +1,5 @@
-//! A copy of this process that goes on by itself: what fork(2) makes, but a sibling. Its parent is ours, which hears of its end,
-//! and it goes on when we have ended.
+//! A copy of this process that runs on its own: what fork(2) makes, but a sibling. Its parent is our parent, which learns
+//! of its end, and it continues to run when this process has ended.
 
 use crate::clone3;
 use rustix::fd::{FromRawFd, OwnedFd};
@@ -25,7 +25,7 @@ pub struct Sibling {
     pub pidfd: OwnedFd,
 }
 
-/// A process that has one thread, which is this one: nobody reads what belongs to the whole process while it is changed. It is to be
+/// A process with a single thread, which is this one: no other thread reads process-wide state while it is changed. To be
 /// used up before a thread is started.
 pub struct Alone {
     _not_for_other_threads: PhantomData<*const ()>,
@@ -61,11 +61,12 @@ impl Alone {
     /// with. Those cannot be asked for any more.
     pub fn show_words(&self, words: &[OsString]) -> io::Result<()> {
         let (start, end) = words_place()?;
-        // SAFETY: the kernel put the words of this program there (proc_pid_stat(5), `arg_start` and `arg_end`), on the stack of the first
-        // thread, where they can be written as long as the process lives. Nobody reads them meanwhile: there is no other thread.
+        // SAFETY: the kernel put the words of this program there (proc_pid_stat(5), `arg_start` and `arg_end`), on the
+        // stack of the first thread, where they can be written as long as the process lives. Nothing reads them meanwhile:
+        // there is no other thread.
         let place =
             unsafe { slice::from_raw_parts_mut(ptr::with_exposed_provenance_mut::<u8>(start), end - start) };
-        // The last byte stays what it is: whoever has a pointer to a word finds an end.
+        // The last byte stays as it is: a pointer into the words still finds a terminator.
         let Some((_, place)) = place.split_last_mut() else { return Ok(()) };
         let shown: Vec<u8> = words.iter().flat_map(|word| [word.as_bytes(), b"\0"].concat()).collect();
         let length = shown.len().min(place.len());

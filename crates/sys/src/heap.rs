@@ -1,4 +1,4 @@
-//! Memory that was freed and that the C library keeps for the next one who asks.
+//! Memory that was freed and that the C library keeps for the next allocation.
 
 /// Gives it back to the kernel. glibc keeps whole pages between blocks that are in use; other C libraries give them back by themselves,
 /// or not at all.

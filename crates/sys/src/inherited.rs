@@ -32,7 +32,7 @@ impl Inherited {
         (3..).take(count).filter(is_open).map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()
     }
 
-    /// The same, and all others are closed: for a program that goes on long after the one that started it.
+    /// The same, and all others are closed: for a program that runs long after the one that started it.
     pub fn only(self, count: usize) -> Vec<OwnedFd> {
         let above = u32::try_from(count).unwrap_or(u32::MAX - 3) + 3;
         // SAFETY: what is closed is owned by this value alone, as above.

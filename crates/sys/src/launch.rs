@@ -65,7 +65,7 @@ pub struct Identity {
 /// What happens to capabilities at the exec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capabilities {
-    /// All of them survive it, whoever the user is.
+    /// All of them survive it, for every user.
     Keep,
     /// What the kernel's rules say.
     Usual,
@@ -118,7 +118,7 @@ pub fn launch<R>(launch: &Launch<'_>, meanwhile: impl FnOnce(u32) -> R) -> Resul
             args.share_descriptors();
             clone3::start_borrowing(args, &mut stack, &plan, child)?
         }
-        // Who changes its user id makes its memory undumpable: not ours.
+        // A process that changes its user id makes its memory undumpable: not ours, so it gets a copy.
         Some(_) => clone3::run_in_copy(args, &plan, child)?,
     };
     drop(signals);
@@ -399,12 +399,13 @@ fn fill(file: BorrowedFd<'_>, mut content: &[u8]) -> Result<(), Errno> {
     fcntl_add_seals(file, SEALED)
 }
 
-/// The seals of a program in memory: nothing can write to it any more, nor take a seal away.
+/// The seals of a program in memory: no process can write to it any more, nor remove a seal.
 pub const SEALED: SealFlags =
     SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// Becomes another user for good, and leaves every group behind. The process must have one thread; raw calls, since the
-/// C library would try to tell others. In a new user namespace, capabilities stay: nobody was its root before.
+/// Becomes another user for good, and leaves every group behind. The process must have one thread; raw calls, since the C
+/// library would try to change other threads too. In a new user namespace, capabilities stay: the process was not its root
+/// before.
 pub fn become_user(identity: Identity) -> Result<(), Errno> {
     let Identity { uid, gid } = identity;
     // SAFETY: an empty list may have any pointer.
@@ -425,7 +426,7 @@ pub fn act_as(identity: Identity) -> Result<(), Errno> {
     unsafe { libc::syscall(libc::SYS_setfsgid, gid) };
     // SAFETY: as above.
     unsafe { libc::syscall(libc::SYS_setfsuid, uid) };
-    // SAFETY: nobody has this id: it changes nothing, and says who it is.
+    // SAFETY: no user has this id: the call changes nothing, and returns the present one.
     let now = unsafe { libc::syscall(libc::SYS_setfsuid, u32::MAX) };
     if now != i64::from(uid) {
         return Err(Errno::PERM);
@@ -570,7 +571,7 @@ mod tests {
 
     #[test]
     fn a_program_has_what_it_is_given_and_nothing_else_wherever_that_lies() {
-        // Not closed by an exec: somebody else may have opened them so.
+        // Not closed by an exec: other code of the process may have opened descriptors like this.
         let open = || rustix::io::dup(File::open("/dev/null").unwrap()).unwrap();
         for (below, above) in [(0, 0), (300, 0), (0, 300), (100, 300), (300, 100)] {
             let below_it: Vec<_> = (0..below).map(|_| open()).collect();

@@ -1,16 +1,17 @@
-//! A mark that a process cannot shed, and passes on to all that it starts: hard limits that nothing is held to where they are
-//! needed. A hard limit can be lowered and never raised again, and one of them makes the same sum with each of the others: whoever
-//! lowers it would have to raise those to make it another's. Some lower one of the others for reasons of their own (`ulimit -c 0`);
-//! as long as one sum is right, so is the mark.
+//! A mark that a process cannot shed, and passes on to all that it starts: hard limits that have no effect where they are
+//! needed. A hard limit can be lowered and never raised again, and one of them makes the same sum with each of the others:
+//! a process that lowers it would have to raise the others to turn the mark into another one. Some programs lower one of
+//! the others for reasons of their own (`ulimit -c 0`); as long as one sum is right, so is the mark.
 //!
-//! For kernels without PR_SET_CHILD_SUBREAPER (gVisor), where an orphan becomes process 1's and nobody knows whose it was. No kernel
-//! has held anybody to its resident memory since 2.4 (getrlimit(2)), gVisor writes no core files, and no file is that long.
+//! For kernels without PR_SET_CHILD_SUBREAPER (gVisor), where an orphan becomes process 1's, and its origin is lost. No
+//! kernel has enforced the limit of resident memory since 2.4 (getrlimit(2)), gVisor writes no core files, and no file is
+//! that long.
 
 use crate::caps::check;
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, child_subreaper, setrlimit};
 
-/// Whether orphans stay below whoever asked for them, so that no mark is needed.
+/// Whether orphans stay below a subreaper, so that no mark is needed.
 pub fn orphans_stay() -> bool {
     child_subreaper().is_ok()
 }
@@ -27,7 +28,7 @@ pub enum Mark {
 
 /// Marks the calling process. Only system calls: may run between fork and exec.
 pub(crate) fn put_on_us(mark: u64) -> Result<(), Errno> {
-    // Until the last one it has none: nobody sees half a mark.
+    // Until the last limit is set there is no mark: no reader sees half of one.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(SUM - mark) })?;
     setrlimit(Resource::Fsize, Rlimit { current: Some(SUM - mark), maximum: Some(SUM - mark) })?;
     setrlimit(Resource::Rss, Rlimit { current: Some(mark), maximum: Some(mark) })
@@ -55,7 +56,7 @@ pub fn of(process: Pid) -> Result<Mark, Errno> {
     Ok(Mark::Tampered)
 }
 
-/// The first of all marks: more than any machine has of memory, so nobody asks for such a limit.
+/// The first of all marks: more than any machine has of memory, so no program asks for such a limit.
 pub const FIRST: u64 = 1 << 60;
 /// What the first limit of a mark makes with each of the others.
 const SUM: u64 = 1 << 62;

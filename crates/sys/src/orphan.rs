@@ -1,4 +1,4 @@
-//! Programs that must not outlive who started them. Every program that belljar starts and waits for is started so.
+//! Programs that must not outlive the process or thread that started them. Every program that belljar starts and waits for is started so.
 
 use crate::caps::prctl;
 use rustix::process::getpid;
@@ -7,10 +7,10 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, id};
 
-/// What a program gets when who started it is gone.
+/// What a program gets when the process or thread that started it is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Farewell {
-    /// Asked to end: it takes its locks and unfinished files away.
+    /// Asked to end: it removes its locks and unfinished files.
     Terminate,
     /// Killed: for what computes long and has nothing to put in order.
     Kill,
@@ -73,14 +73,14 @@ fn fcntl(file: RawFd, operation: libc::c_int, argument: libc::c_int) -> io::Resu
 /// asm-generic/fcntl.h.
 const F_SETSIG: libc::c_int = 10;
 
-/// Has the kernel end the program when the thread that started it has ended, however it ended (prctl(2),
-/// PR_SET_PDEATHSIG): whoever starts it waits for it, on the same thread. Costs a fork where there would have been none.
+/// Has the kernel end the program when the thread that started it has ended, however it ended (prctl(2), PR_SET_PDEATHSIG):
+/// the caller waits for it, on the same thread. Costs a fork where there would have been none.
 pub fn end_with_thread(command: &mut Command, farewell: Farewell) -> &mut Command {
     let parent = id();
     let signal = farewell.signal();
     let promise = move || {
         prctl(libc::PR_SET_PDEATHSIG, signal as u64, 0)?;
-        // Who ended before that sends no signal.
+        // A parent that ended before that sends no signal.
         // SAFETY: getppid takes nothing and cannot fail.
         match unsafe { libc::getppid() }.cast_unsigned() == parent {
             true => Ok(()),

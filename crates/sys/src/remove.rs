@@ -1,6 +1,6 @@
-//! Removing what one made, in a folder that others write to, only while it is as one made it and nobody needs it.
+//! Removes what the caller made, in a folder that others write to, only while it is as it was made and no process needs it.
 //!
-//! Who needs something that it did not make holds a shared lock on it (flock(2)): the one thing that two users,
+//! A process that needs something that it did not make holds a shared lock on it (flock(2)): the one thing that two users,
 //! with nothing in common but that folder, both see.
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,11 +15,11 @@ use std::time::Duration;
 /// What became of something that was to be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Removal {
-    /// It is gone, or somebody's own by now.
+    /// It is gone, or has been changed since and belongs to another user or program.
     Done,
-    /// It is there as one made it, and may be removed another time.
+    /// It is there as it was made, and may be removed another time.
     Left,
-    /// The same, and somebody needs it.
+    /// The same, and a process needs it.
     Held,
 }
 
@@ -28,7 +28,7 @@ pub fn remove_empty_directory(folder: impl AsFd, path: &str) -> Removal {
     outcome(in_parent(folder.as_fd(), path, |parent, name| {
         let flags = READABLE | OFlags::DIRECTORY;
         let _alone = match openat(&parent, name, flags, Mode::empty()) {
-            // Who shut it may remove it all the same.
+            // An owner who made it unreadable may remove it all the same.
             Err(Errno::ACCESS) => None,
             opened => Some(alone(opened?)?),
         };
@@ -36,8 +36,8 @@ pub fn remove_empty_directory(folder: impl AsFd, path: &str) -> Removal {
     }))
 }
 
-/// Removes the file at `path` in `folder`, if it is one with exactly this content and no other name; or with none at all, since
-/// who made it may have been killed before it was written.
+/// Removes the file at `path` in `folder`, if it is one with exactly this content and no other name; or with none at all,
+/// since its maker may have been killed before it was written.
 pub fn remove_file_with(folder: impl AsFd, path: &str, content: &[u8]) -> Removal {
     outcome(in_parent(folder.as_fd(), path, |parent, name| {
         let file = alone(openat(&parent, name, READABLE, Mode::empty())?)?;
@@ -52,7 +52,7 @@ pub fn remove_file_with(folder: impl AsFd, path: &str, content: &[u8]) -> Remova
     }))
 }
 
-/// Waits until nobody needs what is at `path` in `folder`, or it is gone.
+/// Waits until no process needs what is at `path` in `folder`, or it is gone.
 pub fn wait_until_free(folder: impl AsFd, path: &str) -> Result<(), Errno> {
     let opened =
         in_parent(folder.as_fd(), path, |parent, name| openat(parent, name, READABLE, Mode::empty()));
@@ -63,11 +63,11 @@ pub fn wait_until_free(folder: impl AsFd, path: &str) -> Result<(), Errno> {
     }
 }
 
-/// What nobody else holds a lock on. Where the filesystem knows none, nobody does.
+/// The opened thing, if no other process holds a lock on it; on a filesystem without locks none does.
 fn alone(thing: OwnedFd) -> Result<OwnedFd, Errno> {
     for _ in 0..TRIES {
         match flock(&thing, FlockOperation::NonBlockingLockExclusive) {
-            // Somebody who removes it too, or copies of a lock in a process that is just being started.
+            // Held by another process that removes it too, or by copies of a lock in a process that is just being started.
             Err(Errno::WOULDBLOCK) => thread::sleep(STEP),
             _ => return Ok(thing),
         }
@@ -101,7 +101,7 @@ pub fn read_whole(file: impl AsFd, most: usize) -> Result<Vec<u8>, Errno> {
 }
 
 /// Does something in the folder that `path` is in. Where a right is missing that an owner can give themselves, it is given
-/// for as long as this takes: whoever was inside of a sandbox may have taken it away to keep us from cleaning up.
+/// for as long as this takes: a process inside the sandbox may have removed it to prevent the cleanup.
 fn in_parent<T>(
     folder: BorrowedFd<'_>,
     path: &str,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_holds_stays() {
+    fn what_a_process_holds_stays() {
         let folder = std::env::temp_dir().join(format!("belljar-held-{}", std::process::id()));
         fs::create_dir_all(folder.join("directory")).unwrap();
         fs::write(folder.join("file"), "content").unwrap();

@@ -12,7 +12,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     remove_by(path, None)
 }
 
-/// The same until a moment: then the error is `TimedOut`, and another call goes on with what is left.
+/// The same until a moment: then the error is `TimedOut`, and another call continues with what is left.
 pub fn remove_until(path: &Path, deadline: Instant) -> io::Result<()> {
     remove_by(path, Some(deadline))
 }
@@ -88,7 +88,7 @@ fn empty(directory: &OwnedFd, top: &OwnedFd, moved: &mut u64, deadline: Option<I
 }
 
 fn lift(directory: &OwnedFd, name: &[u8], top: &OwnedFd, moved: &mut u64) -> io::Result<()> {
-    // A directory is only moved by who may write it: its `..` changes.
+    // Only a process that may write a directory can move it: its `..` changes.
     drop(open(directory, name)?);
     loop {
         let place = lifted(*moved);

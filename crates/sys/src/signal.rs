@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-/// Signals every process that we may signal, but ourselves and process 1: for process 1 of a namespace, everybody in it.
+/// Signals every process that we may signal, but ourselves and process 1: for process 1 of a namespace, every other process in it.
 pub fn signal_all(signal: Signal) -> Result<(), Errno> {
     // SAFETY: numbers only.
     match unsafe { libc::kill(-1, signal.as_raw()) } {

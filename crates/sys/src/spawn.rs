@@ -1,10 +1,10 @@
 //! Starting a command so that its whole tree can be found and killed.
 //!
-//! Two processes are made: a supervisor, and the command as its child. The supervisor is a child subreaper: a
-//! process of the tree that forks twice, starts a session or clears its environment still ends up below it, so
-//! "the tree" is what descends from the supervisor. The supervisor does nothing but reap: it writes the
-//! command's status to its guest and exits when no descendant is left. Where no namespace ends the tree together with
-//! whoever started it, the supervisor waits for that end as well, and becomes the program that clears up.
+//! Two processes are made: a supervisor, and the command as its child. The supervisor is a child subreaper: a process of
+//! the tree that forks twice, starts a session or clears its environment still ends up below it, so "the tree" is what
+//! descends from the supervisor. The supervisor does nothing but reap: it writes the command's status to its guest and
+//! exits when no descendant is left. Where no namespace ends the tree together with the process that started it, the
+//! supervisor waits for that process's end as well, and becomes the program that clears up.
 
 use crate::caps::{check, last_errno, prctl};
 use crate::launch::{BlockedSignals, pointers};
@@ -34,14 +34,15 @@ pub struct Command<'a> {
     /// What the command and all that descends from it are marked with ([`crate::mark`]), where orphans do not stay in their
     /// tree.
     pub mark: Option<u64>,
-    /// Whom the tree must not outlive; `None` where the kernel sees to that.
+    /// The process that the tree must not outlive; `None` where the kernel sees to that.
     pub owner: Option<Owner<'a>>,
 }
 
 impl Command<'_> {
-    /// The kernel that needs marks, gVisor's, hangs up on a group of processes when one of them leaves it while another one is
-    /// stopped, unless somebody in it has a parent in another group of the session. While a sandbox is paused that happens all
-    /// the time; so there the supervisor is such a parent. Only the leader of a session can have its terminal, though.
+    /// The kernel that needs marks, gVisor's, hangs up on a group of processes when one of them leaves it while another one
+    /// is stopped, unless a process of the group has a parent in another group of the session. While a sandbox is paused
+    /// that happens all the time; so there the supervisor is such a parent. Only the leader of a session can have its
+    /// terminal, though.
     fn has_its_supervisors_session(&self) -> bool {
         self.mark.is_some() && self.terminal == Terminal::Absent
     }
@@ -100,7 +101,7 @@ pub fn spawn_supervised(command: &Command<'_>) -> Result<Supervised, Errno> {
     drop(signals);
     drop(status_inside);
     drop(report_inside);
-    // The command reports before the supervisor, which stands still until the exec: the first word decides.
+    // The command reports before the supervisor, which is suspended until the exec: the first report decides.
     match read_report(&report)? {
         Some((COMMAND_STARTED, command)) => Ok(Supervised { supervisor, command, status }),
         Some((_, errno)) => Err(Errno::from_raw_os_error(errno)),
@@ -108,8 +109,8 @@ pub fn spawn_supervised(command: &Command<'_>) -> Result<Supervised, Errno> {
     }
 }
 
-/// For words to us alone. Not a pipe: where /proc does not guard our descriptors (gVisor), a command could open that and speak
-/// for another's supervisor. Nobody opens a socket.
+/// A channel for reports to us alone. Not a pipe: where /proc does not guard our descriptors (gVisor), a command could open
+/// that and report in place of another command's supervisor. A socket cannot be opened.
 fn line() -> Result<(OwnedFd, OwnedFd), Errno> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
@@ -141,7 +142,7 @@ fn supervise(prepared: &Prepared<'_>) -> ! {
     write_report(prepared.report, COMMAND_STARTED, pid);
     // Keep nothing else: an open end of the command's output would hide its end.
     keep_only(prepared.status, prepared.command.owner.as_ref());
-    // A child that ends before anybody waits for the signal has left it pending.
+    // A child that ends before this process waits for the signal has left it pending.
     let children = prepared.command.owner.as_ref().map(|_| child_signals());
     loop {
         if let Some(children) = children
@@ -213,11 +214,11 @@ fn become_program(argv: &[*const libc::c_char]) -> ! {
     exit(1);
 }
 
-/// A child that shares our memory and runs while we stand still, as posix_spawn(3) does it: nothing is copied for a
-/// process that is about to become another.
+/// A child that shares our memory and runs while this process is suspended, as posix_spawn(3) does it: nothing is copied
+/// for a process that is about to become another.
 fn start_command(prepared: &Prepared<'_>) -> i32 {
     extern "C" fn run(prepared: *mut libc::c_void) -> libc::c_int {
-        // SAFETY: `start_command` passes a live `Prepared` and does not go on before this process executed or ended.
+        // SAFETY: `start_command` passes a live `Prepared` and does not continue before this process executed or ended.
         become_command(unsafe { &*prepared.cast::<Prepared<'_>>() })
     }
     let mut stack = prepared.stack.borrow_mut();
@@ -311,8 +312,8 @@ fn prefer_as_oom_victim() {
 }
 
 fn keep_only(status: &OwnedFd, owner: Option<&Owner<'_>>) {
-    // SAFETY: numbers only; everything but the copies at `KEPT` and `KEPT_KEEPER` is closed in this process. The keeper is
-    // moved out of the way first: it may sit where the other one goes.
+    // SAFETY: numbers only; everything but the copies at `KEPT` and `KEPT_OWNER` is closed in this process. The owner's
+    // pidfd is moved out of the way first: it may be where the other one goes.
     unsafe {
         let owner = owner.map(|owner| libc::fcntl(owner.process.as_raw_fd(), libc::F_DUPFD, KEPT_OWNER + 1));
         libc::dup2(status.as_raw_fd(), KEPT);
@@ -357,7 +358,7 @@ const COMMAND_STACK: usize = 32 * 1024;
 const COMMAND_STARTED: i32 = 0;
 /// A report of an error number.
 const FAILED: i32 = 1;
-/// Where the supervisor keeps its line to the guest.
+/// Where the supervisor has its line to the guest.
 const KEPT: i32 = 3;
-/// And the pidfd of its keeper.
+/// And the pidfd of its owner.
 const KEPT_OWNER: i32 = 4;

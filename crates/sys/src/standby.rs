@@ -31,7 +31,7 @@ struct Order {
     descriptors: Vec<i32>,
 }
 
-// SAFETY: the pointers lead to the words beside them, which nobody changes.
+// SAFETY: the pointers lead to the words beside them, which nothing changes.
 unsafe impl Send for Order {}
 // SAFETY: as above.
 unsafe impl Sync for Order {}
@@ -65,11 +65,11 @@ pub fn stand_by(
 }
 
 impl StandBy {
-    /// Has it do its work although this process lives, as soon as the other one is dead. Nobody waits for that.
+    /// Has it do its work although this process lives, as soon as the other one is dead. The caller does not wait for that.
     pub fn let_go(mut self) {
         // It takes us for dead.
         self.pipe = None;
-        // It borrows from us for as long as it lives. Where no thread can be had, it is dropped with what it was to do.
+        // It borrows our memory for as long as it lives. Where no thread can be started, it is dropped, and its work is not done.
         let _ = std::thread::Builder::new().spawn(move || self.wait());
     }
 
@@ -80,7 +80,7 @@ impl StandBy {
 
 impl Drop for StandBy {
     fn drop(&mut self) {
-        // What it borrows goes away behind this.
+        // What it borrows is freed behind this.
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         self.wait();
     }
@@ -90,7 +90,7 @@ impl Drop for StandBy {
 fn wait_and_execute(order: &Order) -> ! {
     if arrange(order).is_ok() {
         let first_waited_with = 3 + (order.descriptors.len() - WAITED_WITH) as i32;
-        // SAFETY: `arrange` put descriptors at these numbers, and nobody closes them.
+        // SAFETY: `arrange` put descriptors at these numbers, and nothing closes them.
         let [host, after, program] =
             [0, 1, 2].map(|place| unsafe { BorrowedFd::borrow_raw(first_waited_with + place) });
         while matches!(read(host, &mut [0; 1]), Ok(1) | Err(Errno::INTR)) {}

@@ -25,7 +25,7 @@ pub fn open_pair(rows: u16, cols: u16) -> Result<Pair, Errno> {
     Ok(Pair { controller, terminal })
 }
 
-/// Tells a terminal its size; whoever runs in it gets SIGWINCH.
+/// Tells a terminal its size; the programs in it get SIGWINCH.
 pub fn set_size(terminal: impl AsFd, rows: u16, cols: u16) -> Result<(), Errno> {
     tcsetwinsize(terminal, Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 })
 }
@@ -55,7 +55,7 @@ impl<F: AsFd> RawMode<F> {
 
 impl<F: AsFd> Drop for RawMode<F> {
     fn drop(&mut self) {
-        // Nothing better can be done about a terminal that went away.
+        // Nothing better can be done about a terminal that is gone.
         let _ = tcsetattr(&self.terminal, OptionalActions::Drain, &self.before);
     }
 }

@@ -5,16 +5,16 @@ use crate::native::{DEVICES, Sources, user_inside};
 use belljar_spec::Admin;
 use belljar_wire::message::Source;
 
-/// Everything, with the guest as its program. Descriptors: 3 is the door, 4 the guest itself, 5 where bubblewrap says
-/// which process the guest is, 6 only keeps that one from breaking. What has to lie over the guest's own mounts, and
-/// devices, is staged where the guest finds it; `sources` are changed to say so. Bubblewrap follows links: the guest mounts what
-/// is staged only if it is what was judged.
+/// Everything, with the guest as its program. Descriptors: 3 is the control socket, 4 the guest itself, 5 where bubblewrap
+/// says which process the guest is, 6 only keeps that one from breaking. What has to lie over the guest's own mounts, and
+/// devices, is staged where the guest finds it; `sources` are changed to say so. Bubblewrap follows links: the guest mounts
+/// what is staged only if it is what was judged.
 pub(super) fn args(admin: Admin, layout: &Layout, sources: &mut Sources) -> Vec<String> {
     let id = user_inside(admin).to_string();
     let mut args: Vec<String> = [
         "bwrap",
         "--unshare-all",
-        // Not --die-with-parent, which means the thread that starts it: the guest leaves when the door closes.
+        // Not --die-with-parent, which means the thread that starts it: the guest leaves when the control socket closes.
         "--info-fd",
         "5",
         "--new-session",

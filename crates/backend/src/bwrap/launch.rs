@@ -49,7 +49,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
             argv: &argv,
             env: &[],
             namespaces: Namespaces::NONE,
-            // Bubblewrap maps the sandbox's user to whoever starts it: never root.
+            // Bubblewrap maps the sandbox's user to the user who starts it: never root.
             identity: match identity {
                 Identity::Own { .. } => None,
                 Identity::Range { .. } => {
@@ -106,7 +106,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     }
 }
 
-/// What bubblewrap's complaint is about: something that was asked for, which is no reason for a weaker wall, or the wall.
+/// What bubblewrap's error is about: a requested share, which is no reason for a weaker backend, or the backend itself.
 fn complained(reason: &str, layout: &Layout) -> SandboxError {
     let is_share = |bind: &&Bind| matches!(bind.origin, BindOrigin::Named | BindOrigin::Home);
     let mut shares = layout.binds.iter().filter(is_share);
@@ -129,7 +129,7 @@ fn complained(reason: &str, layout: &Layout) -> SandboxError {
 pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let program = program()?;
     let identity = Identity::choose(plan.id, plan.admin())?;
-    // Made and given back: it says who holds which limit.
+    // Made and removed again: it says what enforces which limit.
     let (_cgroup, enforcement) = Enforcement::begin(plan)?;
     let layout = plan.layout()?;
     let mut sources = Sources::open_for(layout, identity, Users::One)?;

@@ -1,4 +1,4 @@
-//! A cgroup's directory, and the lock that says somebody holds it.
+//! A cgroup's directory, and the lock that says a process holds it.
 
 use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use belljar_state::Lock;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// Taken away when dropped, so that a cgroup that could not be finished leaves nothing.
+/// Removed when dropped, so that a cgroup that could not be finished leaves nothing.
 pub(super) struct Directory {
     path: PathBuf,
     pub(super) lock: Lock,
@@ -86,7 +86,7 @@ impl Drop for Directory {
     }
 }
 
-/// Removes what nobody holds in `home`; returns how many.
+/// Removes what no process holds in `home`; returns how many.
 pub(super) fn sweep(home: &Path) -> usize {
     let entries = fs::read_dir(home).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
@@ -135,7 +135,7 @@ mod tests {
     use belljar_sys::rustix::io::Errno;
 
     #[test]
-    fn a_directory_that_nobody_holds_any_more_is_taken_away() {
+    fn a_directory_that_is_no_longer_held_is_removed() {
         let home = tempfile::tempdir().expect("a folder");
         let directory = Directory::create(home.path(), SandboxId::from_random([2; 8])).expect("made");
         assert!(directory.is_some());

@@ -40,7 +40,7 @@ impl Foreign {
         }
     }
 
-    /// Where the kernel tells of forks that it refused; who waits at it (POLLPRI) hears of each.
+    /// Where the kernel reports forks that it refused; a poll for POLLPRI wakes at each.
     pub(crate) fn refusals(&self) -> Option<File> {
         File::open(self.pids.as_ref()?.join(REFUSALS)).ok()
     }

@@ -1,8 +1,8 @@
 //! Limits on all processes of a sandbox together: one cgroup a sandbox, version 2 where it is ours to use,
 //! version 1 where that is what the machine has.
 //!
-//! A cgroup is held by a lock on its directory. The kernel lets go of the lock when its holder dies, however it
-//! dies, so [`sweep`] can tell what nobody holds any more without guessing from process ids.
+//! A cgroup is held by a lock on its directory. The kernel releases the lock when its holder dies, however it dies, so
+//! [`sweep`] can tell which cgroups are no longer held without guessing from process ids.
 
 mod directory;
 mod foreign;
@@ -19,8 +19,7 @@ use std::fs::File;
 use std::path::PathBuf;
 pub(crate) use turns::Turns;
 
-/// The cgroup of one sandbox. Its directories are taken away with it; its processes are gone already by then, or will be in a
-/// moment.
+/// The cgroup of one sandbox. Its directories are removed with it; its processes are gone already by then, or will be in a moment.
 pub(crate) struct Cgroup {
     directories: Vec<Directory>,
     version: Version,
@@ -43,7 +42,7 @@ pub struct Held {
     pub cpus: bool,
 }
 
-/// The limits that a cgroup would hold here: tried with one that is taken away at once.
+/// The limits that a cgroup would hold here: tried with one that is removed at once.
 pub fn held_by_cgroup(limits: &Limits) -> Held {
     let tried = belljar_state::new_id().and_then(|id| Cgroup::create(id, limits));
     tried.ok().flatten().map(|cgroup| cgroup.held()).unwrap_or_default()
@@ -110,7 +109,7 @@ impl Cgroup {
     }
 }
 
-/// Removes every cgroup of ours that nobody holds any more, and kills what is left in it. Returns how many.
+/// Removes every cgroup of ours that no process holds any more, and kills what is left in it. Returns how many.
 pub(crate) fn sweep() -> usize {
     let homes: Vec<PathBuf> = match v2::home() {
         Some(home) => vec![home],

@@ -31,7 +31,7 @@ pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, S
         held.pids = set(&pids, "pids.max", &limits.pids.value.to_string(), limits.pids.origin)?;
         directories.push(pids);
     }
-    // All processors is what everybody has: moving a process costs more than it is worth.
+    // All processors is what every process has anyway: moving a process costs more than it is worth.
     if limits.cpus.origin == Origin::Asked
         && let Some(cpu) = in_hierarchy("cpu", id)?
     {

@@ -1,4 +1,4 @@
-//! Whether a container is around us. What the container's maker put there counts; a variable, which anybody can set,
+//! Whether a container is around us. What the container's maker put there counts; a variable, which any program can set,
 //! counts only where the root filesystem is layered, as a container's is.
 
 use crate::open_place;
@@ -56,7 +56,7 @@ pub fn landlock_is_filtered() -> bool {
 struct Marks<V: Fn(&str) -> Option<String>, E: Fn(&str) -> bool> {
     variable: V,
     exists: E,
-    /// Process 1's environment, where we may read it: `container=` is set by who started it.
+    /// Process 1's environment, where we may read it: `container=` is set by the container runtime.
     first_process: Vec<u8>,
     cgroup: String,
     layered_root: bool,

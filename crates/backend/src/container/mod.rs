@@ -1,5 +1,5 @@
-//! The container that we are in already is the wall: for places where namespaces are refused. Shared with everything
-//! else in it, so only the environment is ours to clean; never outside a container, even when forced.
+//! The container that belljar runs in already is the isolation: for places where namespaces are refused. Shared with
+//! everything else in it, so only the environment is ours to clean; never outside a container, even when forced.
 
 mod check;
 mod launch;

@@ -1,4 +1,4 @@
-//! Whether a daemon is here that can build this wall: by asking it. A container takes it a hundred times as long as the answer.
+//! Whether a daemon is here that can run this backend: by asking it. Starting a container takes a hundred times as long as the answer.
 
 use super::launch;
 use belljar_spec::{CommandLine, ErrorCode, Runtime, SandboxError, Term, hint};
@@ -28,8 +28,8 @@ pub(super) fn check(runtime: Runtime) -> Result<(), SandboxError> {
     launch::accept_us()
 }
 
-/// A runtime that a guest cannot speak to belljar from: its door is a unix socket of the host's, and no connection to one leaves
-/// a virtual machine.
+/// Refuses a runtime whose guest cannot reach belljar: its control socket is a unix socket of the host's, and no connection
+/// to one leaves a virtual machine.
 pub(super) fn accept(runtime: Runtime) -> Result<(), SandboxError> {
     match runtime {
         Runtime::Runc | Runtime::Runsc => Ok(()),
@@ -54,7 +54,7 @@ pub(super) fn no_runtime(runtime: Runtime) -> SandboxError {
             GVISOR,
             CommandLine::Help.of("gvisor")
         ),
-        // Kata is refused before anybody looks for it.
+        // Kata is refused before the daemon is asked for it.
         Runtime::Runc | Runtime::Kata => {
             "install it, and restart the daemon: `systemctl restart docker`".into()
         }

@@ -57,7 +57,7 @@ impl Wanted<'_> {
             network_mode: text("none"),
             ipc_mode: text("private"),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
-            // A daemon that maps users to others would show the stage's files as nobody's.
+            // A daemon that maps users to others would show the stage's files as owned by `nobody`.
             userns_mode: text("host"),
             runtime: text(self.runtime.as_str()),
             // The guest is process 1, whatever the daemon's habit is.
@@ -199,7 +199,7 @@ fn tasks(runtime: Runtime, pids: u32) -> i64 {
     }
 }
 
-/// What the guest is told of its door: gVisor passes no descriptors.
+/// The argument that tells the guest what its control socket is: gVisor passes no descriptors.
 fn word(runtime: Runtime) -> &'static str {
     match runtime {
         Runtime::Runc | Runtime::Kata => "door",
@@ -213,19 +213,19 @@ fn user(plan: &Plan) -> String {
 }
 
 fn security() -> Vec<String> {
-    // Labels of SELinux are about who may read what is mounted; here that was decided before.
+    // SELinux labels restrict which processes may read what is mounted; here that was decided before.
     vec!["no-new-privileges".into(), format!("seccomp={SECCOMP}"), "label=disable".into()]
 }
 
-/// As the kernel has them for a network namespace that nobody made for a service: Docker lets everybody take every port, where
-/// names are asked among them, and send echo requests.
+/// The kernel's own defaults for a network namespace: Docker lets every process bind every port, the DNS port among them,
+/// and send echo requests.
 fn sysctls() -> HashMap<String, String> {
     [("net.ipv4.ip_unprivileged_port_start", "1024"), ("net.ipv4.ping_group_range", "1 0")]
         .map(|(name, value)| (name.to_string(), value.to_string()))
         .into()
 }
 
-/// What is hidden of /proc: what everybody hides who shares a kernel with others, and what we hide everywhere.
+/// What is hidden of /proc: what container runtimes hide, which share a kernel with others, and what belljar hides in every backend.
 fn masked(layout: &Layout) -> Vec<String> {
     let ours = layout.masks.iter().filter(|mask| mask.starts_with("proc/")).map(|mask| format!("/{mask}"));
     let mut masked: Vec<String> = MASKED.map(str::to_string).into_iter().chain(ours).collect();

@@ -1,16 +1,16 @@
-//! Where a container is put together, and how it is known whose it is.
+//! Where a container is put together, and how it is known which state directory it belongs to.
 //!
 //! ```text
 //! S/docker/owner      a random word: the label of every container of this state directory
 //! S/docker/started/   a note of each container that was started, until it is known that nothing of it was forgotten
-//! S/docker/ID/        locked by whoever launched the sandbox, as long as it lives
+//! S/docker/ID/        locked by the process that launched the sandbox, as long as that lives
 //! S/docker/ID/root    the stage: what the container will be shown; empty again when it runs
 //! S/docker/ID/private the private filesystem, while it is taken apart
-//! S/docker/ID/door    the socket that the guest knocks at; gone when it has
+//! S/docker/ID/door    the control socket that the guest connects to; gone when it has
 //! ```
 //!
-//! The kernel lets go of the lock when its holder dies, however it dies. So a container is swept if it has our label and
-//! nobody holds its directory, and never a neighbour's.
+//! The kernel releases the lock when its holder dies, however it dies. So a container is swept if it has the label of this
+//! state directory and no process holds its directory, and never a neighbour's.
 
 use super::strays;
 use belljar_docker::Daemon;
@@ -97,7 +97,7 @@ impl ContainerDir {
         self.directory.join(PRIVATE)
     }
 
-    /// The directory of the door.
+    /// The directory of the control socket.
     pub(super) fn door(&self) -> PathBuf {
         self.directory.join(DOOR)
     }
@@ -121,12 +121,12 @@ impl ContainerDir {
         }
     }
 
-    /// Leaves the directory for the next sweep: nobody could say that the container is gone.
+    /// Leaves the directory for the next sweep: it is not known whether the container is gone.
     pub(super) fn leave_a_trace(&mut self) {
         self.is_needed = true;
     }
 
-    /// Takes the stage away from the host's sight; a container keeps what it was shown.
+    /// Removes the stage from the host's view; a container keeps what it was shown.
     pub(super) fn strike(&self) {
         strike(&self.directory);
     }
@@ -145,8 +145,8 @@ impl Drop for ContainerDir {
     }
 }
 
-/// Takes away what is left of containers that nobody holds any more. Where `thorough`, the daemon is asked for ours even if
-/// no directory is left of them: one that was still being made when its maker died.
+/// Removes what is left of containers that no process holds any more. Where `thorough`, the daemon is asked for ours even
+/// if no directory is left of them: one that was still being made when its maker died.
 pub(crate) fn sweep_containers(containers: &Path, thorough: bool) {
     let Ok(containers) = containers.canonicalize() else { return };
     let abandoned: Vec<(PathBuf, Lock)> = directories(&containers)
@@ -156,7 +156,7 @@ pub(crate) fn sweep_containers(containers: &Path, thorough: bool) {
         return;
     }
     abandoned.iter().for_each(|(directory, _)| strike(directory));
-    // A daemon that hangs is no reason for a sandbox to wait; behind its own wall for a moment, and behind another not at all.
+    // A daemon that hangs is no reason for a sandbox to wait: with the docker backend for a moment, with another one not at all.
     let (done, told) = channel();
     thread::spawn(move || {
         remove(&containers, &abandoned);
@@ -171,7 +171,7 @@ fn remove(containers: &Path, abandoned: &[(PathBuf, Lock)]) {
     let daemon = Daemon::connect();
     for (directory, _lock) in abandoned {
         let name = directory.file_name().map(|id| container_name(&id.to_string_lossy())).unwrap_or_default();
-        // Without the daemon nobody can say that its container is gone: the next sweep tries again.
+        // Without the daemon it is not known whether the container is gone: the next sweep tries again.
         if daemon.as_ref().is_ok_and(|daemon| daemon.remove_container(&name).is_ok()) {
             clear(directory);
         }
@@ -193,12 +193,12 @@ fn sweep_labelled(daemon: &Daemon, containers: &Path, owner: &str) {
     for container in listed {
         let id = container.labels.as_ref().and_then(|labels| labels.get(ID_LABEL));
         let (Some(id), Some(name)) = (id.filter(|id| is_id(id)), container.id) else { continue };
-        // An image that was made of a sandbox has its labels too, and so has whatever somebody runs of it.
+        // An image that was made of a sandbox has its labels too, and so has every container that a user runs from it.
         let is_named = |known: &String| known.trim_start_matches('/') == container_name(id);
         if !container.names.iter().flatten().any(is_named) {
             continue;
         }
-        // Whoever makes it has locked its directory before it asked for it.
+        // The process that makes it locked its directory before it asked for the container.
         if is_free(&containers.join(id)) {
             let _ = daemon.remove_container(&name);
         }
@@ -211,7 +211,7 @@ fn sweep_labelled(daemon: &Daemon, containers: &Path, owner: &str) {
     strays::end_noted(containers, &forgotten.collect::<Vec<_>>());
 }
 
-/// So long does a start wait for what earlier ones left to be taken away.
+/// How long a start waits for the removal of what earlier ones left.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two looks.
 const STEP: Duration = Duration::from_millis(10);
@@ -257,7 +257,7 @@ fn owner(containers: &Path) -> io::Result<String> {
     let word = belljar_state::new_id().map_err(|error| io::Error::other(error.message))?.to_string();
     let unfinished = containers.join(format!("{OWNER}.{word}"));
     fs::write(&unfinished, &word)?;
-    // Whoever was first has named it.
+    // The first process to link it has named it.
     let linked = fs::hard_link(&unfinished, &file);
     let _ = fs::remove_file(&unfinished);
     match linked {
@@ -271,7 +271,7 @@ fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     made.and_then(|()| fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)))
 }
 
-/// Whether it is certain that nobody holds it.
+/// Whether it is certain that no process holds it.
 fn is_free(path: &Path) -> bool {
     match Lock::try_directory(path) {
         Ok(lock) => lock.is_some(),
@@ -283,11 +283,11 @@ const ROOT: &str = "root";
 const PRIVATE: &str = "private";
 const DOOR: &str = "door";
 const OWNER: &str = "owner";
-/// The socket in the door's directory.
+/// The control socket in that directory.
 pub(super) const SOCKET: &str = "knock";
 /// Which sandbox a container is.
 pub(super) const ID_LABEL: &str = "belljar.sandbox";
-/// Whose it is.
+/// The state directory that it belongs to.
 pub(super) const OWNER_LABEL: &str = "belljar.owner";
 
 #[cfg(test)]
@@ -300,7 +300,7 @@ mod tests {
         let containers = state.path().join("docker");
         let id = SandboxId::from_random([3; 8]);
         let place = ContainerDir::make(&containers, id).expect("a place");
-        assert!(ContainerDir::make_within(Duration::ZERO, &containers, id).is_err(), "somebody has it");
+        assert!(ContainerDir::make_within(Duration::ZERO, &containers, id).is_err(), "it is held");
         let owner = place.owner().to_string();
         drop(place);
         let left: Vec<_> =

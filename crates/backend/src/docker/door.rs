@@ -1,7 +1,7 @@
-//! The door of a container: a socket that its guest knocks at once.
+//! The control socket of a container: its guest connects to it once.
 //!
-//! It lies in a directory that only we can enter, and that the container is shown. Whoever knocks must be process 1 of the very
-//! container that we asked for; then nobody can knock again.
+//! It lies in a directory that only belljar can enter, and that the container is shown. The peer must be process 1 of the
+//! very container that was asked for; after it no other process can connect.
 
 use super::container_dir::SOCKET;
 use crate::guest::not_ready;
@@ -20,13 +20,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where the guest will knock.
+/// Where the guest will connect.
 pub(super) struct Knocker {
     socket: Arc<OwnedFd>,
     directory: OwnedFd,
 }
 
-/// Who knocked.
+/// The process that connected.
 pub(super) struct Knocked {
     pub(super) door: OwnedFd,
     pub(super) pid: Pid,
@@ -52,7 +52,7 @@ impl Knocker {
         listening().map_err(failed)
     }
 
-    /// A way to stop whoever waits here.
+    /// A closure that ends the wait for the guest.
     pub(super) fn closer(&self) -> impl FnOnce() + Send + 'static {
         let socket = Arc::clone(&self.socket);
         move || {
@@ -60,7 +60,7 @@ impl Knocker {
         }
     }
 
-    /// Waits for the guest; `None` if somebody closed the door meanwhile, or who knocked is gone. Nobody can knock after it.
+    /// Waits for the guest; `None` if the wait was ended meanwhile, or the process that connected is gone. None can connect after it.
     pub(super) fn wait(self, time_limit: Duration) -> Result<Option<Knocked>, SandboxError> {
         let deadline = Instant::now() + time_limit;
         let door = loop {
@@ -101,7 +101,7 @@ pub(super) fn is_within(pid: Pid, container: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|cgroups| cgroups.contains(container))
 }
 
-/// What the door is made of: packets with descriptors, or one connection for streams where no descriptor passes.
+/// The type of the control socket: packets with descriptors, or one connection for streams where no descriptor passes.
 pub(super) fn door_kind(runtime: Runtime) -> SocketType {
     match runtime {
         Runtime::Runc | Runtime::Kata => SocketType::SEQPACKET,
@@ -122,7 +122,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn who_knocks_and_dies_is_nobody() {
+    fn a_client_that_connects_and_dies_is_no_guest() {
         let place = tempfile::tempdir().expect("a folder");
         let knocker = Knocker::listen(place.path(), SocketType::STREAM).expect("a door");
         let knock = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])";

@@ -1,5 +1,5 @@
-//! What is different where the container's kernel is gVisor: its guest connects through gVisor's own file server, no descriptor
-//! passes, nobody outside can enter its network, and when memory runs out the whole kernel may be killed.
+//! What is different where the container's kernel is gVisor: its guest connects through gVisor's own file server, no
+//! descriptor passes, no process outside can enter its network, and when memory runs out the whole kernel may be killed.
 
 use super::door::{Knocked, Knocker, is_within};
 use super::launch::{Container, setup_with};
@@ -48,7 +48,7 @@ pub(super) fn finish(
     let kernel = kernel(&container.daemon, &container.id)?;
     let process = pidfd_open(kernel, PidfdFlags::empty())
         .map_err(|errno| failed("find the container's kernel", errno.to_string()))?;
-    // Looked at while it is held: the number may have been given to somebody else since the daemon heard of it.
+    // Checked while the pidfd is held: the number may have been given to another process since the daemon learned of it.
     if !is_within(kernel, &container.id) {
         return Err(failed("find the container's kernel", "it is gone".into()));
     }
@@ -117,7 +117,7 @@ struct End {
     id: String,
     kernel: OwnedFd,
     counted: Foreign,
-    /// Whether a fork was refused: heard when it was. A moment later nobody is left who counts.
+    /// Whether a fork was refused, recorded when it was: a moment later the counter is gone.
     refused: Arc<AtomicU64>,
     /// How it ended: asked once.
     known: OnceLock<Counters>,
@@ -126,7 +126,7 @@ struct End {
 impl End {
     /// What was counted until now. Waits a moment for the end: streams break before a kernel is gone, and also without that.
     fn counters(&self) -> Counters {
-        // First: what counts is taken away with the container.
+        // First: the counters are removed with the container.
         let mut counted = self.counted.counters();
         counted.forks_refused = counted.forks_refused.max(self.refused.load(Ordering::SeqCst));
         let at_end = || Counters { oom_kills: counted.oom_kills.max(self.oom_kills()), ..counted };
@@ -168,7 +168,7 @@ impl Behind for Contained {
         Box::new(move || end.counters())
     }
 
-    /// The daemon does not remove it by itself: whoever drops this does.
+    /// The daemon does not remove it by itself: dropping this does.
     fn leave(&mut self) {}
 }
 
@@ -185,7 +185,7 @@ fn refused_forks(counted: &Foreign) -> Arc<AtomicU64> {
             let text = String::from_utf8_lossy(&text[..length]);
             let number = text.lines().find_map(|line| line.strip_prefix("max ")?.trim().parse().ok());
             count.fetch_max(number.unwrap_or(0), Ordering::SeqCst);
-            // Nobody is told that the counter was taken away: reading it says so.
+            // The removal of the counter does not wake the poll: the next read fails.
             match poll(&mut [PollFd::new(&file, PollFlags::PRI)], Some(&NOW_AND_THEN)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
@@ -197,7 +197,7 @@ fn refused_forks(counted: &Foreign) -> Arc<AtomicU64> {
     refused
 }
 
-/// Who connects for the guest: gVisor's file server.
+/// The user that connects for the guest: gVisor's file server.
 const FILE_SERVER_USER: u32 = 0;
 /// A kernel whose streams broke ends within milliseconds, if it does, and the daemon hears of it within some more.
 const KERNEL_END_TIMEOUT: Duration = Duration::from_secs(3);

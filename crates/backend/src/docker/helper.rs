@@ -1,5 +1,5 @@
-//! The guest's program as a helper on the host, with root's powers: it puts the stage together, and opens the way out of
-//! a container's network namespace. It carries out the same steps as the guest of any other wall, and ends.
+//! The guest's program as a helper on the host, with root's powers: it puts the stage together, and opens the egress
+//! sockets in a container's network namespace. It carries out the same steps as the guest of any other backend, and ends.
 
 use super::container_dir::ContainerDir;
 use crate::guest::{Door, PendingSetup, Process, SetupFailure};
@@ -38,7 +38,7 @@ impl Helper {
         Ok(Helper(Guest::starting(door, Process::without_namespace(started), None).ready_within(plan)))
     }
 
-    /// Makes what mounts need in folders of the host. They are taken away after the helper, if nobody else takes them over.
+    /// Makes what mounts need in folders of the host. They are removed after the helper, if no other process takes them over.
     pub(super) fn make_mountpoints(
         &mut self,
         plan: &Plan,
@@ -57,7 +57,7 @@ impl Helper {
         self.0.send_setup(&setup(steps), passed)
     }
 
-    /// Waits until it has, and lets it go. Gives the stubs, and the sockets that it opened.
+    /// Waits until it has, and lets it go. Gives the mount points, and the sockets that it opened.
     pub(super) fn finish(mut self, pending: PendingSetup) -> Result<Done, SetupFailure> {
         self.0.finish(pending)?;
         Ok(Done { mountpoints: self.0.take_mountpoints(), way_out: self.0.take_way_out() })

@@ -42,7 +42,7 @@ impl HostImage {
         })
     }
 
-    /// The id of the image of this name, if what is in it is ours: somebody may have brought another one of that name.
+    /// The id of the image of this name, if its content is ours: a user may have given the name to another image.
     fn id(&self, daemon: &Daemon) -> Result<Option<String>, SandboxError> {
         let found = match daemon.try_run(async |client| client.inspect_image(&self.name).await) {
             Err(error) if is_missing(&error) => return Ok(None),

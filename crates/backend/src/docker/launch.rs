@@ -1,16 +1,16 @@
 //! From a plan to a guest in a container.
 //!
 //! ```text
-//! place    a directory of our own, locked                     (place.rs)
+//! place    a directory of our own, locked                     (container_dir.rs)
 //! stage    what the container will be shown, on the host      (stage.rs)
 //! create   one request                                        (container.rs)
-//! start    one request; nobody waits for its answer
-//! knock    the guest is there: process 1 of the container     (door.rs)
-//! network  its way out is opened, from outside                (network.rs)
-//! setup    as for every guest, over the door
+//! start    one request, whose answer is not waited for
+//! connect  the guest is there: process 1 of the container     (door.rs)
+//! network  its egress sockets are opened, from outside        (network.rs)
+//! setup    as for every guest, over the control socket
 //! ```
 //!
-//! The stage is struck as soon as the guest knocks: the container's mounts are its own by then.
+//! The stage is struck as soon as the guest connects: the container's mounts are its own by then.
 
 use super::check;
 use super::container::{Wanted, accept_warnings};
@@ -217,7 +217,7 @@ impl Container {
             place,
         };
         let created = container.ask_for(&body);
-        // The name is somebody else's, and so is the container.
+        // The name belongs to another container, which is not ours to remove.
         container.is_left = matches!(created, Err(Error::DockerResponseServerError { status_code: 409, .. }));
         let created = created.map_err(|error| not_created(runtime, &error))?;
         accept_warnings(plan, &created.1)?;
@@ -253,7 +253,7 @@ impl Container {
         Ok((created.id, created.warnings))
     }
 
-    /// Starts it, beside whatever else is done. Where nothing comes of it, whoever waits for it is told by `closer`.
+    /// Starts it in the background. Where nothing comes of it, `closer` ends the wait for the guest.
     fn start(mut self, closer: impl FnOnce() + Send + 'static) -> Container {
         let (daemon, id, has_knocked) =
             (Arc::clone(&self.daemon), self.id.clone(), Arc::clone(&self.has_knocked));
@@ -265,15 +265,15 @@ impl Container {
             let options = None::<StartContainerOptions>;
             let started = daemon.try_run(async |client| client.start_container(&id, options).await);
             let is_started = started.is_ok();
-            // Nobody asks any more where the sandbox is gone already.
+            // Where the sandbox is gone already, nothing receives this.
             let _ = tell.send(started);
-            // Mostly its guest has knocked by now; else it may be unable to, and end without a word.
+            // Mostly its guest has connected by now; else it may be unable to, and end without a message.
             let has_ended = || {
                 let options = None::<WaitContainerOptions>;
                 let ended = daemon.try_follow(async |client| {
                     client.wait_container(&id, options).try_for_each(async |_| Ok(())).await
                 });
-                // A question that took too long is no answer. Whoever waits for the knock has patience of its own.
+                // A request that timed out is no answer. The wait for the guest has its own time limit.
                 !matches!(ended, Err(Error::RequestTimeoutError))
             };
             if !has_knocked.load(Ordering::SeqCst) && (!is_started || has_ended()) {
@@ -387,5 +387,5 @@ fn no_root(root: &Root) -> SandboxError {
     ))
 }
 
-/// What a start that nobody waits for any more still gets: most of them are about to end.
+/// The time that a start still gets when the sandbox no longer waits for it: most of them are about to end.
 const LAST_WORD: Duration = Duration::from_secs(5);

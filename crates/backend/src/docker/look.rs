@@ -1,6 +1,6 @@
-//! A look into an image of the daemon's: what it says of the environment, who its users are, whom it trusts. The daemon shows
-//! files of a container only, so one is made and never started; what was seen is kept under the image's id, which never
-//! means another image.
+//! A look into an image of the daemon's: its environment, its users, and the CAs that it trusts. The daemon shows files of
+//! a container only, so one is made and never started; what was seen is kept under the image's id, which never means
+//! another image.
 
 use super::container_dir::{ContainerDir, ID_LABEL, OWNER_LABEL};
 use crate::layout::{DaemonImage, LOOKED_AT, LOOKED_FOR, RootTree};
@@ -124,7 +124,7 @@ fn with_container<T>(
     work: impl FnOnce(&str) -> Result<T, SandboxError>,
 ) -> Result<T, SandboxError> {
     let id = belljar_state::new_id()?;
-    // As for every container: whoever sweeps sees that somebody is at it.
+    // As for every container: the lock tells a sweep that the container is in use.
     let place = ContainerDir::make(containers, id)?;
     let name = super::container_dir::container_name(&id.to_string());
     let labels = HashMap::from([
@@ -265,7 +265,7 @@ fn write_aside(file: &Path, text: serde_json::Result<Vec<u8>>) {
 }
 
 const BLOCK: usize = 512;
-/// More is no list of users; and all that a guest is told goes through its door in one piece.
+/// More is no list of users; and all that a guest is told goes through its control socket in one piece.
 const LARGEST: usize = 512 << 10;
 /// Room for what an archive says of it.
 const HEADERS: usize = 64 << 10;

@@ -1,6 +1,6 @@
-//! A container of Docker's: the daemon makes the namespaces, holds the limits and drops the powers; belljar furnishes the root
-//! from a stage, opens the way out from outside, and has its guest as the container's first process. Nothing in the
-//! container ever had a capability, and nobody who enters it later gets one.
+//! A container of Docker's: the daemon makes the namespaces, enforces the limits and drops the capabilities; belljar
+//! furnishes the root from a stage, opens the egress sockets from outside, and has its guest as the container's first
+//! process. Nothing in the container ever had a capability, and no process that enters it later gets one.
 
 mod check;
 mod container;

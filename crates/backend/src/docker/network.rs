@@ -1,4 +1,4 @@
-//! The way out of a container's network namespace, opened from outside: the container itself never has a power over it.
+//! The egress sockets of a container's network namespace, opened from outside: the container itself never has a power over it.
 
 use super::helper::Helper;
 use crate::Plan;
@@ -9,10 +9,10 @@ use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::{Intake, IntakeReport, Step};
 
-/// A helper that waits for the container to be there; none where there is no way out.
+/// A helper that waits for the container to be there; none where there is no egress.
 pub(super) struct Opener(Option<(Helper, Intake)>);
 
-/// A way out: what it is, and its sockets.
+/// The egress: what it is, and its sockets.
 pub(super) type Opened = Option<(IntakeReport, Vec<OwnedFd>)>;
 
 impl Opener {
@@ -22,7 +22,7 @@ impl Opener {
         ))
     }
 
-    /// Opens the way out of the network namespace that this process is in. By its handle, which never means another's.
+    /// Opens the egress sockets in the network namespace that this process is in. By its handle, which never means another process.
     pub(super) fn open(self, process: BorrowedFd<'_>) -> Result<Opened, SandboxError> {
         let Some((helper, intake)) = self.0 else { return Ok(None) };
         let failed = |doing: &str, errno: Errno| {

@@ -1,5 +1,6 @@
 //! The stage: one tree on the host with everything that the container will be shown, put together by the same steps as the
-//! root of any other wall. The container gets its outermost parts; what is nested comes along, with the flags it has here.
+//! root of any other backend. The container gets its outermost parts; what is nested comes along, with the flags it has
+//! here.
 
 use super::container_dir::{ContainerDir, SOCKET};
 use super::helper::Helper;
@@ -68,8 +69,8 @@ pub(super) fn steps(plan: &Plan, layout: &Layout, sources: &Sources, place: &Con
     steps
 }
 
-/// The directories in which files are written, the outermost, and where the guest's program and its door are: what is mounted
-/// there must not lie elsewhere. A program that does would let the image say what process 1 is.
+/// The outermost of the directories in which files are written, and where the guest's program and its control socket are:
+/// what is mounted there must not lie elsewhere. A program that does would let the image say what process 1 is.
 pub(super) fn must_be_plain(layout: &Layout) -> BTreeSet<&str> {
     let folders = layout.binds.iter().filter(|bind| bind.origin != BindOrigin::System);
     let private = layout.private.iter().map(|directory| &*directory.target);
@@ -144,7 +145,7 @@ fn is_in(target: &str, directory: &str) -> bool {
     Path::new(target).starts_with(directory)
 }
 
-/// The places of the guest's program and of its door, inside.
+/// The places of the guest's program and of its control socket, inside.
 pub(super) const GUEST: &str = "run/.belljar/guest";
 const DOOR: &str = "run/.belljar/door";
 const TERMINALS: &str = "dev/pts";

@@ -1,6 +1,7 @@
-//! What a Docker that died while it started a container has forgotten: a runtime that waits to be told to go on, and the shim that
-//! looks after it. Its API has no word for them, and plain `docker run` leaves them too. They bear the container's id, 64 digits
-//! that nothing else has, and which is noted before a container is started (`S/docker/started/ID`).
+//! What a Docker daemon that died while it started a container has lost track of: a runtime that waits to be told to
+//! continue, and the shim that looks after it. The daemon's API cannot list them, and plain `docker run` leaves them too.
+//! They bear the container's id, 64 digits that nothing else has, and which is noted before a container is started
+//! (`S/docker/started/ID`).
 
 use belljar_state::{Survives, create_private, write_atomic};
 use belljar_sys::rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -34,7 +35,7 @@ pub(super) fn noted(containers: &Path) -> Vec<(String, String)> {
 pub(super) fn end_noted(containers: &Path, forgotten: &[String]) {
     let (ids, unfinished): (Vec<&String>, Vec<&String>) = forgotten.iter().partition(|id| is_whole(id));
     if !ids.is_empty() {
-        // What is in a container first: containerd hears of a shim's end, and takes the rest away.
+        // What is in a container first: containerd hears of a shim's end, and removes the rest.
         end(|pid| ids_of(pid).iter().any(|id| ids.contains(&id)));
         end(|pid| shim_of(pid).is_some_and(|id| ids.contains(&&id)));
     }
@@ -58,7 +59,7 @@ fn ids_of(pid: Pid) -> Vec<String> {
 fn end(belongs: impl Fn(Pid) -> bool) {
     for pid in processes().filter(|pid| belongs(*pid)) {
         let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
-        // Looked at again while it is held: the number may have been given to somebody else.
+        // Checked again while the pidfd is held: the number may have been given to another process.
         if belongs(pid) {
             let _ = pidfd_send_signal(process, Signal::KILL);
         }
@@ -86,7 +87,7 @@ fn processes() -> impl Iterator<Item = Pid> {
 
 /// The directory of notes.
 const STARTED: &str = "started";
-/// Longer than a start takes that nobody waits for.
+/// Longer than a start takes that no process waits for.
 const LONG_AFTER: Duration = Duration::from_secs(60);
 /// Of containers, in hexadecimal digits.
 const ID_LENGTH: usize = 64;

@@ -1,4 +1,4 @@
-//! From a plan to a guest without a wall.
+//! From a plan to a guest without isolation.
 
 use crate::{Drawing, Guest, Meanwhile, Plan, open_place};
 use belljar_spec::SandboxError;

@@ -1,4 +1,4 @@
-//! No wall, only when asked for by name. Commands run as you, on your machine; the environment still starts empty,
+//! No isolation, only when asked for by name. Commands run as you, on your machine; the environment still starts empty,
 //! trees are still killed whole, and file operations are still held beneath the workspace.
 
 mod check;

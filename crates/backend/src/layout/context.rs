@@ -1,5 +1,6 @@
-//! Agent context: a file of ours that is seen in the workspace, in the place of one that is there or of none. Nobody inside can
-//! change it, and nothing of it is on the host. Where nothing is there, its place is made as that of a protected path is.
+//! Agent context: a file of ours that is seen in the workspace, in the place of one that is there or of none. No process
+//! inside can change it, and nothing of it is on the host. Where nothing is there, its mount point is made as that of a
+//! protected path is.
 //!
 //! Git inside is told of it: what was added is never part of a commit.
 

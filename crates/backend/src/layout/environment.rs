@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 type Variables = Vec<(OsString, OsString)>;
 
-/// Behind a wall. `under` is what a root says by itself.
+/// In an isolated sandbox. `under` is what a root defines by itself.
 pub(super) fn inside(
     path: &[PathBuf],
     shell: Option<&str>,

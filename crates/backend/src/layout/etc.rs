@@ -1,4 +1,4 @@
-//! The sandbox's /etc: a list of the host's harmless files, and our own for everything that names somebody.
+//! The sandbox's /etc: a list of the host's harmless files, and our own for everything that names users or machines.
 
 use super::{Bind, BindKind, BindOrigin, HOME, Marker, USER};
 use belljar_spec::SandboxId;

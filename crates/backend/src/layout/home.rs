@@ -115,7 +115,7 @@ impl Homes {
         let all = real(Path::new("/home"));
         let people = people();
         let mut named: Vec<&Path> = own.as_deref().into_iter().chain([Path::new("/root")]).collect();
-        // A folder that is somebody else's is written there for who has none.
+        // For a user without a home, /etc/passwd may name another user's folder.
         let is_theirs = |uid: u32, home: &Path| home.metadata().is_ok_and(|found| found.uid() == uid);
         // Those below /home are all known, and asking for one may have it mounted from far away.
         let elsewhere = people.iter().filter(|(_, home)| home.parent() != Some(Path::new("/home")));
@@ -166,7 +166,7 @@ fn people() -> Vec<(u32, PathBuf)> {
     people.into_iter().filter(|(_, home)| home.is_absolute()).collect()
 }
 
-/// Homes that lie in what everybody sees, as below /opt: hidden there. Ours, and those of the people in /etc/passwd.
+/// Homes that lie in what every user sees, as below /opt: hidden there. Ours, and those of the people in /etc/passwd.
 pub(super) fn below_system(binds: &[Bind], homes: &Homes) -> Vec<String> {
     let system: Vec<Bind> = binds.iter().filter(|bind| bind.origin == BindOrigin::System).cloned().collect();
     let mut homes: Vec<String> = homes
@@ -198,7 +198,7 @@ fn below_a_home<'p>(path: &'p Path, home: Option<&Path>) -> Option<&'p Path> {
     (below.components().count() > 0).then_some(below)
 }
 
-/// Where programs are that everybody on the host may run: visible already.
+/// Directories of programs that every user of the host may run: visible already.
 const SYSTEM: [&str; 7] =
     ["/usr", "/bin", "/sbin", "/opt", "/nix/store", "/gnu/store", "/run/current-system"];
 /// What is searched in any case.
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_is_one_whoevers_it_is() {
+    fn every_users_home_is_a_home() {
         let place = tempfile::tempdir().unwrap();
         let place = place.path().canonicalize().unwrap();
         for directory in ["data/ada/project", "data/bob", "root/project"] {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn root_has_a_home_whoever_we_are() {
+    fn root_has_a_home_for_every_caller() {
         let homes = Homes::with(Some("/home/ada".into()));
         assert!(homes.are_in(Path::new("/root")) && homes.are_in(Path::new("/")));
         assert!(!homes.are_in(Path::new("/root/project")));

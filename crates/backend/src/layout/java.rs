@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
-/// A store with these certificates, which are PEM. Its password is the one that everybody knows.
+/// A store with these certificates, which are PEM. Its password is the well-known default.
 pub(super) fn store(pem: &[u8]) -> Vec<u8> {
     let certificates = certificates(pem);
     let mut store = Vec::new();

@@ -1,4 +1,4 @@
-//! `/.belljar`: how a program can tell that it is in a sandbox, and in which. A file of a root that nobody inside can write to.
+//! `/.belljar`: how a program can tell that it is in a sandbox, and in which. A file of a root that no process inside can write to.
 
 use super::USER_ID;
 use crate::native::user_of_container;

@@ -133,7 +133,7 @@ pub(crate) enum BindKind {
 /// Why a bind is there, which decides whose eyes see its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BindOrigin {
-    /// Part of the system: what everybody on the host may read.
+    /// Part of the system: what every user of the host may read.
     System,
     /// Programs under a home, which itself may be closed to others.
     Home,
@@ -141,7 +141,7 @@ pub(crate) enum BindOrigin {
     Named,
     /// What is seen at the target already, mounted onto itself: it stays where it is.
     Held,
-    /// What we put over a root of layers at the target, and not what anybody made of it.
+    /// What we put over a root of layers at the target, and not what a process inside made of it.
     Planted,
     /// A file of our own, which is at this place, without the leading slash.
     Made(&'static str),
@@ -194,7 +194,7 @@ impl System {
 }
 
 impl Layout {
-    /// The layout of a sandbox behind a wall: of the host's own system, or of a root that brings its own.
+    /// The layout of an isolated sandbox: of the host's own system, or of a root that brings its own.
     pub(crate) fn isolated(wanted: Wanted<'_>) -> Result<Layout, SandboxError> {
         let Wanted { marker, spec, view, resolver, authority, own, git, root, context } = wanted;
         let mut opened = OpenedPaths::default();
@@ -306,7 +306,7 @@ impl Layout {
         binds.extend(volumes::mounted(&spec.volumes, own, &binds, &mut opened)?);
         let kernels = mounts.of_the_kernel(&binds);
         let is_hidden = |hold: &Bind| kernels.iter().any(|place| Path::new(&hold.target).starts_with(place));
-        // Nobody reaches what is hidden, and every process of the host would be held.
+        // No process inside reaches what is hidden, and each process of the host would get a mount of its own.
         binds.extend(shown.holds(&binds)?.into_iter().filter(|hold| !is_hidden(hold)));
         binds.extend(kernel_switches(spec.admin));
         let mut masks: Vec<String> = system::MASKS.iter().map(|(path, _)| path.to_string()).collect();
@@ -355,7 +355,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Where there is no wall: the host's own paths, and still an environment that starts empty.
+    /// Without isolation: the host's own paths, and still an environment that starts empty.
     pub(crate) fn without_root(spec: &SandboxSpec, view: Option<&View>) -> Result<Layout, SandboxError> {
         if view.is_some_and(|view| view.layer.is_some()) {
             let message = "without isolation a folder cannot have an overlay";

@@ -88,7 +88,7 @@ pub(super) fn identity(path: &Path) -> Option<FileIdentity> {
 pub(super) struct Walked {
     /// Without links, as far as anything is there.
     pub(super) real: PathBuf,
-    /// The links on the way, each by its real path. Whoever can change one of them says where the path leads.
+    /// The links on the way, each by its real path. A user who can change one of them decides where the path leads.
     pub(super) links: Vec<PathBuf>,
 }
 

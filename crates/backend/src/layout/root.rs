@@ -50,7 +50,7 @@ pub(super) fn system(root: &RootTree, tree: &Tree<'_>, marker: &Marker) -> Syste
         });
     }
     if !root.lowers.is_empty() {
-        // Whoever is root inside could change them otherwise, and keep that for the next life.
+        // Root inside could change them otherwise, and the change would still be there at the next start.
         binds.extend(HELD.map(held));
     }
     System {
@@ -77,7 +77,7 @@ pub(super) fn trust(authority: &str, tree: &Tree<'_>, etc: &mut Etc) -> Vec<(OsS
         trust::BUNDLES.iter().filter_map(|store| tree.read(super::relative(store))).collect();
     let known = match stores.first() {
         Some((_, known)) => known.clone(),
-        // An image that trusts nobody yet: it gets what the host has.
+        // An image without trusted CAs: it gets those of the host.
         None => trust::of_host(),
     };
     let all = trust::with(known, authority);
@@ -236,7 +236,7 @@ fn own_files(tree: &Tree<'_>, marker: &Marker, shell: &str) -> Vec<(String, Vec<
     files.into_iter().map(|(name, content)| (name, content.into_bytes())).collect()
 }
 
-/// The root's users, and ours before them: who has the same number there is somebody else here.
+/// The root's users, and ours before them: a user with the same number there is a different one here.
 fn passwd(theirs: &str, shell: &str, user: u32) -> String {
     let mut text = format!("{USER}:x:{user}:{user}:{USER}:{HOME}:{shell}\n");
     if !theirs.lines().any(|line| line.starts_with("root:")) {
@@ -259,11 +259,11 @@ fn others(theirs: &str) -> String {
 }
 
 const PROCESSORS: &str = "/sys/devices/system/cpu";
-/// Everybody whom programs inside trust, without the leading slash.
+/// All CAs that programs inside trust, without the leading slash.
 const TRUSTED: &str = "etc/belljar/trusted.pem";
 /// Directories of an image's PATH that count: each is looked into.
 const PATHS: usize = 64;
-/// What nobody inside may change.
+/// What no process inside may change.
 const HELD: [&str; 2] = ["etc/belljar", "etc/resolv.conf"];
 /// Their names, of one or two letters, have to fit into one word of 256 bytes for the kernel (fsconfig(2)).
 const MAX_LOWERS: usize = 100;
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_user_is_first_and_nobody_is_lost() {
+    fn our_user_is_first_and_no_other_is_lost() {
         let theirs =
             "root:x:0:0:root:/root:/bin/ash\nnode:x:1000:1000::/home/node:/bin/sh\nagent:x:7:7::/:/bin/sh\n";
         let text = passwd(theirs, "/bin/sh", 1000);

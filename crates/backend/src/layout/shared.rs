@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The workspace: an existing folder that is not somebody's whole world.
+/// The workspace: an existing folder that is neither a whole home nor part of the running system.
 pub(super) fn workspace(
     path: &Path,
     homes: &Homes,
@@ -94,8 +94,8 @@ pub(super) fn named(
     Ok(binds)
 }
 
-/// A sandbox that is kept has the real paths that were allowed when it was made. One that has become a link since then leads to
-/// something that nobody allowed: whoever works in a folder above it can have put it there.
+/// A persistent sandbox has the real paths that were allowed when it was made. One that has become a link since then leads
+/// to something that no user allowed: a process that works in a folder above it can have put the link there.
 pub(super) fn refuse_moved<'p>(
     named: impl IntoIterator<Item = &'p Path>,
     real: &[&Path],
@@ -208,8 +208,8 @@ pub(super) fn refuse_our_own(
     Ok(())
 }
 
-/// Whoever reaches a Docker daemon is root of its machine. Its socket is known by what it is, not by its name: a link to it, a
-/// bind of it and a path over /proc lead to the same one, and so does every folder that it lies in.
+/// A process that reaches a Docker daemon is root of its machine. The daemon's socket is known by what it is, not by its
+/// name: a link to it, a bind of it and a path over /proc lead to the same one, and so does every folder that it lies in.
 pub(super) fn refuse_docker_sockets<'p>(
     shared: impl IntoIterator<Item = &'p Path>,
     sockets: &[PathBuf],

@@ -1,6 +1,6 @@
-//! Sockets of the host that lie in what a sandbox sees. Mounting a folder read-only does not keep anybody from
-//! connecting to a socket in it, so each one is hidden. The kernel lists the sockets that are bound; nothing is
-//! searched for. Where neither of its lists can be read, or a socket cannot be named to the guest, there is no sandbox.
+//! Sockets of the host that lie in what a sandbox sees. Mounting a folder read-only does not keep a process from connecting
+//! to a socket in it, so each one is hidden. The kernel lists the sockets that are bound; nothing is searched for. Where
+//! neither of its lists can be read, or a socket cannot be named to the guest, there is no sandbox.
 
 mod list;
 
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_datagrams_is_found_also_when_somebody_has_connected_to_it() {
+    fn a_datagram_socket_is_found_also_when_a_client_is_connected() {
         let folder = tempfile::tempdir().expect("a folder");
         let log = UnixDatagram::bind(folder.path().join("log")).expect("a socket");
         let client = UnixDatagram::unbound().expect("a client");

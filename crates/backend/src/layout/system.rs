@@ -39,8 +39,8 @@ const DIRECTORIES: [(&str, &str); 12] = [
     ("sys/devices/system/cpu", "how many processors there are, and of what kind"),
 ];
 
-/// What is hidden of the sandbox's own /proc, with the reason. What the kernel closes to everybody but root (kcore,
-/// timer_list, sysrq-trigger and the like) is closed already: nobody in a sandbox is the host's root.
+/// What is hidden of the sandbox's own /proc, with the reason. What the kernel closes to all users but root (kcore,
+/// timer_list, sysrq-trigger and the like) is closed already: no process in a sandbox is the host's root.
 pub(super) const MASKS: [(&str, &str); 7] = [
     ("proc/acpi", "the machine's power management"),
     ("proc/asound", "the machine's sound devices"),

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 /// What a sandbox's `/` is made of, where that is not the host's own system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RootTree {
-    /// Directories that lie over each other, topmost first, each by its real path: no link is followed on the way to it. None:
-    /// the root is somebody else's to mount, as a container's is.
+    /// Directories that lie over each other, topmost first, each by its real path: no link is followed on the way to it.
+    /// None: another program mounts the root, as for a container.
     pub lowers: Vec<PathBuf>,
-    /// A directory with room for what is changed, `upper` and `work` in it; a real path as well. Left out: changes are private files, and go away
-    /// with the sandbox.
+    /// A directory with room for what is changed, `upper` and `work` in it; a real path as well. `None`: changes are
+    /// private files, and are removed with the sandbox.
     pub kept: Option<PathBuf>,
     /// What the root says of the environment. Ours comes over it.
     pub environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,

@@ -1,7 +1,7 @@
-//! Whom programs inside trust, where the sandbox has an authority of its own: everybody that the host trusts, and it.
+//! Which CAs programs inside trust, where the sandbox has a CA of its own: all that the host trusts, and that one.
 //!
-//! The host's stores are read and never touched. A directory that holds one is no longer a mount, but made again, entry
-//! by entry, with that one file changed. Without an authority nothing here is called.
+//! The host's stores are read and never touched. A directory that holds one is no longer a mount, but made again, entry by
+//! entry, with that one file changed. Without a sandbox CA nothing here is called.
 
 use super::etc::Etc;
 use super::java;
@@ -29,12 +29,12 @@ pub(super) fn add(authority: &str, etc: &mut Etc) -> Vec<(OsString, OsString)> {
     variables(&bundle)
 }
 
-/// Everybody whom the host trusts.
+/// All CAs that the host trusts.
 pub(super) fn of_host() -> Vec<u8> {
     BUNDLES.iter().find_map(|store| fs::read(store).ok()).unwrap_or_default()
 }
 
-/// The variables that name a file with everybody, and ours.
+/// The variables that name a file with all CAs, and ours.
 pub(super) fn variables(bundle: &str) -> Vec<(OsString, OsString)> {
     let everybody = EVERYBODY.iter().map(|name| (OsString::from(name), OsString::from(bundle)));
     let ours_beside = BESIDE.iter().map(|name| (OsString::from(name), OsString::from(format!("/{OWN}"))));
@@ -99,7 +99,7 @@ pub(super) const BUNDLES: [&str; 4] = [
 /// The same for Java: Debian, Fedora, Adoptium.
 pub(super) const JAVA: [&str; 3] =
     ["/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts", "/etc/ssl/certs/adoptium/cacerts"];
-/// Variables that name a file with everybody whom a program trusts. SSL_CERT_DIR is left alone: it adds to these.
+/// Variables that name a file with all CAs that a program trusts. SSL_CERT_DIR is left alone: it adds to these.
 const EVERYBODY: [&str; 7] = [
     "SSL_CERT_FILE",      // OpenSSL, Go, rustls-native-certs
     "REQUESTS_CA_BUNDLE", // Python's requests, which brings its own otherwise
@@ -109,7 +109,7 @@ const EVERYBODY: [&str; 7] = [
     "CARGO_HTTP_CAINFO",
     "AWS_CA_BUNDLE",
 ];
-/// Variables that name a file with somebody more.
+/// Variables that name a file with additional CAs.
 const BESIDE: [&str; 2] = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
 /// Debian has three hundred.
 const MAX_CERTIFICATES: usize = 4000;

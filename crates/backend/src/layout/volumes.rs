@@ -1,5 +1,6 @@
-//! What outlives a sandbox: directories that belljar keeps, writable inside, at places of their own. Which directories may be one is
-//! the engine's to say, who knows where they are kept; that none of them holds belljar's own is judged here once more.
+//! What outlives a sandbox: directories that belljar keeps, writable inside, at places of their own. The engine, which
+//! knows where they are kept, decides which directories may be one; that none of them holds belljar's own is judged here
+//! once more.
 
 use super::opened::{OpenedPaths, walk};
 use super::{Bind, BindKind, BindOrigin, HOME, relative, text};
@@ -36,7 +37,7 @@ pub(super) fn mounted(
     Ok(binds)
 }
 
-/// Without a wall nothing can be seen elsewhere than where it is. A home is the workspace there, and needs no keeping.
+/// Without isolation nothing can be seen elsewhere than where it is. A home is the workspace there, and need not be kept.
 pub(super) fn refuse_without_isolation(spec: &SandboxSpec) -> Result<(), SandboxError> {
     let Some(volume) = spec.volumes.first() else { return Ok(()) };
     let message = format!("a volume cannot be mounted at `{}` without isolation", volume.target);

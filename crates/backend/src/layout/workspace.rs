@@ -1,9 +1,9 @@
-//! The workspace as it is shown: a folder, or a layer over it; a git directory that lies elsewhere; and what of them nobody
-//! may change, wherever it is seen.
+//! The workspace as it is shown: a folder, or an overlay over it; a git directory that lies elsewhere; and what of them no
+//! process inside may change, wherever it is seen.
 //!
-//! What is shielded is mounted onto itself: it can be neither renamed nor removed nor replaced, and what is read-only is
-//! so for everybody inside. The same holds for every folder on the way to it. A mount needs a place: what is missing gets
-//! a stub, in a layer of its own below an overlay, in the folder itself otherwise (`crate::stubs`).
+//! What is shielded is mounted onto itself: it can be neither renamed nor removed nor replaced, and what is read-only is so
+//! for every process inside. The same holds for every folder on the way to it. A mount needs a place: for what is missing a
+//! mount point is made, in a layer of its own below an overlay, in the folder itself otherwise (`crate::mountpoints`).
 
 use super::opened::{OpenedPaths, walk};
 use super::{Bind, BindKind, BindOrigin, mounts, relative, text};
@@ -29,7 +29,7 @@ pub(crate) struct Layered {
     pub(crate) mountpoints: Vec<Mountpoint>,
 }
 
-/// What has to be made in a folder of the host before its mounts, and goes away with the sandbox.
+/// What has to be made in a folder of the host before its mounts, and is removed with the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) root: PathBuf,
@@ -245,7 +245,7 @@ impl Root {
         for shield in &self.shields {
             let path = self.folder.join(&shield.path);
             let is_part = shield.kind == BindKind::ReadOnly && bind.source.starts_with(&path);
-            // The stub is in the layers, not in the folder itself.
+            // The mount point is in the layers, not in the folder itself.
             let has_no_place =
                 self.is_layered && shield.mountpoint.is_some() && path.starts_with(&bind.source);
             if is_part || has_no_place {
@@ -286,7 +286,7 @@ fn carried_out(folder: &Path, is_layered: bool, shields: &[Shield]) -> Vec<Held>
             Shielded::Anchored if is_read_only => {
                 Held { path: path.clone(), kind: BindKind::Reopened, mountpoint: None }
             }
-            // What is read-only as a whole needs nothing more; neither does what nobody can make.
+            // What is read-only as a whole needs nothing more; neither does what no process inside can make.
             _ if is_read_only => continue,
             Shielded::Watched => continue,
             Shielded::MissingDirectory | Shielded::MissingFile(_)
@@ -315,8 +315,8 @@ fn carried_out(folder: &Path, is_layered: bool, shields: &[Shield]) -> Vec<Held>
     all
 }
 
-/// Whether something that is missing stays so without us: its place is in a folder that we cannot write to, and so nobody
-/// inside can, who has no more rights than we have. An owner could give themselves the right.
+/// Whether something that is missing stays so without us: its place is in a folder that we cannot write to, and so no
+/// process inside can, since none has more rights than we have. An owner could give themselves the right.
 pub(super) fn cannot_be_made(folder: &Path, path: &str) -> bool {
     let place = folder.join(path);
     let Some(parent) = place.ancestors().skip(1).find(|parent| parent.exists()) else { return false };

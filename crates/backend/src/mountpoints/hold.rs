@@ -1,6 +1,6 @@
-//! Holding what could be the stub of a sandbox that we know nothing of: a shared lock on the thing itself, which
-//! whoever removes a stub needs for itself alone ([`belljar_sys::remove`]). Of files only on small ones: other
-//! programs lock files too. On every directory: nobody inside can then have it for itself.
+//! Holds what could be a mount point of a sandbox that we know nothing of: a shared lock on the thing itself, for which a
+//! process that removes a mount point needs an exclusive lock ([`belljar_sys::remove`]). Of files only on small ones: other
+//! programs lock files too. On every directory: no process inside can then lock it exclusively.
 
 use super::find;
 use crate::layout::Missing;
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What of a folder's shields could be stubs, held; an error if one of them is gone. `planted` are those that we made just now, by
-/// their paths.
+/// What of a folder's shields could be mount points, held; an error if one of them is gone. `planted` are those that we
+/// made just now, by their paths.
 pub(super) fn hold_all(
     missing: &Missing,
     judged: &OpenedPath,
@@ -44,7 +44,7 @@ fn hold(
             let found = match find(folder, shield) {
                 Ok(found) => found,
                 Err(Errno::NOENT) => return Err(gone(&missing.root.join(shield))),
-                // No stub is behind a link, or where we may not look.
+                // No mount point is behind a link, or where we may not look.
                 Err(_) => return Ok(None),
             };
             let Some(thing) = possible_mountpoint(folder, shield, &found) else { return Ok(None) };
@@ -56,9 +56,10 @@ fn hold(
         match flock(&thing, FlockOperation::NonBlockingLockShared) {
             Ok(()) => break,
             Err(Errno::INTR) => {}
-            // Whoever removes it needs a moment.
+            // A process that removes it needs a moment.
             Err(Errno::WOULDBLOCK) if start.elapsed() < LOCK_TIMEOUT => thread::sleep(STEP),
-            // Somebody has it alone, so no living sandbox needs it, and it is nobody's stub. Or the filesystem knows no locks.
+            // It is locked exclusively, so no living sandbox needs it, and it is no sandbox's mount point. Or the
+            // filesystem has no locks.
             Err(_) => return Ok(None),
         }
     }
@@ -66,7 +67,7 @@ fn hold(
     if is_still_there { Ok(Some(thing)) } else { Err(gone(&missing.root.join(shield))) }
 }
 
-/// Opened for reading, which a stub allows everybody.
+/// Opened for reading, which a mount point allows every user.
 fn possible_mountpoint(folder: &OwnedFd, shield: &str, found: &OwnedFd) -> Option<OwnedFd> {
     let stat = fstat(found).ok()?;
     let kind = FileType::from_raw_mode(stat.st_mode);
@@ -90,8 +91,8 @@ fn gone(path: &Path) -> SandboxError {
     ErrorCode::ChangedMeanwhile.error(message).hint("try again")
 }
 
-/// Of a file that is a stub, in bytes.
+/// Of a file that is a mount point, in bytes.
 const MAX_PLACEHOLDER_BYTES: i64 = 16;
-/// Far longer than anybody needs to remove a stub.
+/// Far longer than any process needs to remove a mount point.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 const STEP: Duration = Duration::from_millis(1);

@@ -1,27 +1,27 @@
-//! Stubs: what has to be in a folder of the host so that something can be mounted over it, and is not there.
+//! Mount points: what has to be in a folder of the host so that something can be mounted over it, and is not there.
 //!
 //! ```text
-//! note      S/stubs/DEVICE-INODE of the folder; says what is made in it; locked by everybody who needs it
-//! stand-by  a process that becomes the guest's program in another life (`reap`) if we are killed
-//! stub      an empty directory, a small file
+//! note         S/stubs/DEVICE-INODE of the folder; says what is made in it; locked by every process that needs it
+//! stand-by     a process that becomes the guest's program in its other mode (`reap`) if we are killed
+//! mount point  an empty directory, a small file
 //! ```
 //!
-//! In this order, so that a kill at any moment leaves somebody who knows: the process that stands by outlives us, and where
-//! both are killed, the next start finds a note that nobody holds ([`sweep_stubs`]). Several sandboxes may need the same
-//! stub: the last one that lets go of the note takes away all that it names. And nobody takes a stub away while the sandbox
-//! lives: to the kernel, a mount on something that was removed is removed too.
+//! In this order, so that a kill at any moment leaves a process that knows of the mount points: the stand-by process
+//! outlives us, and where both are killed, the next start finds a note that no process holds ([`sweep_mountpoints`]).
+//! Several sandboxes may need the same mount point: the last one that releases the note removes all that it names. And none
+//! is removed while the sandbox lives: to the kernel, a mount on something that was removed is removed too.
 //!
 //! Two notes may be about one place: a repository's folder and, for its linked worktrees, the git directory inside. Each
-//! stub is named by one note only, and held through that one by all who need it. That takes a [`Turn`]: from the look at
-//! the others' notes until all stubs are made, nobody else makes any. Whoever comes first names the stub and makes it.
-//! Whoever comes second finds the first one's note, holds it, finds the stub there, and does not name it again: so it is
-//! neither removed when the first ends (the second holds the note), nor when the second ends (its own note does not say
-//! so). Taking away needs no turn: it is done with the note locked for oneself alone, and whoever finds that note waits for
-//! the lock before looking for the stub, which is gone by then, and makes it anew.
+//! mount point is named by one note only, and held through that one by all sandboxes that need it. That takes a [`Turn`]:
+//! from the look at the others' notes until all mount points are made, no other sandbox makes any. The first sandbox names
+//! the mount point and makes it. The second one finds the first one's note, holds it, finds the mount point there, and does
+//! not name it again: so it is neither removed when the first ends (the second holds the note), nor when the second ends
+//! (its own note does not name it). Removing needs no turn: it is done with the note locked exclusively, and a sandbox that
+//! finds that note waits for the lock before it looks for the mount point, which is gone by then, and makes it anew.
 //!
-//! Another user, or a daemon, has another S, and knows nothing of our notes. So whatever lies under our mounts and could be
-//! somebody's stub is held as well ([`hold`]), and whoever finds its stubs held leaves them to the process that stands by, which
-//! waits.
+//! Another user, or a daemon, has another S, and knows nothing of our notes. So all that lies under our mounts and could be
+//! a mount point of another sandbox is held as well ([`hold`]), and a sandbox that finds its mount points held leaves them
+//! to its stand-by process, which waits.
 
 mod hold;
 mod note;
@@ -48,13 +48,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 pub(crate) use turn::Turn;
 
-/// The stubs of one sandbox. Dropped, they are gone; the sandbox must be dead by then.
+/// The mount points of one sandbox. Dropped, they are gone; the sandbox must be dead by then.
 pub(crate) struct Mountpoints {
     directory: PathBuf,
     notes: Vec<Note>,
     /// What we made and do not hold yet, by its path.
     planted: HashMap<PathBuf, OwnedFd>,
-    /// What could be somebody else's stub.
+    /// What could be a mount point of another sandbox.
     held: Vec<OwnedFd>,
     /// For the case that we do not get that far; none without notes.
     stand_by: Option<StandBy>,
@@ -62,7 +62,8 @@ pub(crate) struct Mountpoints {
 
 impl Mountpoints {
     /// Gets ready for what a layout needs in folders of the host; `None` where that is nothing. `guest` is the sandbox's
-    /// first process. What is mounted at `stage` on the host lies over stubs: who stands by takes it away before them.
+    /// first process. What is mounted at `stage` on the host lies over mount points: the stand-by process removes it before
+    /// them.
     pub(crate) fn begin(
         plan: &Plan,
         layout: &Layout,
@@ -97,7 +98,7 @@ impl Mountpoints {
         Ok(Some(mountpoints))
     }
 
-    /// Whoever stands by waits for this process from now on, which became the sandbox's first one after they were made.
+    /// The stand-by process waits for this process from now on, which became the sandbox's first one after the mount points were made.
     pub(crate) fn wait_for(&mut self, guest: BorrowedFd<'_>) -> Result<(), SandboxError> {
         self.have_one_stand_by(guest, &[])
     }
@@ -109,12 +110,12 @@ impl Mountpoints {
         Ok(())
     }
 
-    /// Makes those that are not there. What is there by now is as good: it is somebody's own, or named by a note that we
-    /// hold, and not ours to take away.
+    /// Makes those that are not there. What is there by now is as good: it is the user's own, or named by a note that we
+    /// hold, and not ours to remove.
     pub(crate) fn make(&mut self, layout: &Layout) -> Result<(), SandboxError> {
         for missing in layout.missing.iter().filter(|missing| !missing.mountpoints.is_empty()) {
             let note = self.notes.iter().find(|note| note.is_about(&missing.root));
-            let note = note.expect("a note for every folder that needs stubs was opened at the beginning");
+            let note = note.expect("a note was opened for every folder that needs mount points");
             let mountpoints: Vec<Mountpoint> = missing
                 .shields
                 .iter()
@@ -137,8 +138,9 @@ impl Mountpoints {
         Ok(())
     }
 
-    /// Makes sure that all of it stays which is mounted over. What was another sandbox's stub when we looked at the folder may be gone; the
-    /// next one to need it would make one that we do not know of, and take it away below our mount.
+    /// Makes sure that all of it stays which is mounted over. What was another sandbox's mount point when we looked at the
+    /// folder may be gone; the next sandbox to need it would make one that we do not know of, and remove it below our
+    /// mount.
     pub(crate) fn hold(&mut self, layout: &Layout) -> Result<(), SandboxError> {
         for missing in &layout.missing {
             let judged = layout.opened.get(&missing.root)?;
@@ -150,7 +152,7 @@ impl Mountpoints {
 
 impl Drop for Mountpoints {
     fn drop(&mut self) {
-        // Before the notes: whoever is the last to hold one must not find us here. Closing would not do it: a process that
+        // Before the notes: the last process to hold one must not find these locks. Closing would not do it: a process that
         // is just being started has copies of them for a moment.
         for held in self.held.drain(..) {
             let _ = flock(held, FlockOperation::Unlock);
@@ -162,7 +164,7 @@ impl Drop for Mountpoints {
     }
 }
 
-/// Takes away the stubs that nobody holds any more: whoever made them was killed, and who stood by too.
+/// Removes the mount points that no process holds any more: their maker was killed, and its stand-by process too.
 pub(crate) fn sweep_mountpoints(directory: &Path) {
     for note in note::abandoned(directory) {
         note.take_away(directory);
@@ -191,8 +193,8 @@ fn stand_by_with(
     stand_by(embedded::program()?, words, &inherit, guest).map_err(failed)
 }
 
-/// What to make where a shield finds nothing. A folder on the way to others may have been there as somebody's stub when we
-/// looked, and be gone since.
+/// What to make where a shield finds nothing. A folder on the way to others may have been there as another sandbox's mount
+/// point when we looked, and be gone since.
 fn mountpoint_for(missing: &Missing, shield: &str) -> Option<Mountpoint> {
     let known = missing.mountpoints.iter().find(|mountpoint| mountpoint.path == shield).cloned();
     let is_on_the_way =
@@ -202,13 +204,13 @@ fn mountpoint_for(missing: &Missing, shield: &str) -> Option<Mountpoint> {
     })
 }
 
-/// What is at a path in a folder, with nobody's link on the way.
+/// What is at a path in a folder, following no link on the way.
 fn find(folder: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     openat2(folder, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-/// Makes a stub, with nobody's link on the way, and gives it open. What is there by now is as good. As root it gets this owner.
+/// Makes a mount point, following no link on the way, and gives it open. What is there by now is as good. As root it gets this owner.
 fn plant(folder: &OwnedFd, owner: Option<&Stat>, mountpoint: &Mountpoint) -> Result<Option<OwnedFd>, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -218,7 +220,7 @@ fn plant(folder: &OwnedFd, owner: Option<&Stat>, mountpoint: &Mountpoint) -> Res
     };
     let (parent, name) =
         (within.as_ref().unwrap_or(folder), mountpoint.path.rsplit('/').next().unwrap_or(&mountpoint.path));
-    // Whatever our umask: everybody who needs it must be able to hold it.
+    // Independent of our umask: every process that needs it must be able to hold it.
     let made = match &mountpoint.kind {
         MountpointKind::Directory => mkdirat(parent, name, Mode::from_raw_mode(0o755)).and_then(|()| {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -244,7 +246,7 @@ fn plant(folder: &OwnedFd, owner: Option<&Stat>, mountpoint: &Mountpoint) -> Res
         let (user, group) = (Uid::from_raw(owner.st_uid), Gid::from_raw(owner.st_gid));
         if !user.is_root() || !group.is_root() {
             match fchown(&made, Some(user), Some(group)) {
-                // Root of a container that does not have this owner, or may give nothing away: then it is ours.
+                // Root of a container that does not have this owner, or may not change owners: then it is ours.
                 Err(Errno::INVAL | Errno::PERM) => {}
                 other => other?,
             }
@@ -281,7 +283,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_mountpoint_can_be_held_by_everybody_whoever_made_it() {
+    fn a_mountpoint_can_be_held_by_every_user() {
         let folder = std::env::temp_dir().join(format!("belljar-plant-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         let opened = OwnedFd::from(std::fs::File::open(&folder).unwrap());

@@ -1,5 +1,5 @@
-//! The note of what was made in a folder. It has the folder's own name, as the kernel knows it, so that everybody who works
-//! on that folder finds the same one.
+//! The note of what was made in a folder. It has the folder's own name, as the kernel knows it, so that all processes that
+//! work on that folder find the same one.
 
 use crate::layout::{Missing, OpenedPaths};
 use belljar_sys::opened::{FileIdentity, OpenedPath};
@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A note that is held: as long as we, or who stands by for us, have it open.
+/// A note that is held: as long as we, or our stand-by process, have it open.
 pub(super) struct Note {
     file: File,
     /// The folder that it is about.
@@ -26,7 +26,7 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// The note about a folder, made if there is none, together with whoever else holds it.
+    /// The note about a folder, made if there is none, held together with all its other holders.
     pub(super) fn open_for(directory: &Path, judged: &OpenedPath) -> io::Result<Note> {
         Note::open(directory, judged.as_fd().try_clone_to_owned()?, judged.path())
     }
@@ -38,7 +38,7 @@ impl Note {
         let place = directory.join(&name);
         loop {
             let file = File::options().read(true).append(true).create(true).open(&place)?;
-            // Whoever has it alone is taking it away: that takes a moment.
+            // A process with the exclusive lock is removing it: that takes a moment.
             flock(&file, FlockOperation::LockShared)?;
             if is_still(&file, &place) {
                 return Ok(Note { file, folder: opened, path: folder.to_path_buf(), name });
@@ -69,10 +69,10 @@ impl Note {
         if written == bytes.len() { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
     }
 
-    /// Takes away what it says, and itself, unless somebody else needs it still. Where somebody needs a stub who does not hold the note,
-    /// both stay, and others may hold it again.
+    /// Removes what it lists, and itself, unless another process still needs it. Where a mount point is needed by a process
+    /// that does not hold the note, both stay, and others may hold it again.
     pub(super) fn take_away(&self, directory: &Path) -> Removal {
-        // The kernel lets go of the one lock before it gives the other: somebody may have been faster.
+        // The kernel releases the shared lock before it grants the exclusive one: another process may have been faster.
         let is_ours = flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
             && is_still(&self.file, &directory.join(&self.name));
         if !is_ours {
@@ -105,7 +105,7 @@ pub(super) fn of_others(directory: &Path, shielded: &[&Missing], ours: &OpenedPa
     let known = entries.filter_map(|entry| {
         let all = planted::decode(&fs::read(entry.path()).ok()?);
         let folder = all.iter().find_map(|planted| folder_that_concerns(planted, shielded, ours))?;
-        // It may be gone by now, with its stubs: then what we found is gone as well, and we will say so.
+        // It may be gone by now, with its mount points: then what we found is gone as well, and we will say so.
         match ours.get(&folder) {
             Ok(judged) => Note::open_for(directory, judged).ok(),
             Err(_) => Note::open(directory, open_folder(&folder).ok()?, &folder).ok(),
@@ -131,8 +131,8 @@ fn folder_that_concerns(planted: &Planted, shielded: &[&Missing], ours: &OpenedP
     planted.mountpoints.iter().any(is_shield).then(|| folder.to_path_buf())
 }
 
-/// The notes that nobody holds, each of them ours alone now. A folder that is not found may have been moved, or be on a
-/// disk that is not there now: its note is kept for the next one who works on it, but not for ever.
+/// The notes that no process holds, each locked exclusively by us now. A folder that is not found may have been moved, or
+/// be on a disk that is not there now: its note is kept for the next sandbox that works on it, but not for ever.
 pub(super) fn abandoned(directory: &Path) -> Vec<Note> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let alone = entries.filter_map(|entry| {
@@ -176,5 +176,5 @@ fn is_still(file: &File, place: &Path) -> bool {
     stat(place).is_ok_and(|found| (found.st_dev, found.st_ino) == (ours.dev(), ours.ino()))
 }
 
-/// By then whoever still has the folder has worked on it, and the kernel may have given its number to another.
+/// By then the user has started a sandbox in the folder, if it still exists; and the kernel may have given its number to another.
 const KEPT_WITHOUT_FOLDER: Duration = Duration::from_secs(30 * 24 * 60 * 60);

@@ -1,4 +1,4 @@
-//! One sandbox at a time makes stubs.
+//! One sandbox at a time makes mount points.
 
 use super::no_place;
 use crate::Plan;
@@ -9,15 +9,15 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// The right to make stubs, of one sandbox at a time.
+/// The right to make mount points, of one sandbox at a time.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _directory: Option<Lock>,
 }
 
 impl Turn {
-    /// Waits for other processes that are making stubs, which takes a moment, and no longer than a sandbox may take to be ready. The
-    /// kernel ends the turn of a process that is killed.
+    /// Waits for other processes that are making mount points, which takes a moment, and no longer than a sandbox may take
+    /// to be ready. The kernel ends the turn of a process that is killed.
     pub(crate) fn take(plan: &Plan, layout: &Layout) -> Result<Turn, SandboxError> {
         let is_needed = layout.missing.iter().any(|missing| !missing.shields.is_empty());
         match plan.mountpoints().filter(|_| is_needed) {
@@ -28,7 +28,7 @@ impl Turn {
 
     fn take_in(directory: &Path, timeout: Duration) -> Result<Turn, SandboxError> {
         if create_private(directory).is_err() {
-            // Then there are no notes, and nobody can make stubs.
+            // Then there are no notes, and no sandbox can make mount points.
             return Ok(Turn { _directory: None });
         }
         match Lock::wait_directory_within(directory, timeout) {

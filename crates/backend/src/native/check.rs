@@ -44,8 +44,8 @@ pub(crate) fn remedy_for_bubblewrap() -> Hint {
     remedy(Errno::PERM, &Around::us())
 }
 
-/// Why the guest could not build its world. Where the kernel refuses what every sandbox consists of, it refuses the wall;
-/// anything else is about one thing, and no weaker wall is the answer to that.
+/// Why the guest could not set up the sandbox. Where the kernel refuses what every sandbox consists of, it refuses the
+/// backend; anything else is about one thing, and no weaker backend is the answer to that.
 pub(crate) fn setup_failed(failure: SetupFailure, layout: &Layout) -> SandboxError {
     match failure {
         SetupFailure::Step(fault) => step_failed(&fault.doing, fault.errno, layout),
@@ -92,8 +92,8 @@ fn step_failed(doing: &str, errno: i32, layout: &Layout) -> SandboxError {
     }
 }
 
-/// The share that a step mounts, by the guest's words for it (`describe.rs` there). Looked for before anything else: what
-/// somebody named may be called as they like.
+/// The share that a step mounts, by the guest's words for it (`describe.rs` there). Looked for before anything else: a path
+/// that the caller named may contain any words.
 fn share_in<'l>(doing: &str, layout: &'l Layout) -> Option<&'l Bind> {
     let mounted = doing.strip_prefix("mount ")?;
     let is_it = |bind: &&Bind| {
@@ -116,7 +116,7 @@ fn is_about_isolation(doing: &str, layout: &Layout) -> bool {
         || system.any(|bind| is_mount(bind.source.display().to_string(), &bind.target))
 }
 
-/// Why a layer cannot lie over its folder. Said of the layer, not of the wall: a weaker wall is no remedy.
+/// Why an overlay cannot lie over its folder. Reported for the overlay, not for the backend: a weaker backend is no remedy.
 fn no_overlay(doing: &str, errno: Errno, layout: &Layout) -> SandboxError {
     let kind = |directory: &Path| statfs(directory).map(|found| found.f_type as u64);
     let stacked = layout.layers.iter().find(|layer| kind(&layer.directory) == Ok(OVERLAYFS));

@@ -1,4 +1,4 @@
-//! Who the sandbox's users are outside.
+//! Which users of the host the sandbox's users are.
 
 use super::check::remedy_for_root;
 use crate::layout::{Layered, ROOT_ID, USER_ID};
@@ -20,7 +20,7 @@ use std::path::Path;
 pub(crate) enum Identity {
     /// One user: us. All that an ordinary user can have.
     Own { uid: u32, gid: u32, inside: u32 },
-    /// A range of ids that belong to nobody.
+    /// A range of ids that no user has.
     Range { first: u32, inside: u32 },
 }
 
@@ -54,7 +54,7 @@ impl Identity {
         }
     }
 
-    /// Who else there is in a range: its root, or where the user is that, its usual user.
+    /// The other user in a range: its root, or where the user is that, its usual user.
     fn other_on_host(self) -> u32 {
         match self {
             Identity::Own { uid, .. } => uid,
@@ -63,8 +63,8 @@ impl Identity {
         }
     }
 
-    /// A container has no users of its own, and its files may be served by somebody: gVisor's file server, who is root, makes each
-    /// as its own before it gives it away. For that moment it is nobody's.
+    /// A container has no users of its own, and its files may be served by another process: gVisor's file server, which is
+    /// root, makes each as its own before it gives it to its owner. For that moment it belongs to `nobody`.
     fn server(self, owner: u32) -> String {
         match self {
             Identity::Range { first: 0, .. } => {
@@ -102,8 +102,9 @@ fn no_identity(reason: &str) -> SandboxError {
     ErrorCode::BackendUnavailable.error(reason).hint(remedy_for_root())
 }
 
-/// The user of a container, inside and outside: it has no user namespace that could make two of them. The number is nobody's, and
-/// another one for every sandbox: whoever has it on the host could reach the container's processes, and through them what it is shown.
+/// The user of a container, inside and outside: it has no user namespace that could make two of them. No user has the
+/// number, and every sandbox has another one: a host user with it could reach the container's processes, and through them
+/// what it is shown.
 pub(crate) fn user_of_container(id: SandboxId) -> u32 {
     first_of(id) + USER_ID
 }
@@ -139,13 +140,13 @@ impl AsFd for Passed {
     }
 }
 
-/// A detached mount of what was judged, in which its owner is `identity`'s user, and everybody else is nobody.
+/// A detached mount of what was judged, in which its owner is `identity`'s user, and all other users are `nobody`.
 pub(crate) fn mapped_mount(judged: &OpenedPath, identity: Identity) -> Result<Passed, SandboxError> {
     mount_mapped(judged, judged.owner(), Ours::Nobodys, identity)
 }
 
 /// A detached mount of a layer's directory, which is ours, with what lies in it the folder's owner's: changes are owned by
-/// who owns the folder.
+/// the owner of the folder.
 pub(super) fn layer_mount(
     layer: &Layered,
     directory: &OpenedPath,
@@ -286,7 +287,7 @@ fn write(pid: u32, file: &str, content: &str) -> Result<(), Errno> {
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// The id that everybody has who has none here (/proc/sys/kernel/overflowuid).
+/// The id of all users that have none here (/proc/sys/kernel/overflowuid).
 const NOBODY: u32 = 65_534;
 /// Ids in one range.
 const RANGE: u32 = 0x1_0000;

@@ -20,7 +20,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     door.send_network(plan.intake().as_ref())?;
     let (process, view) = start_guest(plan, identity, cgroup.as_ref(), &their_door)?;
     drop(their_door);
-    // From here on dropping the guest ends the process and takes the cgroup away.
+    // From here on dropping the guest ends the process and removes the cgroup.
     let mut guest = Guest::starting(door, process, cgroup).ready_within(plan);
     let (layout, mut sources) = view?;
     guest.make_mountpoints(plan, layout, &[])?;
@@ -30,7 +30,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     guest.hold(root);
     let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
     let pending = guest.send_setup(&setup, &mounts).map_err(|error| match error.code {
-        // Nobody was there any more to take it.
+        // The guest was no longer there to receive it.
         ErrorCode::GuestGone => setup_failed(SetupFailure::Silent, layout),
         _ => error,
     })?;
@@ -48,7 +48,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
 
 pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let identity = Identity::choose(plan.id, plan.admin())?;
-    // Made and given back: it says who holds which limit.
+    // Made and removed again: it says what enforces which limit.
     let (_cgroup, enforcement) = Enforcement::begin(plan)?;
     let layout = plan.layout()?;
     let sources = Sources::open(layout, identity)?;

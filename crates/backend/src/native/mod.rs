@@ -1,8 +1,8 @@
-//! Own namespaces: the default wall, with nothing to install.
+//! Own namespaces: the default backend, with nothing to install.
 //!
-//! As an ordinary user, the sandbox's one user is that user, without any capability. As root, the sandbox's users
-//! are an unprivileged range of the host's, and what the caller named comes in mapped to its owner, so root inside
-//! is nobody outside and files come back owned by who owned them.
+//! As an ordinary user, the sandbox's one user is that user, without any capability. As root, the sandbox's users are an
+//! unprivileged range of the host's, and what the caller named comes in mapped to its owner, so root inside has no rights
+//! outside and files come back with the owner that they had.
 
 mod check;
 mod identity;

@@ -7,8 +7,9 @@
 //! S/prepared/new-ID    one that is being made; renamed when it is whole
 //! ```
 //!
-//! A sandbox holds its root by a shared lock on KEY, which is not visible inside. When another one is made, a root that no sandbox
-//! holds is removed if it is old, or if there are more than [`MOST_UNHELD`]; `belljar prune` removes all of those. If a root cannot be prepared, the guest makes it step by step: the sandbox is the same.
+//! A sandbox holds its root by a shared lock on KEY, which is not visible inside. When another one is made, a root that no
+//! sandbox holds is removed if it is old, or if there are more than [`MAX_UNHELD`]; `belljar prune` removes all of those.
+//! If a root cannot be prepared, the guest makes it step by step: the sandbox is the same.
 
 use super::Identity;
 use super::steps::Sources;
@@ -32,7 +33,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The same steps with a prepared root, if one can be had; and that root, which the sandbox holds as long as it lives.
+/// The same steps with a prepared root, if one is available; and that root, which the sandbox holds as long as it lives.
 pub(super) fn apply(
     plan: &Plan,
     steps: Vec<Step>,
@@ -410,7 +411,7 @@ const ROOT: &str = "root";
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const KEY_BYTES: usize = 16;
-/// A root of yesterday's settings is made again faster than anybody notices.
+/// A root of yesterday's settings is made again faster than a user notices.
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// One is made for each configuration and workspace path: more than a person uses in a day, and a few megabytes.
 const MAX_UNHELD: usize = 64;
@@ -492,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_root_that_nobody_holds_is_removed() {
+    fn only_a_root_that_is_not_held_is_removed() {
         let state = tempfile::tempdir().unwrap();
         let directory = state.path().join("prepared");
         let entries = Split::of(&steps()).entries;

@@ -55,7 +55,7 @@ const NAMESPACES: [&str; 8] = [
 ];
 /// A browser makes some dozens.
 const MAX_NAMESPACES: u64 = 1024;
-/// Less is of no use to anybody.
+/// Fewer are of no use to any program.
 const FEWEST: u64 = 16;
 
 #[cfg(test)]

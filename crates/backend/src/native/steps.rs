@@ -43,7 +43,7 @@ pub(crate) fn root_step(layout: &Layout, sources: &Sources, owner: Option<(u32, 
     })
 }
 
-/// What every root gets, whoever made it: private files, devices (from where they are seen), our own files.
+/// What every root gets, wherever it comes from: private files, devices (from where they are seen), our own files.
 pub(crate) fn after_root(plan: &Plan, layout: &Layout, devices: &str) -> Vec<Step> {
     let Layout { links, files, private, .. } = layout;
     let mut steps: Vec<Step> =
@@ -228,7 +228,7 @@ fn device_steps(devices: &str) -> Vec<Step> {
     steps
 }
 
-/// Devices that hold nothing of anybody's.
+/// Devices without data of any user.
 pub(crate) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("fd", "/proc/self/fd"),

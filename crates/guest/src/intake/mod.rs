@@ -1,11 +1,12 @@
-//! The sandbox's only way out: sockets in its own network namespace, made before the first command exists and
-//! handed to the host, which serves them.
+//! The sandbox's only egress: sockets in its own network namespace, opened before the first command exists and handed to
+//! the host, which serves them.
 //!
-//! Every address is local, so whatever a program dials arrives; nf_tables leads every TCP port to one listener,
-//! whose connections have the very address that was dialled. Names are asked at 127.0.0.1; so that a resolver that a program has built in
-//! is answered too, the socket that answers is at every address, and answers from the one that was asked. Everything else (UDP, ICMP) is refused at once, so that nobody waits for an answer. A kernel
-//! without nf_tables gets a listener per port instead. A route, to the model or to the host's repository, is a plain
-//! listener on loopback; it may be all that there is.
+//! Every address is local, so every address that a program dials arrives here. nf_tables redirects every TCP port to one
+//! listener, whose connections keep the address that was dialled. DNS is served at 127.0.0.1; for programs with a built-in
+//! resolver, the DNS socket is bound to every address, and answers from the address that was queried. Everything else (UDP,
+//! ICMP) is refused at once, so that no program waits for an answer. A kernel without nf_tables gets a listener per port
+//! instead. A route, to the model or to the host's repository, is a plain listener on loopback; there may be nothing but
+//! routes.
 
 mod netlink;
 pub(crate) mod relayed;
@@ -21,14 +22,14 @@ use belljar_sys::{datagram, net};
 use belljar_wire::message::{Catch, Caught, Families, Intake, IntakeReport};
 use std::thread::{self, JoinHandle};
 
-/// The sockets of an intake, and what they are.
+/// The egress sockets, and what they are.
 pub(crate) struct Opened {
     pub(crate) report: IntakeReport,
-    /// As the report lists them: listeners first, then those that names are asked at, then those of the routes.
+    /// In the report's order: listeners first, then the DNS sockets, then those of the routes.
     pub(crate) sockets: Vec<OwnedFd>,
 }
 
-/// Opens an intake in the calling thread's network namespace, whose loopback device is up.
+/// Opens the egress sockets in the calling thread's network namespace, whose loopback device is up.
 pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
     let mut opened = match &intake.catch {
         Some(catch) => everything(catch)?,
@@ -42,8 +43,8 @@ pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
     Ok(opened)
 }
 
-/// Opens an intake in a network that is not ours to change, where every address of 127.0.0.0/8 is local and no other: for a kernel
-/// of its own, as gVisor is. Names are given addresses from that range.
+/// Opens the egress sockets in a network that the guest may not change, where every address of 127.0.0.0/8 is local and no
+/// other: for a separate kernel, as gVisor is. Names are given addresses from that range.
 pub(crate) fn open_without_powers(intake: &Intake) -> Result<Opened, Errno> {
     let mut opened = Opened { report: nothing(), sockets: Vec::new() };
     if let Some(catch) = &intake.catch {
@@ -55,7 +56,7 @@ pub(crate) fn open_without_powers(intake: &Intake) -> Result<Opened, Errno> {
         opened.sockets.push(resolver(Ipv4Addr::LOCALHOST.into())?);
     }
     for port in &intake.routes {
-        // The same port of a name is another matter: whoever serves it looks at what was dialled.
+        // Connections to a name at the same port arrive here too: the host tells them apart by the address that was dialled.
         let listeners = route(Ipv4Addr::UNSPECIFIED, *port)?;
         opened.report.routes.push(listeners.len() as u16);
         opened.sockets.extend(listeners);
@@ -63,8 +64,8 @@ pub(crate) fn open_without_powers(intake: &Intake) -> Result<Opened, Errno> {
     Ok(opened)
 }
 
-/// Brings the loopback device of a namespace up that somebody else made, with both of its addresses: container runtimes
-/// switch IPv6 off.
+/// Brings up the loopback device of a namespace that a container runtime made, with both of its addresses: container
+/// runtimes switch IPv6 off.
 pub(crate) fn make_usable() -> Result<(), Errno> {
     for device in ["all", "default", "lo"] {
         // A kernel without IPv6 has no switch for it.
@@ -179,8 +180,8 @@ fn nothing() -> IntakeReport {
     IntakeReport { families: Families::Ipv4, caught: Caught::Nothing, listeners: 0, routes: Vec::new() }
 }
 
-/// Where names are asked. To whoever asked, an answer from another address would be none: a socket for all of them has to be told
-/// which one was meant, and to be allowed to answer for it.
+/// The DNS socket. A client ignores an answer from an address that it did not query: a socket for all addresses has to be
+/// told which one was queried, and to be allowed to answer from it.
 fn resolver(address: std::net::IpAddr) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::DGRAM, FLAGS, None)?;

@@ -1,5 +1,5 @@
-//! The way out where no socket can be handed to the host: connections and questions for names are taken here and go to the host
-//! as streams, with what was dialled. One thread does all of it; the bytes themselves are the pump's.
+//! Egress where no socket can be handed to the host: connections and DNS queries are accepted here and go to the host as
+//! streams, with the address that was dialled. One thread does all of it; the bytes themselves are the pump's.
 
 use super::Opened;
 use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
@@ -18,8 +18,8 @@ use std::time::Duration;
 
 mod names;
 
-/// Serves an intake until the pump's connection ends. Gives the report as the host needs it: there is one place where all
-/// connections arrive, one for names, and one for each route.
+/// Serves the egress sockets until the pump's connection ends. Gives the report as the host needs it: one listener for all
+/// connections, one for names, and one for each route.
 pub(crate) fn serve(pump: &Arc<Pump>, intake: &Intake, opened: Opened) -> io::Result<IntakeReport> {
     let Opened { report, mut sockets } = opened;
     let mut resolvers = sockets.split_off(usize::from(report.listeners).min(sockets.len()));

@@ -21,13 +21,14 @@
 //! }
 //! ```
 //!
-//! A connection that begins is given to the listener, whose new socket then has the very address that was dialled: it is
-//! found by that like any other, and nobody has to keep track of it. The refusal stands at the input: at the output a
-//! program would see "operation not permitted" instead of a refused connection. A refusal is a packet too, and let through: else
-//! the program would wait. What answers names has port 53 at every address, so nobody inside has it to send from.
+//! A new connection is given to the listener, whose new socket then has the very address that was dialled: the kernel finds
+//! it by that address like any other socket, and no connection tracking is needed. The refusal is in the input chain: in
+//! the output chain a program would see "operation not permitted" instead of a refused connection. A refusal is a packet
+//! too, and let through: else the program would wait. The DNS socket has port 53 at every address, so no program inside can
+//! send from that port.
 //!
-//! Nothing here looks at connections (`ct`, `nat`): the kernel would keep an entry for every pair of addresses that a program makes
-//! up, for half a minute each, in memory that is nobody's.
+//! Nothing here uses connection tracking (`ct`, `nat`): the kernel would keep an entry for every pair of addresses that a
+//! program makes up, for half a minute each, in memory that is accounted to no process.
 
 use super::netlink::{ACK, APPEND, Batch, CREATE, Nest};
 use belljar_sys::rustix::io::Errno;

@@ -234,7 +234,7 @@ fn identity(directory: &OwnedFd) -> Result<(u64, u64), Errno> {
     Ok((found.st_dev, found.st_ino))
 }
 
-/// The kernel takes a path; this one can be diverted by nobody.
+/// The kernel takes a path; this one cannot be diverted, since it goes by the descriptor.
 fn add(kernel: &OwnedFd, directory: &OwnedFd) -> Result<i32, Errno> {
     inotify::add_watch(kernel, format!("/proc/self/fd/{}", directory.as_raw_fd()), WATCHED)
 }
@@ -259,7 +259,7 @@ const DIRECTORIES: usize = 10_000;
 const TOLD: usize = 10_000;
 /// After so many changes the host hears of them, even if there are more.
 const MUCH: usize = 1024;
-/// PATH_MAX: nobody can name what is deeper.
+/// PATH_MAX: no program can name a deeper path.
 const MAX_PATH_BYTES: usize = 4096;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The kernel's list of bound unix sockets, by sock_diag(7): only those that somebody could connect or send to. A process
+//! The kernel's list of bound unix sockets, by sock_diag(7): only those that a process could connect or send to. A process
 //! that holds a thousand sandboxes has thousands of connected pairs, which /proc/net/unix would spell out at every start.
 //! It is still what is read where the kernel was built without the other.
 
@@ -86,8 +86,8 @@ fn header(bytes: &[u8]) -> Option<(usize, u16)> {
 /// The name in a `unix_diag_msg`, if it is one of the filesystem and can be connected to. Abstract names begin with a zero byte.
 fn name(message: &[u8]) -> Option<PathBuf> {
     let [_family, kind, state, ..] = *message else { return None };
-    // One end of a connection has its listener's name, and is no way in. A socket of datagrams is one: whoever connected to it
-    // made it look like that, and anybody may still send to it.
+    // One end of a connection has its listener's name, and is no way in. A datagram socket is one: a process that connected
+    // to it made it look like that, and any other may still send to it.
     if u32::from(state) == TCP_ESTABLISHED && kind != SOCK_DGRAM {
         return None;
     }
@@ -128,7 +128,7 @@ const UDIAG_SHOW_NAME: u32 = 1;
 const UNIX_DIAG_NAME: u16 = 0;
 /// linux/net.h
 const SOCK_DGRAM: u8 = 2;
-/// States of a socket (net/tcp_states.h): connected; not connected, so anybody may send to it; and waiting for connections.
+/// States of a socket (net/tcp_states.h): connected; not connected, so any process may send to it; and waiting for connections.
 const TCP_ESTABLISHED: u32 = 1;
 const TCP_CLOSE: u32 = 7;
 const TCP_LISTEN: u32 = 10;

@@ -15,7 +15,7 @@ pub(super) struct Names {
     line: Option<Line>,
 }
 
-/// The stream, and who waits for an answer.
+/// The stream, and the clients that wait for an answer.
 struct Line {
     stream: UnixStream,
     /// Bytes of answers that have not come whole.
@@ -35,7 +35,7 @@ impl Names {
         std::iter::once(self.socket.as_fd()).chain(line)
     }
 
-    /// Passes on what there is. Whoever gets no answer asks again, as everybody does whose question was lost.
+    /// Forwards the queries that have arrived. A client without an answer asks again, as after any lost packet.
     pub(super) fn serve(&mut self) {
         if self.line.as_mut().is_some_and(|line| line.answer(&self.socket).is_err()) {
             self.line = None;
@@ -89,7 +89,7 @@ impl Line {
         while let Some((length, rest)) = self.arrived.split_first_chunk() {
             let length = usize::from(u16::from_be_bytes(*length));
             let Some(answer) = rest.get(..length) else { break };
-            // An empty one stands for a question that deserves none. Whoever asked may be gone.
+            // An empty answer means that the query deserves none. The client may be gone.
             if let Some(client) = self.asking.pop_front()
                 && length > 0
             {
@@ -103,5 +103,5 @@ impl Line {
 
 /// More than any question has, and any answer of ours.
 const MAX_QUESTION_BYTES: usize = 2048;
-/// Whoever asks more at once asks again.
+/// A client with more queries at once has to ask again.
 const MAX_ASKING: usize = 512;

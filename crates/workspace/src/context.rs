@@ -1,7 +1,7 @@
-//! Agent context: `*.md` of some directories, behind what the repository's own `AGENTS.md` says. Additive: nothing of what is there is
-//! taken away, and no file replaces another, whatever its name is. Nothing is changed on the host; a backend shows the result.
+//! Agent context: `*.md` of some directories, appended to the repository's own `AGENTS.md`. Additive: no content is removed, and no
+//! file replaces another, whatever its name. Nothing is changed on the host; a backend mounts the result.
 //!
-//! What is read comes into the sandbox, so that links are not followed: a repository could have one to any file of this machine.
+//! The content goes into the sandbox, so links are not followed: a repository could link to any file of this machine.
 
 use belljar_spec::workspace::View;
 use belljar_spec::{AgentContext, ErrorCode, SandboxError, Term, hint};
@@ -128,10 +128,10 @@ fn is_file(found: &Stat) -> bool {
     FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
 }
 
-/// All of a file with nobody's link on the way; nothing where that is too much.
+/// A file's whole content, opened without following any link; `None` if it is too large.
 fn regular(folder: impl AsFd, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    // A pipe must not be waited for: it may have taken the file's place by now.
+    // Never wait for a pipe: one may have replaced the file by now.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat2(folder, std::ffi::OsStr::from_bytes(name), flags, Mode::empty(), resolve)?;
     if !is_file(&fstat(&file)?) {

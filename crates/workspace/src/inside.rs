@@ -18,8 +18,8 @@ pub struct Person {
 }
 
 impl Person {
-    /// The user of the host, as their own config has it for this workspace. Somebody who never said has a name all the
-    /// same: a commit inside must not fail for that.
+    /// The host's user, by their own config for this workspace. A user without a configured name gets a default: a commit inside
+    /// must not fail for that.
     pub fn of_host(view: Option<&View>) -> Person {
         Person::of(view, &HostFiles::real())
     }
@@ -54,8 +54,8 @@ pub struct Remote {
 
 /// The config file.
 pub fn config(person: &Person, remote: Option<&Remote>) -> String {
-    // Inside, every file is the sandbox user's or nobody's, whoever owns it outside. So git must not take a file for changed because
-    // the index has another owner: `git reset --hard` would write it anew, and fail where it is protected.
+    // Inside, every file belongs to the sandbox user or to `nobody`, whatever user owns it outside. So git must not take a file for
+    // changed because the index has another owner: `git reset --hard` would rewrite it, and fail where it is protected.
     let mut text = format!(
         "# Made by belljar. The repository's own config counts more.\n\
          [include]\n\tpath = /etc/gitconfig\n[safe]\n\tdirectory = *\n[core]\n\tcheckStat = minimal\n[user]\n\tname = {}\n\temail = {}\n",
@@ -78,7 +78,7 @@ pub fn config(person: &Person, remote: Option<&Remote>) -> String {
 }
 
 /// Where git finds the placeholders of credentials that are passwords: it asks when a host wants one, and sends it to that host
-/// alone. A program that takes the variable away gets none.
+/// alone. A program that unsets the variable gets none.
 pub fn helpers(credentials: &[Credential]) -> String {
     let mut text = String::new();
     for (credential, place) in
@@ -112,9 +112,9 @@ pub fn helpers(credentials: &[Credential]) -> String {
     text
 }
 
-/// What the host's repository is called inside.
+/// The host repository's name inside.
 const NAME: &str = "host";
-/// `.invalid` is nobody's: RFC 2606.
+/// `.invalid` is reserved: RFC 2606.
 const NOBODY: (&str, &str) = ("belljar agent", "agent@belljar.invalid");
 
 #[cfg(test)]

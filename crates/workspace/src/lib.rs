@@ -1,7 +1,7 @@
-//! How files get into a sandbox and changes out of it: shelves, clones, and git that cannot bite.
+//! How files get into a sandbox and changes out of it: managed clones, clones, and git calls that run no foreign code.
 //!
-//! Blocking, and without a word to anybody: the engine calls it, the command line speaks. Nothing here ever runs what an
-//! agent wrote: git is only started by [`inert`].
+//! Blocking, and prints nothing: the engine calls it, the command line reports. Nothing here ever runs code from an agent: git is
+//! only started by [`inert`].
 
 pub mod clone;
 pub mod context;

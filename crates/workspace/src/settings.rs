@@ -91,7 +91,7 @@ impl HostFiles {
         Ok(settings)
     }
 
-    /// A path as it is written in a file: from somebody's home, from where git was installed, from the root, or from `base`.
+    /// A path as written in a config file: relative to a user's home, to git's installation, to the root, or to `base`.
     pub(crate) fn resolve(&self, text: &str, base: &Path) -> Option<PathBuf> {
         let path = if let Some(from_home) = text.strip_prefix('~') {
             let (user, rest) = from_home.split_once('/').unwrap_or((from_home, ""));

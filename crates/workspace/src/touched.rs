@@ -1,9 +1,8 @@
-//! What a sandbox changed in a folder that it worked in itself: a look before, a look after, and what is different.
+//! The changes of a sandbox that worked in the folder itself: a look before, a look after, and the differences.
 //!
-//! Only what the kernel says of files is compared (kind, size, inode, time of change, which no program can set); nothing is
-//! read. A folder is read as hostile: no link is followed, no other filesystem entered. Of a git directory only what says
-//! where branches and tags are is looked at; what nobody inside could change is left out. The engine looks where somebody
-//! asked for it.
+//! Only metadata from the kernel is compared (kind, size, inode, change time, which no program can set); no content is read. A
+//! folder is treated as hostile: no link is followed, no other filesystem entered. Of a git directory only the refs of branches and
+//! tags are compared; paths that the sandbox could not change are skipped. The engine does this on request.
 
 use belljar_overlay::beneath::{self, Beneath};
 use belljar_overlay::{Kind, Moment, RelPath, Stat};
@@ -16,9 +15,9 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub struct Look {
     folder: PathBuf,
-    /// What nobody inside could change.
+    /// Paths that the sandbox could not change.
     held: HashSet<RelPath>,
-    /// `None`: too many.
+    /// `None`: too many files.
     seen: Option<Seen>,
 }
 
@@ -67,9 +66,9 @@ type Seen = BTreeMap<RelPath, Entry>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
-    /// With something in it: whoever works in it touches it, and that is said of what is in it.
+    /// With entries: any work in it changes its metadata, and the changed entries are reported instead.
     Directory,
-    /// With nothing in it, or with what is nobody's business.
+    /// Empty, or with only ignored entries.
     Empty,
     Other {
         kind: Kind,
@@ -90,18 +89,18 @@ impl Look {
         look
     }
 
-    /// Looks again, and says what is different. Nobody works in it any more.
+    /// Looks again, and returns the differences. The sandbox has ended.
     pub fn compare(&self) -> Compared {
-        // Where there were too many, nobody has to count them again.
+        // If there were too many files before, there is no need to count them again.
         let Some(before) = &self.seen else { return Compared::TooMany };
         let again = self.again();
         let more = again.is_none();
-        // Nobody hides what was done to a file behind a heap of new ones.
+        // A sandbox must not hide a change behind a heap of new files.
         let after = again.unwrap_or_else(|| self.known(before));
         Compared::Touched(Touched { more, ..different(before, &after) })
     }
 
-    /// What became of what was there before, whatever else is there now.
+    /// The present state of the earlier files, whatever else is there now.
     fn known(&self, before: &Seen) -> Seen {
         let Ok(folder) = Beneath::open(&self.folder) else { return Seen::new() };
         let found = before.keys().filter_map(|path| Some((path.clone(), folder.stat(path).ok()??.into())));
@@ -109,7 +108,7 @@ impl Look {
     }
 
     fn again(&self) -> Option<Seen> {
-        // Whoever shows the folder says what is wrong with it.
+        // The backend, which mounts the folder, reports the error.
         let Ok(folder) = Beneath::open(&self.folder) else { return Some(Seen::new()) };
         let mut walk = Walk { folder: &folder, held: &self.held, seen: Seen::new(), todo: vec![Vec::new()] };
         while let Some(path) = walk.todo.pop() {

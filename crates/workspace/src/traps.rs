@@ -1,9 +1,9 @@
-//! Files that would hold git up in a worktree that an agent worked in.
+//! Files that would make git hang in a worktree that an agent worked in.
 //!
-//! git opens what it finds: a pipe in the place of `.gitattributes`, or of `HEAD` in a folder that looks like a repository,
-//! keeps it waiting for ever, and a sparse file of terabytes in the place of a small one keeps it reading. So the worktree is
-//! looked at first, by names, kinds and sizes; nothing is opened but directories. Nobody works in it meanwhile. Asked by
-//! shelves and clones before they let git compare.
+//! git opens every file that it expects: a pipe in the place of `.gitattributes`, or of `HEAD` in a folder that looks like a
+//! repository, makes it wait for ever, and a sparse file of terabytes in the place of a small one keeps it reading. So the worktree
+//! is checked first, by names, kinds and sizes; only directories are opened. No sandbox works in it meanwhile. Called for managed
+//! clones and clones before git compares their files.
 
 use crate::inert::{Call, GitError};
 use belljar_git::ObjectId;
@@ -212,7 +212,7 @@ impl Ground {
             let Some(names) = names else { return Walked::TooMuch };
             left -= names.len();
             for name in names {
-                // The git directory itself: nobody starts git on that.
+                // The git directory itself: git is never started on it.
                 if folder.is_empty() && name == b".git" {
                     continue;
                 }

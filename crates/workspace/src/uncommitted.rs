@@ -1,8 +1,8 @@
-//! What a sandbox left uncommitted in a worktree of belljar's own: files that differ from a commit, and files beside it.
+//! The uncommitted files of a sandbox in a worktree of belljar: files that differ from a commit, and untracked ones.
 //!
-//! Asked at the end of a run, by shelves and clones. git works on a repository of ours, with an index of ours and with
-//! attributes that name nothing which could run. What would hold git up is kept from it: then everything that is not
-//! committed is named, also what the project's rules leave out.
+//! Called at the end of a run, for managed clones and clones. git works on our repository, with our index and with attributes that
+//! cannot run any program. Files on which git would hang are kept from it: then all uncommitted files are listed, even ignored
+//! ones.
 
 use crate::inert::{Call, Git, GitError, PLAIN_DIFF};
 use crate::traps::{self, Found, Ground};

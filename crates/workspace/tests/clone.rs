@@ -246,7 +246,7 @@ fn nothing_of_a_clone_runs_and_no_link_of_it_is_followed() {
     }
     inside.write("second", "changed\n");
     inside.write(".git/info/attributes", "* filter=evil diff=evil\n");
-    // Objects of somebody else's, by a link and as alternates.
+    // Objects of another repository, by a link and as alternates.
     let private = Repository::with_commit(&machine.base.join("private"));
     let hidden = private.commit("hidden", "hidden\n", "hidden");
     inside.write(".git/objects/info/alternates", private.git_directory().join("objects").to_str().unwrap());
@@ -436,7 +436,7 @@ fn a_push_is_asked_for_and_never_forced() {
     assert!(!clone::list(&state).unwrap()[0].as_ref().unwrap().unpushed);
     assert!(!canary.exists());
     fs::remove_dir_all(machine.remote.folder.join("hooks")).unwrap();
-    // Somebody else was quicker.
+    // Another push was quicker.
     let source = Repository { folder: machine.base.join("source") };
     let theirs = source.commit("theirs", "t\n", "theirs");
     source.git(&["push", "-q", machine.remote.folder.to_str().unwrap(), "main"]);

@@ -211,7 +211,7 @@ fn nothing_of_a_repository_runs_whatever_we_do_with_it() {
             git.anywhere().args(["config", "--file", config, "--includes", "--list", "-z"]),
             b"",
         ),
-        // Not operations of ours; each would be a way out if it ran anything.
+        // Not operations that we use; each would be an escape if it ran anything.
         ("fetch", on().args(["fetch", "origin"]), b""),
         ("fetch everything", on().args(["fetch", "--all"]), b""),
         ("fetch a foreign one", on().args(["fetch", "foreign"]), b""),
@@ -357,7 +357,7 @@ fn the_trap_is_one() {
 fn what_does_not_end_is_ended_with_all_that_it_started() {
     let (_guard, base) = directory();
     let repository = Repository::with_commit(&base.join("here"));
-    // A loose ref that is a pipe: whoever opens it waits for ever.
+    // A loose ref that is a pipe: opening it waits for ever.
     let pipe = repository.git_directory().join("refs/heads/pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
@@ -473,7 +473,7 @@ fn a_git_does_not_outlive_the_thread_that_started_it() {
     let started = std::thread::spawn(|| {
         let running = Git::find().unwrap().anywhere().args(["hash-object", "--stdin"]).spawn().unwrap();
         let id = running.id();
-        // Its input stays open, and nobody ends it: as if we had been killed.
+        // Its input stays open, and it is not killed: as if we had been killed.
         std::mem::forget(running);
         id
     });

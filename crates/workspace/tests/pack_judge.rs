@@ -218,7 +218,7 @@ fn a_merge_has_the_workflows_of_a_side() {
     assert_eq!(world.seen(&base, &evil).follows, Seen::Yes);
 }
 
-/// Said in docs/git.md as what this does not hold: it is no new content, and from a push nobody sees which branch has it.
+/// A limit that docs/git.md states: it is no new content, and a push does not show which branch has it.
 #[test]
 fn what_the_server_has_passes_with_its_workflows() {
     let world = World::new();

@@ -67,7 +67,7 @@ fn nothing_goes_away() {
 }
 
 #[test]
-fn refs_that_nobody_allowed() {
+fn refs_that_are_not_allowed() {
     let stage = Stage::with(RefPolicy::only(vec!["agent/*".parse().unwrap()]));
     let clone = working(&stage);
     clone.commit("work", "two\n", "work");
@@ -261,7 +261,7 @@ fn workflows_stay_as_they_are_if_policy_says_so() {
 }
 
 #[test]
-fn files_that_bite_whoever_checks_them_out() {
+fn files_that_are_dangerous_to_check_out() {
     let stage = Stage::new();
     let clone = working(&stage);
     let blob = clone.git(&["rev-parse", "HEAD:work"]);
@@ -316,7 +316,7 @@ fn too_much() {
     clone.git(&["commit", "-q", "-m", "noise"]);
     refused(&stage, &clone, &["agent/x"], "push_bytes", "larger than 1m");
     clone.git(&["reset", "-q", "--hard", "HEAD~1"]);
-    // Small as it is sent, and large on the disk of whoever takes it.
+    // Small on the wire, and large on the receiver's disk.
     fs::File::create(clone.folder.join("bomb")).unwrap().set_len(200 << 20).unwrap();
     clone.git(&["add", "bomb"]);
     clone.git(&["commit", "-q", "-m", "bomb"]);

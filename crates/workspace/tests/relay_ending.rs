@@ -23,7 +23,7 @@ struct Pushing {
 }
 
 impl Pushing {
-    /// A push of it has begun, and has come up to the last byte; who unpacks it stands still.
+    /// A push has begun, and all but its last byte has arrived; the unpacking git is stopped.
     fn begin(landing: Duration) -> (Pushing, Pid) {
         let stage = Stage::new().landing(landing);
         let clone = stage.clone_as("clone");

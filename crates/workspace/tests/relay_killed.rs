@@ -128,7 +128,7 @@ fn who_unpacks_dies_with_its_relay() {
     raw.send(b"PACK\0\0\0\x02\0\0\0\x03");
     let process = indexer(&place.join("state"));
     let handle = pidfd_open(process, PidfdFlags::empty()).unwrap();
-    // As one that computes: it does not notice that nobody sends any more.
+    // Like a process that computes: it does not notice that its input has ended.
     kill_process(process, Signal::STOP).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -156,7 +156,7 @@ fn what_a_killed_push_left_is_swept() {
         lock("refs/heads/b.lock", &format!("{id}\\n")),
         lock("HEAD.lock", ""),
     );
-    // Somebody else's lock, from before.
+    // An older lock of another process.
     fs::write(host.git_directory().join("HEAD.lock"), "").unwrap();
     std::thread::sleep(Duration::from_millis(50));
     fs::write(quarantine.join("journal.json"), journal).unwrap();

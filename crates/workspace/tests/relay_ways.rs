@@ -283,7 +283,7 @@ fn every_version_of_the_protocol() {
 }
 
 #[test]
-fn a_detached_head_is_nobodys_branch() {
+fn a_detached_head_is_no_branch() {
     let stage = Stage::new();
     stage.host.git(&["checkout", "-q", "--detach"]);
     let detached = stage.host.commit("b", "b\n", "on no branch");
@@ -356,7 +356,7 @@ fn tags_force_and_delete_if_policy_says_so() {
     assert_eq!(stage.host.git(&["rev-parse", "v1"]), clone.git(&["rev-parse", "v1"]));
     push(&clone, &["--delete", "agent/x"]);
     assert!(!stage.refs().contains("agent/x"));
-    // But never what somebody works on.
+    // But never a branch that is in use on the host.
     assert!(!relay::try_push(&clone, &["--delete", "main"]).status.success());
     assert!(stage.refs().contains("refs/heads/main"));
 }

@@ -133,12 +133,12 @@ impl CloneDir {
         }
     }
 
-    /// Begins one under a name that says that it is unfinished, in a directory that only we can enter, and holds it. Sweeps
-    /// first what kills left: what is unfinished and nobody holds, and what is half removed.
+    /// Begins a clone under a name that marks it as unfinished, in a directory that only our user can enter, and locks it. First
+    /// sweeps the leftovers of killed processes: unfinished clones without a lock, and half-removed ones.
     pub(super) fn begin(&self) -> Result<(CloneDir, Lock), CloneError> {
         let all = self.root.parent().unwrap_or(&self.root);
         create_private(all).map_err(CloneError::io(all))?;
-        // Between the directory and its lock no sweep may come.
+        // No sweep may happen between making the directory and locking it.
         let _only_us = Lock::wait(&all.join(".lock")).map_err(CloneError::io(all))?;
         CloneDir::sweep(all);
         let id = format!("{UNFINISHED}{}", self.id);
@@ -156,7 +156,7 @@ impl CloneDir {
         fs::rename(&begun.root, &self.root).map_err(CloneError::io(&self.root))
     }
 
-    /// Only what its name says is unfinished or half removed: what has no label that can be read may be somebody's work.
+    /// Only clones whose name marks them as unfinished or half removed: one without a readable label may hold a user's work.
     fn sweep(all: &Path) {
         sweep_removed(all);
         let entries = fs::read_dir(all).into_iter().flatten().flatten();

@@ -128,7 +128,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// The folder: a repository of its own, whose objects are a copy. Nobody has written to it yet.
+    /// The folder: a separate repository, whose objects are a copy. No sandbox has written to it yet.
     fn lay_out(&self, label: &Label) -> Result<(), CloneError> {
         let (ours, work) = (self.place.ours(), self.place.work());
         let there = work.join(".git");
@@ -144,7 +144,7 @@ impl Maker<'_> {
         };
         write("config", self.config(&format).as_bytes())?;
         write("HEAD", format!("ref: {}\n", self.branch.full()).as_bytes())?;
-        // What nobody inside may make, so that it can be held: it is there.
+        // The sandbox must not create these; they exist so that they can be protected by a mount.
         write("commondir", b".")?;
         write("config.worktree", b"")?;
         write("info/attributes", b"")?;
@@ -172,7 +172,7 @@ impl Maker<'_> {
             _ => (0, ""),
         };
         let branch = self.branch.as_str().replace('"', "\\\"");
-        // Where on this machine it was cloned from is nobody's business inside.
+        // The sandbox must not learn the path on this machine that it was cloned from.
         let origin = match self.address.protocol {
             Protocol::File => String::new(),
             _ => format!(
@@ -219,7 +219,7 @@ impl Remote {
     }
 }
 
-/// Copies, not links: the file of a link would be shared with whoever writes inside.
+/// Copies, not hard links: the sandbox could write to a shared file.
 fn copy_objects(from: &Path, to: &Path) -> Result<(), CloneError> {
     for entry in fs::read_dir(from).map_err(CloneError::io(from))? {
         let entry = entry.map_err(CloneError::io(from))?;

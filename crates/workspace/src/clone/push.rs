@@ -1,4 +1,4 @@
-//! Pushing what was collected, and only when somebody asks for it.
+//! Pushes collected commits, only when the user asks for it.
 
 use super::CloneError;
 use super::address::{Address, Service};

@@ -1,4 +1,4 @@
-//! Pull requests: GitHub's API, through a client that is somebody else's.
+//! Pull requests: GitHub's API, through an HTTP client that the caller provides.
 
 use super::CloneError;
 use super::clone_dir::CloneDir;

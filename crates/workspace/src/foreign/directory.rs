@@ -1,4 +1,4 @@
-//! Files below a directory that somebody else may change at any moment.
+//! Files below a directory that an agent may change at any moment.
 
 use belljar_spec::egress::Printable;
 use belljar_sys::rustix::fs::{
@@ -23,7 +23,7 @@ pub(super) enum Entry {
     Other,
 }
 
-/// Why a file of somebody else's cannot be used.
+/// Why a file that an agent can write cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ForeignError {
     #[error("`{path}` cannot be used: {why}")]
@@ -144,10 +144,10 @@ impl Directory {
         }
     }
 
-    /// Where nobody else writes: what a killed process of ours left is no lock.
+    /// For directories that no sandbox writes to: a leftover file of a killed belljar process is overwritten, not taken for a lock.
     pub(super) fn put(&self, path: &str, content: &[u8]) -> Result<(), ForeignError> {
         let (parent, name) = self.parent_of(path)?;
-        // git takes nothing that starts with a dot for a ref.
+        // git takes no file that starts with a dot for a ref.
         let unfinished = format!(".{name}.belljar");
         let _ = unlinkat(&parent.0, unfinished.as_str(), AtFlags::empty());
         parent.write_by(&unfinished, name, content, path)

@@ -2,7 +2,7 @@
 //! and waiting for no pipe. git itself is never started on it.
 //!
 //! [`Foreign`] reads refs and writes single files; [`import`] takes commits over into a repository of ours. Called by
-//! [`crate::shelf`], [`crate::clone`] and [`crate::private_git`].
+//! [`crate::managed`], [`crate::clone`] and [`crate::private_git`].
 
 mod all_refs;
 mod directory;
@@ -74,7 +74,7 @@ impl Foreign {
         self.directory.lock(path)
     }
 
-    /// The same where nobody inside can be writing it: worktrees that no sandbox uses.
+    /// The same for files that no sandbox can be writing: worktrees that no sandbox uses.
     pub fn put(&self, path: &str, content: &[u8]) -> Result<(), ForeignError> {
         self.directory.put(path, content)
     }

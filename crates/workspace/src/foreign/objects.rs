@@ -158,7 +158,7 @@ impl Walk<'_> {
         if wanted.kind == Kind::Blob {
             return Ok(());
         }
-        // What was copied is read, so that nobody changes it in between.
+        // Read from the copy, so that the sandbox cannot change it in between.
         let copy =
             File::open(self.to.join(folder).join(name)).map_err(|error| ForeignError::io(name, error))?;
         match self.inflate(copy) {

@@ -57,7 +57,7 @@ impl Foreign {
         while let Some(path) = waiting.pop() {
             let names = match self.directory.below(&path) {
                 Ok(Some(directory)) => directory.names()?,
-                // Not a directory: a branch, or a link or something else that somebody put there.
+                // Not a directory: a branch, or a link or another file that an agent put there.
                 Ok(None) | Err(ForeignError::Spoiled { .. }) => {
                     found.extend(BranchName::of_ref(&path));
                     continue;

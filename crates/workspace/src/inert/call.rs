@@ -140,13 +140,13 @@ impl Call {
         self.env("GIT_ALLOW_PROTOCOL", names.join(":"))
     }
 
-    /// Whose it is: for a root that writes into somebody else's repository.
+    /// Runs git as this user: for root, when it writes into another user's repository.
     pub fn as_user(mut self, user: u32, group: u32) -> Call {
         self.command.uid(user).gid(group);
         self
     }
 
-    /// Where it runs. Without a repository none is looked for above it; one in it would be found.
+    /// Its working directory. If that has no repository, git does not search the parents for one.
     pub fn in_directory(mut self, directory: &Path) -> Call {
         self.command.env("GIT_CEILING_DIRECTORIES", directory.parent().unwrap_or(directory));
         self.command.current_dir(directory);

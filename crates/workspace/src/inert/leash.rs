@@ -1,4 +1,4 @@
-//! A hold on every git that works for somebody, for when that one cannot wait any longer.
+//! Ends all git processes of one sandbox when it cannot wait for them any longer.
 
 use super::call::GitError;
 use belljar_sys::before_exec::CgroupEntry;
@@ -10,12 +10,12 @@ use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A hold on every git that was started with it. Whoever waits for one of them goes on when the leash is cut: they have
-/// ended, and no other starts.
+/// Tracks every git that was started with it. Cutting the leash ends them all and lets none start; threads that wait for one of
+/// them continue.
 #[derive(Debug, Clone, Default)]
 pub struct Leash {
     held: Arc<Mutex<Held>>,
-    /// The cgroup that they all run in, where there is one.
+    /// The cgroup that they all run in, if there is one.
     cgroup: Option<CgroupEntry>,
 }
 

@@ -1,6 +1,6 @@
-//! The directories that a git may open anything of. Whatever a repository names (a link, `commondir`, `alternates`, an included config, a
-//! table of refs), and whoever changes it while git runs: nothing else is read or written. The kernel holds it (Landlock, of Linux
-//! 5.19 and newer); elsewhere the checks of [`crate::private_git::obstacle`] have to do.
+//! The directories in which a git process may open files. Whatever path a repository names (a link, `commondir`, `alternates`, an
+//! included config, a table of refs), and even if the sandbox changes it while git runs: nothing else is read or written. The
+//! kernel enforces it (Landlock, Linux 5.19 and newer); elsewhere the checks of [`crate::private_git::obstacle`] have to do.
 
 use belljar_sys::landlock::{Access, Ruleset};
 use belljar_sys::rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};

@@ -33,7 +33,7 @@ impl Running {
         Ok(())
     }
 
-    /// Ends it after so long, and with it the waiting of whoever reads its output. What it started ends when this is dropped.
+    /// Kills it after the time limit, which also unblocks the reader of its output. Its child processes end when this is dropped.
     pub(super) fn end_after(&self, time_limit: Duration) -> Result<(), GitError> {
         let handle = handle_of(&self.child)?;
         let watch = move || {
@@ -191,7 +191,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>, limit: u64) -> Receiver<Read
     receiver
 }
 
-/// What there is up to a limit; the rest stays unread, so that who writes it stands still.
+/// Reads up to a limit; the rest stays unread, so the writer blocks.
 fn read_up_to(pipe: Option<impl Read>, limit: u64) -> Read0 {
     let mut bytes = Vec::new();
     let Some(pipe) = pipe else { return (bytes, true) };

@@ -9,7 +9,7 @@ pub(super) const ENVIRONMENT: [(&str, &str); 18] = [
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_ATTR_NOSYSTEM", "1"),
-    // Nobody is asked, and nothing is opened.
+    // No prompt, editor, pager or ssh is started.
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_ASKPASS", "/bin/false"),
     ("SSH_ASKPASS", "/bin/false"),
@@ -17,7 +17,7 @@ pub(super) const ENVIRONMENT: [(&str, &str); 18] = [
     ("GIT_SEQUENCE_EDITOR", "/bin/false"),
     ("GIT_PAGER", "cat"),
     ("GIT_SSH_COMMAND", "/bin/false"),
-    // No way to anywhere: this list counts before all of `protocol.*`, and an empty one is a list too.
+    // No transport at all: this list overrides all of `protocol.*`, and an empty list counts too.
     ("GIT_ALLOW_PROTOCOL", ""),
     // Set and empty: `core.gitProxy`, of which the first entry wins, is then not even read.
     ("GIT_PROXY_COMMAND", ""),
@@ -78,6 +78,6 @@ pub(super) const LEASHED_SETTINGS: [(&str, &str); 3] = [
 /// starts it with a clean environment, so that it would follow the config that is there, hooks and all.
 pub fn other_side(service: &str) -> String {
     let settings = SETTINGS.iter().map(|(key, value)| format!("-c {key}={value} "));
-    // Whose it is was decided by who named the path; as root it is often somebody else's.
+    // The caller that chose the path has vouched for its owner; when we run as root, that is often another user.
     format!("git -c safe.directory='*' {}{service}", settings.collect::<String>())
 }

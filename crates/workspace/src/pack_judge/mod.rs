@@ -1,13 +1,13 @@
-//! What a push brings, looked at before it leaves: does a branch only go forward, are workflow files left alone?
+//! Inspects a push before it leaves: are all updates fast-forwards, are workflow files unchanged?
 //!
 //! ```text
 //! pack ─> a quarantine of its own: index-pack, fsck ─> commits ─> from new to old by parents?
 //!                                                        └─> trees ─> .github/workflows as in a parent?
 //! ```
 //!
-//! There is nothing to look at but the pack: the repository is somebody else's. What a parent had that the pack does not
-//! bring is named by [`Quarantine::wanted`], and whoever can get it adds it. What is not seen is never taken for granted.
-//! Called where a push to a git host passes; blocking.
+//! Only the pack can be inspected: the repository is on a git host. [`Quarantine::wanted`] lists the objects of parents that the
+//! pack lacks, and the caller fetches and adds them. Objects that were not seen are never assumed to be harmless. Called where a
+//! push to a git host passes through; blocking.
 
 mod objects;
 mod scratch;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub(super) struct ScratchRepository {
     path: PathBuf,
-    /// Held for as long as somebody works here.
+    /// Held while the repository is in use.
     _lock: Lock,
 }
 
@@ -61,12 +61,12 @@ pub(super) fn nameless(directory: &Path) -> io::Result<File> {
     // The number of a process that was killed may be ours by now.
     let _ = fs::remove_file(&path);
     let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    // Somebody who sweeps may have been faster.
+    // Another process's sweep may have been faster.
     let _ = fs::remove_file(&path);
     Ok(file)
 }
 
-/// Removes what nobody works in any more.
+/// Removes repositories that no process uses any more.
 pub(super) fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     let Ok(_nobody_makes) = Lock::wait(&directory.join(LOCK)) else { return };

@@ -248,7 +248,7 @@ impl PartialEq for IndexSeen {
     }
 }
 
-/// `git update-ref --stdin`, which takes its locks away when its input ends early.
+/// `git update-ref --stdin`, which removes its locks when its input ends early.
 struct Transaction {
     running: Running,
 }

@@ -1,12 +1,13 @@
-//! Commits of a sandbox, taken over into the host's repository.
+//! Imports a sandbox's commits into the host's repository.
 //!
 //! ```text
 //! inside (files) -> nothing moved: done, without git
 //!    -> objects: copied, packed, quarantined, checked -> decided, ref by ref -> admitted -> refs, index, HEAD follow
 //! ```
 //!
-//! If the host moves meanwhile, it is looked at and decided again. If one ref inside cannot be taken, the others are, one
-//! by one. Killed at any moment, the host is as it was or as it would have been; the next import goes on from there.
+//! If the host's refs move meanwhile, they are read and decided again. If one ref of the sandbox cannot be taken, the others are,
+//! one by one. If we are killed at any moment, the host's repository is in its old or its new state; the next import continues from
+//! there.
 
 use super::decide::Judge;
 use super::follow::{Follow, Obstacle};
@@ -315,7 +316,7 @@ impl Blocked {
     fn after(&self, obstacle: Obstacle, attempt: u32) -> Blocked {
         match obstacle {
             Obstacle::Index(reason) => Blocked::CheckedOut(reason),
-            // Somebody on the host was quicker; after the second time nothing follows, and the commits are kept all the same.
+            // The user moved a ref on the host first; after the second time no ref follows, but the commits are kept.
             Obstacle::Moved(reason) if attempt > 0 => Blocked::Everything(reason),
             Obstacle::Moved(_) | Obstacle::Died | Obstacle::Failed(_) => self.clone(),
         }

@@ -100,7 +100,7 @@ impl HostGit {
     /// A call of git that reads this repository, and nothing else.
     pub(crate) fn call(&self, git: &Git) -> Call {
         let reach = beyond(&self.own, &self.common);
-        // Owned by somebody else if we are root.
+        // If we are root, the repository may belong to another user.
         let call = git.on(&self.own).config("safe.directory", "*");
         call.reaching(reach.read(&self.own).read(&self.common))
     }

@@ -1,4 +1,4 @@
-//! Refs of belljar's that keep the host's housekeeping from taking objects away that a sandbox borrows.
+//! Belljar's refs, which keep `git gc` on the host from removing objects that a sandbox borrows.
 
 use crate::quarantine::{HostRepository, QuarantineError};
 use belljar_git::ObjectId;

@@ -86,8 +86,8 @@ pub struct Module {
 }
 
 impl PrivateGit {
-    /// Makes them, or goes on with those of an earlier life of the same sandbox. The first one wanted is the workspace's own, in which
-    /// `placeholders` are only there for mounts: git inside is not to touch them.
+    /// Makes the private git directories, or continues with those of an earlier life of the same sandbox. The first one is the
+    /// workspace's own, in which `placeholders` exist only as mount points: git inside must not touch them.
     pub fn create(
         state: &Path,
         id: SandboxId,
@@ -136,7 +136,7 @@ impl PrivateGit {
                 let work_tree = one.module.as_ref().and_then(|module| module.work_tree.as_deref());
                 let placeholders = if index == 0 { placeholders } else { &[] };
                 let synced = fill(&one.host, &path, &borrowed, work_tree, placeholders, files);
-                // What was copied so far is nobody's, and may be much.
+                // The partial copy is of no use, and may be large.
                 let synced = synced.inspect_err(|_| drop(remove(&root)))?;
                 synced.write(&root.join(&repository.synced)).map_err(SetupError::make(&root))?;
             }

@@ -75,7 +75,7 @@ fn head_of_files(source: &HostFilesOfGit<'_>) -> Result<String, SetupError> {
     }
 }
 
-/// Whether a name can be that of a ref, as far as files are concerned: below `refs`, and without a way out of it.
+/// Whether a name can be a ref's file: below `refs`, without `..`.
 fn is_ref_name(name: &str) -> bool {
     let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
     name.starts_with("refs/") && name.split('/').all(is_part) && !name.contains(char::is_control)

@@ -159,7 +159,7 @@ fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
                 Ok(git) if FileType::from_raw_mode(git.st_mode) != FileType::Symlink => {
                     found.push(folder.join(name))
                 }
-                // Nobody can tell.
+                // It cannot be told from here.
                 Err(Errno::ACCESS) => found.push(folder.join(name)),
                 _ => {}
             }

@@ -1,7 +1,7 @@
 //! Repositories around a folder, which is then a part of their work tree: their config may name something in it, and the
 //! folder may itself be what has to be protected.
 //!
-//! What is above the folder nobody inside can change, and so it is believed without being named back.
+//! The sandbox cannot change anything above the folder, so it is trusted without a link back.
 
 use super::git_dir::is_one;
 use super::linked::first_line;

@@ -88,7 +88,7 @@ fn modules(shields: &mut Shields, prefix: &str) -> Result<(), SandboxError> {
             }
         }
         if found.len() > MAX_APART || seen > MAX_SEEN {
-            // Each costs some mounts: so many are held as a whole, and nobody commits in them.
+            // Each costs some mounts: with so many, all are protected as a whole, and the sandbox cannot commit in them.
             return shields.protect(&all, Missing::Nothing);
         }
     }

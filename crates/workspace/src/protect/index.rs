@@ -17,7 +17,7 @@ pub(super) struct Index {
     pub(super) repositories: BTreeSet<Vec<u8>>,
     /// Files that are too large to be read.
     pub(super) too_large: Vec<PathBuf>,
-    /// Files that begin as an index does, and go on otherwise.
+    /// Files that begin like an index, and then differ.
     pub(super) unreadable: Vec<PathBuf>,
 }
 

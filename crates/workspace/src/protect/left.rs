@@ -248,8 +248,8 @@ pub fn left(view: &View) -> Vec<Left> {
             }
         }
     }
-    // With a `.git` as well: git goes on to the folder itself once that one is damaged, as by a `HEAD` without sense, and
-    // whether git finds it damaged is not ours to judge.
+    // Even beside a `.git`: git falls back to the folder itself if the `.git` is damaged, e.g. by an invalid `HEAD`, and we cannot
+    // decide what git takes for damaged.
     if git_dir::is_one(&view.folder) {
         add(view.folder.clone(), LeftKind::GitDirectory);
     }
@@ -274,7 +274,7 @@ struct Looked {
     links: Vec<PathBuf>,
     special: Vec<PathBuf>,
     seen: usize,
-    /// Whoever makes enough files hides a link among them: that it was not looked for has to be said.
+    /// An agent that makes enough files can hide a link among them: the report must say that the search was cut short.
     is_too_much: bool,
 }
 

@@ -1,7 +1,7 @@
-//! What of a folder nobody inside may change, because the host's git, or the host itself, runs it or believes it.
+//! Paths of a folder that the sandbox must not change, because the host's git, or the host itself, runs or trusts them.
 //!
-//! Decided here from a few looks at the folder, never by a whole walk; carried out by a backend as mounts. Nothing is started
-//! and nothing is written. Called by the engine for every sandbox with a workspace.
+//! Decided here from a few lookups in the folder, never by a full walk; carried out by a backend as mounts. Nothing is started and
+//! nothing is written. Called by the engine for every sandbox with a workspace.
 
 mod baseline;
 mod below;
@@ -48,13 +48,13 @@ use std::path::{Path, PathBuf};
 /// What policy says of a folder.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Policy<'p> {
-    /// More paths that nobody inside may change.
+    /// More paths that the sandbox may not change.
     pub protect: &'p [ProtectedPath],
     /// Settings that may be changed, though they are protected by default.
     pub unprotect: &'p [ProtectedPath],
 }
 
-/// A folder with everything in it that has to be held. The caller adds a layer.
+/// A folder with all its paths that have to be protected. The caller adds a layer.
 pub fn view(folder: &Path, policy: Policy<'_>) -> Result<View, SandboxError> {
     view_with(folder, policy, &HostFiles::real())
 }
@@ -94,7 +94,7 @@ pub fn view_of_worktree(
     decide(shields, Some(linked), policy, &HostFiles::real())
 }
 
-/// The same as [`view`], with the config files of somebody else.
+/// The same as [`view`], with another user's config files.
 pub fn view_with(folder: &Path, policy: Policy<'_>, host: &HostFiles) -> Result<View, SandboxError> {
     let folder = real(folder)?;
     enclosing::refuse_protected(&folder)?;
@@ -112,7 +112,8 @@ pub fn placeholders(view: &View) -> Vec<String> {
     missing.map(|shield| shield.path.clone()).filter(|path| !path.ends_with(".git")).collect()
 }
 
-/// The paths of a view that nobody inside may change, beside those of a git directory: what a layer of it must not change either.
+/// The paths of a view that the sandbox may not change, except those of a git directory: an overlay of it must not change them
+/// either.
 pub fn held_paths(view: &View) -> Vec<ProtectedPath> {
     let is_held = |what: &Shielded| !matches!(what, Shielded::Anchored | Shielded::Watched);
     let is_of_git = |path: &str| Path::new(path).components().any(|part| part.as_os_str() == ".git");
@@ -132,7 +133,7 @@ fn decide(
         (Some(Linked { common, own }), Some(elsewhere)) => {
             git_dir::protect(elsewhere, "", own.strip_prefix("worktrees/"))?;
             if !own.is_empty() {
-                // The main worktree's, which is somebody else's folder.
+                // Those of the main worktree, which is another folder.
                 for name in MAIN_WORKTREE {
                     elsewhere.protect(name, Missing::Nothing)?;
                 }

@@ -72,8 +72,8 @@ impl Quarantine {
         self.move_pack(pack, host)
     }
 
-    /// The same for what comes bit by bit while somebody works: few objects become loose ones, as git itself writes them, so
-    /// that not every commit is a pack. The files that are about to be made beside a worktree's index are written down too.
+    /// The same for the small imports of a running sandbox: a few objects become loose ones, as git itself writes them, so that not
+    /// every commit is a pack. The journal also names the files that are about to be made beside a worktree's index.
     pub(crate) fn admit_import(
         &self,
         taken: Option<&Taken>,
@@ -204,7 +204,7 @@ impl Drop for Admitted {
 }
 
 impl Owner {
-    /// Gives a file to them, if we are somebody else who can.
+    /// Gives a file to this owner, if we run as another user (root).
     pub(crate) fn take(self, path: &Path) -> Result<(), QuarantineError> {
         match self.is_another() {
             true => lchown(path, Some(self.user), Some(self.group))

@@ -111,12 +111,12 @@ impl HostRepository {
     /// A call of git on one of its worktrees, by that one's own git directory.
     pub(crate) fn call_in(&self, own: &Path) -> Call {
         let reach = beyond(own, &self.directory);
-        // Owned by somebody else if we are root, which is what we are here for.
+        // If we are root, the repository may belong to another user, on whose behalf we run.
         let call = self.git.on(own).config("safe.directory", "*");
         call.reaching(reach.write(&self.directory).write(own))
     }
 
-    /// A call that writes: what it makes is the repository's owner's.
+    /// A call that writes: its files belong to the repository's owner.
     pub(crate) fn as_owner(&self, call: Call) -> Call {
         match self.owner.is_another() {
             true => call.as_user(self.owner.user, self.owner.group),
@@ -159,8 +159,8 @@ impl HostRepository {
         Ok(list.split(|byte| *byte == b'\n').filter_map(one_ref).collect())
     }
 
-    /// Branches that somebody on the host works on: checked out in a worktree, or being rebased or bisected there.
-    /// Moving one would make the work look like its reversal.
+    /// Branches in use on the host: checked out in a worktree, or being rebased or bisected there. Moving one would make the work
+    /// look like its reversal.
     pub fn busy_branches(&self) -> Result<HashSet<String>, QuarantineError> {
         let list = self.call().args(["worktree", "list", "--porcelain"]).output()?;
         let mut branches = HashSet::new();

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Who sends a pack.
 pub trait Incoming {
-    /// Some bytes (none at the end), or nothing as soon as there is something to read on `other`. An error if nobody says
-    /// anything for so long; [`ErrorKind::ConnectionAborted`] if nobody is listened to any more.
+    /// Some bytes (none at the end), or nothing as soon as there is something to read on `other`. An error if neither sends
+    /// anything within the time limit; [`ErrorKind::ConnectionAborted`] if the relay is stopping.
     fn read_unless(
         &mut self,
         buffer: &mut [u8],

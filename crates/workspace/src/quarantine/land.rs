@@ -21,7 +21,7 @@ impl HostRepository {
                 false => format!("update {name} {new} {old}\n"),
             };
         }
-        // If we are killed before the last word is written, git gives up and takes its locks away.
+        // If we are killed before `commit` is written, git aborts and removes its locks.
         orders += "prepare\ncommit\n";
         let call = self.moving_refs(self.call(), "belljar: push from a sandbox");
         let finished = call.run_with(orders.as_bytes())?;

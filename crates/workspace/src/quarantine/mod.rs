@@ -50,7 +50,7 @@ pub enum QuarantineError {
     File { step: &'static str, path: PathBuf, source: io::Error },
     #[error("{0}")]
     Unusable(String),
-    /// Whoever sends it has stopped, or took too long.
+    /// The sender has stopped, or took too long.
     #[error("the push ended in the middle: {0}")]
     Broken(io::Error),
 }

@@ -24,7 +24,7 @@ pub(super) fn end(quarantine: &Path) -> Option<()> {
     let (process, noted) = text.trim_end().split_once(' ')?;
     let process: u32 = process.parse().ok()?;
     let handle = pidfd_open(Pid::from_raw(process.cast_signed())?, PidfdFlags::empty()).ok()?;
-    // The number may be somebody else's by now; when it began tells them apart, and the handle stays with who has it now.
+    // The process id may have been reused; the start time tells, and the pidfd stays with the process that has it now.
     if began(process)? != noted {
         return None;
     }

@@ -9,7 +9,7 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// A repository of ours for objects that nobody has looked at yet. Gone with its value.
+/// Our repository for objects that were not checked yet. Removed on drop.
 #[derive(Debug)]
 pub struct Quarantine {
     pub(super) git: Git,

@@ -52,7 +52,7 @@ pub(super) fn clear_locks(directory: &Path, journal: &Journal) {
     if stuck.is_empty() {
         return;
     }
-    // git holds a lock for milliseconds: whoever still holds the same one now is no more.
+    // git holds a lock for milliseconds: if the same lock is still there, its process is gone.
     std::thread::sleep(LONGER_THAN_A_LOCK);
     for (lock, before) in stuck {
         if self::stuck(lock, &began).is_some_and(|now| now.ino() == before.ino()) {

@@ -7,8 +7,8 @@ use belljar_git::{ObjectId, PushRefusal, RefName};
 pub enum RelayEvent {
     /// The sandbox fetched, and so much went to it.
     Fetched { bytes: u64 },
-    /// A ref moved on the host; `landed` is another name than `asked` if somebody there works on that branch. Zeros mean
-    /// that there was, or is, none.
+    /// A ref moved on the host; `landed` differs from `asked` if that branch is in use there. All zeros: the ref did not exist, or
+    /// no longer does.
     Moved { asked: RefName, landed: RefName, old: ObjectId, new: ObjectId },
     /// A ref did not move.
     Refused { asked: RefName, refusal: PushRefusal },

@@ -78,8 +78,8 @@ impl Line {
         Ok(())
     }
 
-    /// Nothing more comes from here. What the client still sends is read, up to so much: closing with bytes unread would
-    /// take the answer away from it.
+    /// Sends no more. Reads the client's remaining bytes, up to a limit: closing with unread bytes would reset the connection
+    /// before the client has read the answer.
     pub(super) fn finish(&self, most: u64) {
         let _ = self.socket.shutdown(Shutdown::Write);
         let mut buffer = vec![0; PIECE];

@@ -98,11 +98,11 @@ fn answer(line: &Line, terms: &Terms, push: &Push, pack: &[u8]) -> Report {
     let mut moves = Moves::new(push, |update| judge::by_name(&terms.policy, update));
     let mut unpack = Ok(());
     if moves.any() {
-        // What one push may cost is not to be had eight times at once.
+        // One push at a time: its limits must not be available to eight at once.
         let mut landed = terms.turn();
         let mut line = line.clone();
         if let Err(error) = receive(&mut line, terms, push, pack, &mut moves, &mut landed) {
-            // What git says of being ended is no word on the push.
+            // The message of a killed git says nothing about the push.
             let error = match terms.is_too_late() {
                 true => QuarantineError::Broken(io::Error::other(
                     "the sandbox has ended, and it took too long to land",

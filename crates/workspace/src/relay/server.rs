@@ -49,7 +49,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Serves these sockets, which listen already; or connections arrive there that somebody else accepted. Sweeps first what an earlier relay left that was killed.
+    /// Serves these sockets, which already listen, or over which another process passes accepted connections. First sweeps the
+    /// leftovers of an earlier relay that was killed.
     pub fn serve(listeners: Vec<OwnedFd>, mut terms: RelayTerms) -> Result<Relay, QuarantineError> {
         sweep(&terms.state)?;
         let (landing, leash) = (terms.landing, terms.leash.clone());
@@ -81,7 +82,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Release);
-        // Everybody who waits sees the other end of it closed.
+        // All waiting threads see this pipe close.
         drop(self.stop.take());
         if self.ended.recv_timeout(self.landing) == Err(RecvTimeoutError::Timeout) {
             self.leash.cut();
@@ -222,7 +223,7 @@ fn one(line: &Line, terms: &Terms) {
     let request = match line.packet(FIRST_LINE) {
         Ok(data) => daemon::parse(&data).map_err(|error| error.to_string()),
         Err(error) if error.kind() == ErrorKind::InvalidData => Err(error.to_string()),
-        // Nobody there any more who could be told.
+        // The client is gone, and can be sent no reason.
         Err(_) => return line.cut(),
     };
     match request {
@@ -235,8 +236,8 @@ fn one(line: &Line, terms: &Terms) {
     }
 }
 
-/// What a push that has come whole may take to land after its sandbox has ended. An honest one of the largest size takes
-/// less; somebody waits for it at a prompt.
+/// Time limit for a fully received push to land after its sandbox has ended. An honest push of the largest size takes less; the
+/// user waits for it at a prompt.
 pub const LANDING: Duration = Duration::from_secs(30);
 /// The repository's name: there is only one.
 const PATH: &str = "/repo";
@@ -244,6 +245,6 @@ const PATH: &str = "/repo";
 const MAX_CONNECTION_TIME: Duration = Duration::from_secs(30 * 60);
 /// The first line is written by git before it waits for anything.
 const FIRST_LINE: Duration = Duration::from_secs(10);
-/// Read of a request that is refused, before it is cut off.
+/// How much of a refused request is read before the connection is closed.
 const REFUSED: u64 = 64 * 1024;
 const PAUSE: Duration = Duration::from_millis(100);

@@ -101,14 +101,14 @@ fn forward(line: &Line, stdin: Option<ChildStdin>) -> io::Result<()> {
     }
 }
 
-/// What it complains of is for nobody.
+/// git's messages are not shown anywhere.
 fn ignore(stderr: Option<ChildStderr>) {
     if let Some(mut stderr) = stderr {
         let _ = io::copy(&mut stderr, &mut io::sink());
     }
 }
 
-/// Against the repository's own config, which may be more generous.
+/// Override the repository's own config, which may be more permissive.
 const SETTINGS: [(&str, &str); 7] = [
     ("uploadpack.allowTipSHA1InWant", "false"),
     ("uploadpack.allowReachableSHA1InWant", "false"),

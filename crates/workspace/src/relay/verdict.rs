@@ -124,7 +124,7 @@ impl Moves {
         })
     }
 
-    /// Without those that somebody works on by now.
+    /// Refuses the branches that are in use on the host by now.
     pub(super) fn leave(&mut self, busy: &HashSet<String>) {
         for judged in &mut self.all {
             if judged.result.as_ref().is_ok_and(|landing| busy.contains(landing.name.as_str())) {

@@ -24,11 +24,11 @@ pub struct Seen {
 /// How it behaves.
 #[derive(Clone)]
 pub enum Manner {
-    /// Serves what is below a folder to whoever has this `Authorization`.
+    /// Serves a folder to clients that send this `Authorization`.
     Serve { root: PathBuf, authorization: String },
-    /// Sends everybody elsewhere.
+    /// Redirects every request.
     Redirect { to: String },
-    /// Always wants a password, and repeats what it was told.
+    /// Always asks for a password, and echoes the one it gets.
     Echo,
 }
 

@@ -48,7 +48,7 @@ fn without_a_name_it_is_the_branch_that_is_checked_out() {
 }
 
 #[test]
-fn a_branch_that_nobody_has_starts_where_the_host_is() {
+fn a_new_branch_starts_at_the_hosts_commit() {
     let machine = Machine::new();
     let last = machine.host.commit("second", "2\n", "second");
     let made = machine.provision("new/thing");
@@ -220,7 +220,7 @@ fn a_name_that_git_cannot_have_beside_another_is_refused() {
     assert_eq!(inside(&fix).git(&["log", "-1", "--format=%s"]), "work");
     machine.provision("fix-two");
     machine.provision("on-host/ab");
-    // A folder that no branch is left in is in nobody's way.
+    // A folder without a branch in it does no harm.
     let git_directory = inside(&fix).git(&["rev-parse", "--path-format=absolute", "--git-common-dir"]);
     fs::create_dir_all(std::path::Path::new(&git_directory).join("refs/heads/empty/too")).unwrap();
     assert_eq!(machine.provision("empty").outcome, Outcome::Made);

@@ -85,7 +85,7 @@ fn a_worktree_in_use_is_not_touched() {
 }
 
 #[test]
-fn a_folder_that_somebody_deleted_is_there_again() {
+fn a_deleted_folder_is_made_again() {
     let machine = Machine::new();
     let made = machine.provision("work");
     let commit = inside(&made).commit("mine", "m\n", "mine");

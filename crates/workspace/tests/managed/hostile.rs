@@ -85,7 +85,7 @@ fn nothing_that_an_agent_leaves_leads_the_host_elsewhere() {
 }
 
 #[test]
-fn a_pipe_in_the_way_stops_nobody() {
+fn a_pipe_in_the_way_does_not_block() {
     for path in [
         "refs/heads/work",
         "packed-refs",

@@ -56,7 +56,7 @@ fn another_repository_at_the_same_path_does_not_get_the_managed_clone() {
     let list = managed::list(&machine.state()).unwrap();
     let kept: Vec<_> = list.iter().flatten().map(|kept| (kept.branch.as_str(), kept.on_host)).collect();
     assert!(kept.contains(&("work", false)), "nothing is lost: {kept:?}");
-    // Said explicitly, the shelf goes, and the next start has one of its own.
+    // On an explicit request the managed clone is removed, and the next start makes a new one.
     managed::remove(&machine.state(), machine.clone_dir().file_name().unwrap().to_str().unwrap(), None)
         .unwrap();
     again().unwrap();

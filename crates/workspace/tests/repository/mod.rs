@@ -58,7 +58,7 @@ impl Repository {
     }
 }
 
-/// Plain git, with nobody's config but the repository's.
+/// Plain git, with no config but the repository's.
 pub fn git(folder: &Path, words: &[&str]) -> Output {
     Command::new("git")
         .args(words)

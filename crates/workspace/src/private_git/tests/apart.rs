@@ -15,7 +15,7 @@ fn commits_of_both_sides_to_different_files_are_merged() {
     assert!(report.notes[0].contains("belljar merged them"), "{report:?}");
     assert_eq!(pair.user(&["log", "-1", "--format=%P %an"]), format!("{agents} {users} belljar"));
     assert_eq!(pair.user(&["status", "--porcelain"]), "?? staged");
-    // The sandbox has it at the next look, with its index, and goes on from there.
+    // The sandbox has it after the next sync, with its index, and continues from there.
     assert_eq!(pair.carry_in(), Vec::<String>::new());
     assert_eq!(pair.agent(&["status", "--porcelain"]), "A  staged");
     assert_eq!(pair.agent(&["rev-parse", "HEAD"]), pair.at_host("HEAD"));

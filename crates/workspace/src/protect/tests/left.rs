@@ -20,7 +20,7 @@ fn what_no_mount_can_prevent_is_found_afterwards() {
                 .collect()
         };
         assert_eq!(found(), []);
-        // A repository that nobody names is not gone into; one in the index is.
+        // A repository that the index does not list is not searched; one in the index is.
         place.git(&["init", "-q", "--object-format", format, "w/deep/nested"]);
         place.repository("w/deep/nested");
         fs::write(place.path("w/deep/zzz"), "").unwrap();
@@ -80,7 +80,7 @@ fn a_folder_made_a_git_directory_is_found_whatever_its_own_one_is() {
     let kinds: Vec<LeftKind> = before.compare().left.iter().map(|one| one.what).collect();
     assert_eq!(kinds, [LeftKind::GitDirectory]);
 
-    // One that it was from the start and that nobody changed is no harm.
+    // A folder that was a git directory from the start, and unchanged, is no harm.
     place.git(&["init", "-q", "--bare", "b.git"]);
     let view = place.view("b.git").unwrap();
     assert_eq!(Baseline::take(&view).compare().left, []);
@@ -135,7 +135,7 @@ fn what_a_worktree_leaves_for_the_main_one_is_held_or_found() {
     ] {
         assert_eq!(what(shields, path), expected, "{path}");
     }
-    // What is not there cannot be held: git takes an empty one for a merge that is going on.
+    // A missing file cannot be protected by a mount: git would take an empty one for a merge in progress.
     std::os::unix::fs::symlink("/tmp/x", common.join("MERGE_MSG")).unwrap();
     fs::remove_file(common.join("logs/HEAD")).unwrap();
     std::os::unix::fs::symlink("/tmp/x", common.join("logs/HEAD")).unwrap();

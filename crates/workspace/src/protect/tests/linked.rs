@@ -40,7 +40,7 @@ fn a_linked_worktree_holds_what_is_not_its_own() {
         view_of_worktree(&place.path("one"), &place.path("main/.git"), "worktrees/one", Policy::default())
             .unwrap();
     assert_eq!(known.git.unwrap().shields, git.shields);
-    // From the main worktree, both are somebody else's.
+    // For the main worktree, both belong to another worktree.
     let main = place.view("main").unwrap().shields;
     assert_eq!(what(&main, ".git/worktrees/one"), Some(Existing));
 }
@@ -100,9 +100,9 @@ fn submodules_are_held_and_can_be_worked_in() {
     assert_eq!(what(&git.shields, "HEAD"), None, "it is ours");
 }
 
-/// An agent can make a git directory below `modules`; who opens a pipe waits for its other end.
+/// An agent can make a git directory below `modules`; opening a pipe waits for its other end.
 #[test]
-fn a_pipe_for_a_submodules_config_holds_nobody_up() {
+fn a_pipe_for_a_submodules_config_does_not_block() {
     let place = Place::new();
     place.repository("main");
     place.git(&["init", "-q", "--bare", "main/.git/modules/planted"]);

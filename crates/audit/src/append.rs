@@ -35,8 +35,8 @@ pub(crate) fn take_back(file: &File, bytes: u64) -> io::Result<()> {
     file.set_len(length.saturating_sub(bytes))
 }
 
-/// Takes the file for this process alone. Others hold it for less than a millisecond, unless somebody stopped them in
-/// just that one: then waiting has an end.
+/// Locks the file for this process. Others hold the lock for less than a millisecond, unless they were stopped just then: so the
+/// wait has a time limit.
 pub(crate) fn hold(file: &File, path: &Path) -> Result<(), AuditError> {
     match lock_open_file(file, LOCK_TIMEOUT) {
         Ok(true) => Ok(()),

@@ -24,10 +24,10 @@ impl Hash {
     }
 }
 
-/// Where a chain goes on.
+/// Where a chain continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tip {
-    /// The number of the next line; as many lines there are.
+    /// The number of the next line, which is the count of lines so far.
     pub(crate) next: u64,
     /// The hash of the last line.
     pub(crate) head: Hash,

@@ -34,10 +34,10 @@ pub enum AuditError {
     /// A file could not be read.
     #[error("cannot read the audit log {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// The ledger makes no sense, and nothing says how it goes on.
+    /// The ledger ends in garbage, so it is not known where its chain continues.
     #[error("the audit ledger {} ends in something that is not a record", path.display())]
     LedgerDamaged { path: PathBuf },
-    /// The ledger was changed, so nothing may be removed by what it says.
+    /// The ledger was changed, so it must not decide what is removed.
     #[error("the audit ledger {} is not as it was written", path.display())]
     LedgerDoubtful { path: PathBuf },
     /// A file could not be removed.

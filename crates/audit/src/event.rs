@@ -195,8 +195,8 @@ pub enum Event {
     RecordsLost { count: u64 },
     /// The sandbox fetched from the host's repository, and so much went to it.
     HostFetched { sent: u64 },
-    /// The sandbox pushed, and a ref of the host's repository moved: `landed`, which is another than was asked for where
-    /// somebody works on that branch.
+    /// The sandbox pushed, and a ref of the host's repository moved: `landed`, which differs from the requested one if that branch
+    /// is in use.
     HostPushed {
         #[serde(rename = "ref")]
         reference: Printable,

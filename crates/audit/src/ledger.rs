@@ -220,8 +220,8 @@ pub(crate) fn read_head(file: &File) -> Option<Tip> {
     Some(Tip { next: next.parse().ok()?, head: head.parse().ok()? })
 }
 
-/// Where the ledger goes on, and what its head is to it. A ledger that lacks lines goes on from its head
-/// all the same: so the gap stays to be seen.
+/// Where the ledger continues, and how its head relates to it. A ledger that lacks lines still continues from its head: so the gap
+/// stays visible.
 fn tip_of(confirmed: Option<Tip>, recent: &[u8], path: &Path) -> Result<(Tip, Head), AuditError> {
     let last =
         recent.strip_suffix(b"\n").map(|lines| lines.rsplit(|byte| *byte == b'\n').next().unwrap_or(lines));
@@ -255,8 +255,8 @@ fn without_fragment(file: &File, path: &Path, mut recent: Vec<u8>) -> Result<Vec
     Ok(recent)
 }
 
-/// How a log ends that nobody writes to any more, by its last line. None if that is not a record: then somebody has to
-/// read all of it.
+/// How a log that no process writes to any more ends, by its last line. `None` if that is not a record: then the caller has to read
+/// the whole log.
 pub(crate) fn end(file: &File) -> Option<Closing> {
     let length = file.metadata().ok()?.len();
     let mut window = 4096;

@@ -1,10 +1,10 @@
-//! One sandbox's log, while it is being written.
+//! The log of one sandbox, while it is being written.
 //!
 //! ```text
-//!   create: file made and held, ledger says opened --append--> ... --end: ledger says closed--> file let go
+//!   create: file made and locked, ledger says opened --append--> ... --end: ledger says closed--> file unlocked
 //!                                                     |
-//!                                                  kill -9: file let go, ledger still says opened; whoever
-//!                                                  comes next (`Ledger::sweep`, `verify`) says closed, unfinished
+//!                                                  kill -9: file unlocked, ledger still says opened; the
+//!                                                  next `Ledger::sweep` or `verify` says closed, unfinished
 //! ```
 
 use crate::append::{append, hold};
@@ -51,21 +51,21 @@ impl Log {
                     _ => AuditError::Open { path: path.clone(), source },
                 }
             })?;
-        // The file first: one that the ledger knows and nobody finds is one that was removed.
+        // The file first: a file that the ledger lists and that is missing counts as removed.
         let opened = hold(&file, &path).and_then(|()| {
             let mut ledger = Ledger::hold(directory)?;
             ledger.sweep();
             ledger.opened(sandbox)
         });
         let head = opened.inspect_err(|_| {
-            // Nobody was told of it. If it stays, it is an empty file that `verify` speaks of.
+            // The log was never announced. If it stays, it is an empty file that `verify` reports.
             let _ = std::fs::remove_file(&path);
         })?;
         let state = State { file: Some(file), tip: Tip { next: 0, head }, lost: 0, torn: false };
         Ok(Log { directory: directory.into(), path, sandbox, state: Mutex::new(state) })
     }
 
-    /// Whether a sandbox of this name has a log there, or had one that nobody has pruned.
+    /// Whether this sandbox has a log there, live or ended and not yet pruned.
     pub fn exists(directory: &Path, sandbox: SandboxId) -> bool {
         log_path::log(directory, sandbox).symlink_metadata().is_ok()
     }
@@ -97,10 +97,10 @@ impl Log {
         state.append(self, event)?;
         let Tip { next, head } = state.tip;
         let closing = Closing { lines: next, head, finished: true, torn: 0 };
-        // Held until the ledger knows, or somebody else would call it killed.
+        // Locked until the ledger is written, or another process would take the sandbox for killed.
         Ledger::hold(&self.directory)?.closed(self.sandbox, closing)?;
         if let Some(file) = state.file.take() {
-            // A process that is being started has it open too, for an instant.
+            // A child process that is being started has it open too, for an instant.
             let _ = file.unlock();
         }
         Ok(())

@@ -23,7 +23,7 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), AuditError> {
         Err(error) => return Err(failed(error)),
     };
     if mode & 0o077 != 0 {
-        // Fails on a directory of somebody else, which is as well: they could replace what lies in it.
+        // Fails on another user's directory, as it should: that user could replace the files in it.
         fs::set_permissions(directory, fs::Permissions::from_mode(PRIVATE)).map_err(failed)?;
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Old logs are removed: the ledger says so first, and stays whole itself. What is not as it was written stays, since somebody has
-//! to look at it.
+//! Removes old logs: the ledger says so first, and is itself never shortened. A log that was tampered with stays, since the
+//! operator has to look at it.
 
 use crate::ledger::{Ledger, end};
 use crate::verify::{Finding, Holder, LogState, Progress, Severity, Verified, View, verify};
@@ -60,7 +60,7 @@ pub fn prune(
     let mut known = None;
     for (number, batch) in old.chunks(AT_ONCE).enumerate() {
         if number > 0 {
-            // Whoever waits for the ledger meanwhile gets it.
+            // Let other processes take the ledger's lock.
             thread::sleep(BETWEEN);
         }
         let gone = match pruning {
@@ -99,7 +99,7 @@ type Known = Option<(View, u64)>;
 /// Gives those that are gone.
 fn remove<'a>(directory: &Path, batch: &'a [Old], known: &mut Known) -> Result<Vec<&'a Old>, AuditError> {
     let mut ledger = Ledger::hold(directory)?;
-    // Read while it is held: somebody else may have pruned since. Not again, if nobody but us has written to it.
+    // Read while we hold the lock: another process may have pruned since. Not read again if only we have written to it.
     let view = match known.take() {
         Some((view, lines)) if lines == ledger.lines() => view,
         _ => View::read(directory, None, Holder::Us)?,
@@ -137,7 +137,7 @@ fn remove<'a>(directory: &Path, batch: &'a [Old], known: &mut Known) -> Result<V
     Ok(gone)
 }
 
-/// Whoever starts a sandbox meanwhile waits for so many.
+/// A process that starts a sandbox meanwhile waits for one batch.
 const AT_ONCE: usize = 256;
-/// Longer than between two tries of whoever waits.
+/// Longer than a waiting process pauses between two tries.
 const BETWEEN: Duration = Duration::from_millis(2);

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_as_everybody_does() {
+    fn times_are_written_as_rfc_3339() {
         let cases = [
             (0, "1970-01-01T00:00:00.000000Z"),
             (951_782_400_000_000, "2000-02-29T00:00:00.000000Z"),

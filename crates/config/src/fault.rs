@@ -9,8 +9,8 @@ pub(crate) fn at(place: &Position, what: impl std::fmt::Display) -> SandboxError
     ErrorCode::ConfigInvalid.error(format!("{place}: {what}"))
 }
 
-/// Text that somebody else wrote, fit to be shown: it cannot move a cursor, start a line or turn the direction of
-/// writing. Letters of all languages stay, unlike in `Printable`: paths and reasons are for people.
+/// Foreign text, made safe to print: it cannot move a cursor, start a line or turn the direction of writing. Letters of all
+/// languages stay, unlike in `Printable`: paths and reasons are for people.
 pub(crate) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

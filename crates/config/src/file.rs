@@ -102,7 +102,7 @@ pub(crate) struct GitHubTable {
     pub(crate) host: Option<Spanned<String>>,
 }
 
-/// `[workspace]`: what of it nobody inside may change.
+/// `[workspace]`: the paths of it that the sandbox may not change.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct WorkspaceTable {

@@ -10,7 +10,7 @@ pub struct EgressFlags {
     pub mode: Option<Mode>,
     /// `--allow`.
     pub allow: Vec<Rule>,
-    /// What may not be reached, whoever allows it.
+    /// What may not be reached, even if another layer allows it.
     pub deny: Vec<Rule>,
     /// `--group`.
     pub groups: Vec<GroupName>,

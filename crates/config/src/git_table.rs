@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_below_gives_back_what_the_operator_took() {
+    fn lower_layers_restore_nothing_that_the_operator_removed() {
         let both = layers(
             "push = [\"agent/*\"]\nforce = false\ntags = true\nbytes = \"10m\"",
             "push = [\"*\"]\nforce = true\nbytes = \"1g\"",
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_list_is_the_list_where_nobody_says_more() {
+    fn the_operators_list_is_the_list_if_no_layer_adds_to_it() {
         let policy = layers("push = [\"agent/*\"]", "").pushes(&[]).to_network();
         assert!(policy.allows_branch(&"agent/x".parse().expect("a branch")));
         assert!(!policy.allows_branch(&"x".parse().expect("a branch")));

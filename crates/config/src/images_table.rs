@@ -1,5 +1,5 @@
-//! `[images]`: where images come from, of the operator and the user. A repository has no say in it: whoever names a mirror decides what
-//! a tag means.
+//! `[images]`: where images come from, of the operator and the user. Not of a repository: the one who names a mirror decides what a
+//! tag means.
 
 use crate::fault::at;
 use crate::file::ImagesTable;

@@ -47,13 +47,13 @@ pub struct Settings {
     pub groups: Vec<At<GroupName>>,
     pub allow: Vec<Rule>,
     pub deny: Vec<Rule>,
-    /// Nobody below may allow anything else.
+    /// Lower layers may allow nothing else.
     pub only: Option<At<Vec<HostPattern>>>,
     pub private: Vec<At<IpNet>>,
     pub resolvers: Option<At<Vec<SocketAddr>>>,
-    /// Whom the gateway trusts for servers, beside the system's authorities.
+    /// CAs that the gateway trusts for servers, besides the system's.
     pub authorities: Vec<At<AuthorityFile>>,
-    /// Where it says that TLS to every name is looked into.
+    /// The line that turns on TLS interception for every name.
     pub inspect: Option<Position>,
     pub connections: Option<At<u32>>,
     pub bytes: Option<At<ByteSize>>,
@@ -65,7 +65,7 @@ pub struct Settings {
     pub github: Option<At<GitHubApp>>,
     /// The route to a model.
     pub llm: Option<LlmSettings>,
-    /// Paths of the workspace that nobody inside may change.
+    /// Paths of the workspace that the sandbox may not change.
     pub protect: Vec<At<ProtectedPath>>,
     /// Settings that may be changed inside, though they are protected by default.
     pub unprotect: Vec<At<ProtectedPath>>,
@@ -437,8 +437,8 @@ impl fmt::Display for Layer {
     }
 }
 
-/// 10.0.0.0/8 is the largest private range of IPv4, fc00::/7 that of IPv6. Wider than that, or half of everything, is
-/// nobody's network.
+/// 10.0.0.0/8 is the largest private range of IPv4, fc00::/7 that of IPv6. A wider range, or half of all addresses, is no private
+/// network.
 const WIDEST_IPV4: u8 = 8;
 const WIDEST_IPV6: u8 = 7;
 const DNS: u16 = 53;

@@ -83,12 +83,12 @@ impl Loaded {
         all
     }
 
-    /// What of a workspace nobody inside may change, beside what never may; everybody's word counts.
+    /// Paths of a workspace that the sandbox may not change, besides the built-in ones; all layers add up.
     pub fn protected(&self) -> Vec<At<ProtectedPath>> {
         self.layers.iter().flat_map(|layer| layer.protect.iter().cloned()).collect()
     }
 
-    /// Settings that may be changed inside, though they are protected by default. A repository says none.
+    /// Settings that may be changed inside, though they are protected by default. A repository can name none.
     pub fn unprotected(&self) -> Vec<At<ProtectedPath>> {
         self.layers.iter().flat_map(|layer| layer.unprotect.iter().cloned()).collect()
     }
@@ -211,8 +211,8 @@ fn chosen_profile(layers: &Layers, notes: &mut Vec<Note>) -> Option<ChosenProfil
     Some(ChosenProfile { chosen_at: profile.place.clone(), profile })
 }
 
-/// What the repository says, if the user trusted exactly that. Whatever else lies there is no error: anybody can put
-/// it there, and nobody's run should end because of it.
+/// The repository's settings, if the user trusted exactly this content. Other content is no error: anyone can put it there, and a
+/// run must not fail because of it.
 fn repository(
     places: &ConfigPaths,
     workspace: &Path,

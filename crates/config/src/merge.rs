@@ -1,14 +1,14 @@
-//! Layers and flags, made into one policy. What one layer takes away, none below it gives back.
+//! Merges layers and flags into one policy. No layer can restore what a higher one removed.
 //!
 //! | setting | who wins |
 //! | --- | --- |
-//! | `deny` | everybody's holds |
+//! | `deny` | the lists of all layers apply |
 //! | `allow`, `groups` | add up, within the operator's `only` |
 //! | `mode` | flag, else repository (never wider than without it), else user, else operator, else strict; within `widest` |
 //! | `connections`, `bytes` | the smallest; a repository cannot raise the default |
 //! | `resolvers` | the operator's, else the user's |
 //! | `authorities` | add up |
-//! | `inspect` | whoever says true |
+//! | `inspect` | true if any layer says so |
 
 use crate::flags::EgressFlags;
 use crate::layer::{Layer, Settings};
@@ -112,7 +112,7 @@ impl Layers {
         let ceiling = operator.and_then(Ceiling::of_operator);
         let users_ceiling = user.and_then(Ceiling::of_user);
         let said = |layer: Option<&Settings>| layer.and_then(|layer| layer.mode.clone());
-        // Whoever says a mode must be allowed to; a mode that nobody said is made to fit.
+        // An explicit mode must be within the limits; the default mode is narrowed to fit.
         if let Some(mode) = said(operator) {
             within(&mode, ceiling.as_ref())?;
         }

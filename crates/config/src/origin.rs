@@ -11,9 +11,9 @@ pub struct ConfigPaths {
     pub operator: PathBuf,
     /// Who has to own it.
     pub operator_id: u32,
-    /// The user's file; none for somebody without a home.
+    /// The user's file; `None` for a user without a home.
     pub user: Option<PathBuf>,
-    /// Where it is kept which files were trusted.
+    /// The directory that records which files were trusted.
     pub state: Option<PathBuf>,
 }
 
@@ -56,7 +56,7 @@ pub struct At<T> {
 /// Where a setting comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// No layer sets it.
     #[default]
     Default,
     /// The command line.
@@ -81,7 +81,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Fixed, so that nobody who starts belljar can choose another.
+/// Fixed, so that the user who starts belljar cannot choose another.
 const OPERATOR: &str = "/etc/belljar/belljar.toml";
 const ROOT: u32 = 0;
 

@@ -44,7 +44,7 @@ pub(crate) enum Unread {
     Failed(Errno),
 }
 
-/// The operator's file, if there is one. Counts only if nobody but the operator can have written it.
+/// The operator's file, if there is one. Counts only if no one but the operator can have written it.
 pub(crate) fn operator(places: &ConfigPaths) -> Result<Option<Text>, SandboxError> {
     let path = &places.operator;
     let Some((file, found)) = found(path)? else { return Ok(None) };
@@ -77,8 +77,8 @@ pub(crate) fn user(places: &ConfigPaths) -> Result<Option<Text>, SandboxError> {
     text(Layer::User, path, file).map(Some)
 }
 
-/// The repository's file, if there is one. Whoever made the repository made it: no link is followed, so that it
-/// cannot show what lies elsewhere, and nothing is waited for.
+/// The repository's file, if there is one. Its content is untrusted: no link is followed, so that it cannot expose other files, and
+/// opening it never blocks.
 pub(crate) fn repository(workspace: &Path) -> Result<Option<Vec<u8>>, Unread> {
     let folder = match openat(
         CWD,
@@ -166,9 +166,9 @@ fn unreadable(path: &Path, why: Unread) -> SandboxError {
         .hint(hint)
 }
 
-/// Without waiting: a pipe that nobody writes to would hold us up for ever.
+/// Without waiting: a pipe without a writer would block us for ever.
 const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
-/// Far more than anybody writes by hand.
+/// Far more than a person writes by hand.
 const MAX: u64 = 64 * 1024;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const WRITABLE_BY_ALL: u32 = 0o002;

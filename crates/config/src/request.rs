@@ -49,7 +49,7 @@ pub struct Surroundings {
 pub enum DefaultProfile {
     /// Of a person at a command line: the profile of their files applies.
     Applied,
-    /// Of a program, or of a sandbox that the daemon holds: whoever took it in put it over a profile already.
+    /// Of a program, or of a sandbox that the daemon holds: the caller has already applied a profile.
     #[default]
     Ignored,
 }

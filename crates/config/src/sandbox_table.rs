@@ -17,14 +17,14 @@ pub struct SandboxSettings {
     /// What outlives them, and where it is seen.
     pub volumes: Vec<(VolumeName, VolumePath)>,
     pub env: Vec<(EnvName, String)>,
-    /// What `/` is made of, where nobody says it.
+    /// What `/` is made of, if the request does not say.
     pub rootfs: Option<Root>,
-    /// The profile that is taken where none is named.
+    /// The profile that is used if none is named.
     pub profile: Option<At<String>>,
 }
 
 impl SandboxSettings {
-    /// Does it say nothing?
+    /// Is nothing set?
     pub fn is_empty(&self) -> bool {
         *self == SandboxSettings::default()
     }

@@ -162,7 +162,7 @@ impl Record {
         Ok(Record { file: state.join("trust").join(name), line })
     }
 
-    /// What was kept, if nobody else can have written it.
+    /// The stored list, if no other user can have written it.
     fn read(&self) -> Option<Vec<u8>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = open(&self.file, flags, Mode::empty()).ok()?;

@@ -116,12 +116,12 @@ fn what_the_operator_closed_stays_closed() {
     assert!(error.message.starts_with("credential `anthropic` goes to"), "{error}");
     assert!(Machine::with(only, BUILD).ask(&secrets(&["build"])).is_ok());
     let none = EgressFlags { mode: Some(Mode::None), ..Default::default() };
-    let error = Machine::with("", "").ask_with(none, &secrets(&["anthropic"])).expect_err("no way out");
+    let error = Machine::with("", "").ask_with(none, &secrets(&["anthropic"])).expect_err("no egress");
     assert_eq!(error.code, ErrorCode::RequestConflict);
 }
 
 #[test]
-fn what_nobody_bound_is_refused_with_what_to_do() {
+fn a_secret_without_a_credential_is_refused_with_a_hint() {
     let machine = Machine::with("", BUILD);
     let error = machine.ask(&secrets(&["nobody"])).expect_err("no such");
     assert_eq!(error.message, "there is no credential `nobody`");

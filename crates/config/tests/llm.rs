@@ -91,7 +91,7 @@ fn a_key_is_not_shown_to_another_server_than_it_was_named_for() {
 }
 
 #[test]
-fn nobody_has_more_than_the_operator_allows() {
+fn no_budget_exceeds_the_operators() {
     let flags =
         |text: &str| LlmRequest { budget: Some(text.parse().expect("a budget")), ..LlmRequest::default() };
     let budget = |user: &str, given: &str| {
@@ -124,7 +124,7 @@ fn nobody_has_more_than_the_operator_allows() {
             && !narrow.allows("claude-2")
             && !narrow.allows("gpt-5")
     );
-    // A price of nothing would be a budget without end, and another account somebody else's bill.
+    // A price of zero would be an endless budget, and another account would bill another customer.
     let cheap = route(
         OPERATOR,
         "[llm]\nend_user = \"other\"\n[llm.price.\"claude-x\"]\ninput = 0\noutput = 0",

@@ -35,7 +35,7 @@ pub enum PktError {
     CutOff,
 }
 
-/// Reads the length. Whoever reads from a socket takes four bytes, asks here, and takes as many as it says.
+/// Parses the length. A caller reads four bytes from a socket, asks here, and then reads as many bytes as announced.
 pub fn announced(digits: [u8; 4]) -> Result<Announced, PktError> {
     let bad = || PktError::BadLength(digits.escape_ascii().to_string());
     let mut length = 0;
@@ -51,7 +51,7 @@ pub fn announced(digits: [u8; 4]) -> Result<Announced, PktError> {
     }
 }
 
-/// Writes data as one packet. Longer data than a packet holds is the caller's mistake: see [`MOST_DATA`].
+/// Writes data as one packet. Longer data than a packet holds is the caller's mistake: see [`MAX_DATA_BYTES`].
 pub fn data(data: &[u8]) -> Vec<u8> {
     let mut packet = Vec::with_capacity(data.len() + 4);
     append(&mut packet, data);

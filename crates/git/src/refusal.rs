@@ -6,11 +6,11 @@ use belljar_spec::egress::is_control;
 use belljar_spec::git::{BranchName, RefPattern};
 use std::fmt;
 
-/// Why an update is refused: a closed list. The text is one line, made for git's own `! [remote rejected] a -> b (...)`,
-/// and says what to do where somebody can do something.
+/// Why an update is refused: a closed list. The text is one line, made for git's own `! [remote rejected] a -> b (...)`, and says
+/// what to do if the user can do something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PushRefusal {
-    /// Policy does not have this branch.
+    /// The policy does not allow this branch.
     Branch { branch: BranchName, allowed: Vec<RefPattern> },
     /// It would be new, and its name is more than a name to a shell or a terminal.
     Name,
@@ -42,9 +42,9 @@ pub enum PushRefusal {
     InTheWay { other: String },
     /// The name stands for another one.
     Symbolic,
-    /// Somebody on the host works on the branch that would go away.
+    /// The branch to be deleted is in use on the host.
     InUse,
-    /// What landed beside a branch in use is not in this push.
+    /// The branch is in use, and this push lacks the commits that landed beside it.
     NotTaken { landed: RefName },
     /// The commands are not what a git client writes.
     Malformed { detail: String },
@@ -82,7 +82,7 @@ impl PushRefusal {
         }
     }
 
-    /// What whoever owns the sandbox can do; an agent cannot.
+    /// What the sandbox's owner can do; an agent cannot.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             PushRefusal::Branch { .. } => Some("[git] push in belljar.toml"),

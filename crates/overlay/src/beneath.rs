@@ -1,5 +1,5 @@
-//! A directory, and what lies beneath it: no link is followed, no other filesystem entered, however the names are
-//! spelled and whoever changes them meanwhile. Paths may be longer than the kernel takes at once.
+//! A directory, and what lies beneath it: no link is followed, no other filesystem entered, however the names are spelled, and even
+//! if they are changed meanwhile. Paths may be longer than the kernel takes at once.
 
 use super::path::RelPath;
 use super::stat::{Identity, Stat};
@@ -23,8 +23,8 @@ impl Beneath {
         Ok(Beneath { root: fs::open(path, flags, Mode::empty())? })
     }
 
-    /// This directory, if no link is on the way to it: its path was written down when it had none, so one that is there
-    /// now leads to where nobody meant.
+    /// This directory, if no link is on the way to it: its path was recorded when it had none, so a link that is there now leads to
+    /// another directory than the recorded one.
     pub(super) fn open_without_links(path: &Path) -> io::Result<Beneath> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = retried(|| fs::openat2(CWD, path, flags, Mode::empty(), NO_LINKS))?;

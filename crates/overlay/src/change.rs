@@ -123,11 +123,11 @@ impl LeftOutWhy {
         }
     }
 
-    /// Whether something is lost with it that somebody may want.
+    /// Whether leaving it out loses something that the user may want.
     pub(super) fn is_loss(self) -> bool {
         match self {
             LeftOutWhy::Unreadable | LeftOutWhy::TooDeep | LeftOutWhy::TooMany => true,
-            // It may be a test's repository, and then nothing was wrong with it.
+            // It may be a test's repository, which is harmless.
             LeftOutWhy::Repository => true,
             LeftOutWhy::Protected
             | LeftOutWhy::Socket

@@ -1,8 +1,8 @@
-//! What is never applied, by its name: paths whose content the host's git, or belljar, would obey.
+//! Paths that are never applied, by name: the host's git, or belljar, would obey their content.
 //!
-//! Inside a sandbox the same paths are read-only, and every `.git` is the sandbox's own. This is the second lock on the same
-//! door: a layer is what an agent wrote, and is not trusted to have been written through a mount. Names count in any case of
-//! letters, since some filesystems do not tell them apart, and at any depth, since a repository may lie in a folder.
+//! Inside a sandbox the same paths are read-only, and every `.git` is the sandbox's own. This is the second check of the same rule:
+//! an agent wrote the layer, and it is not assumed that it wrote through the mounts. Names match in any letter case, since some
+//! filesystems ignore case, and at any depth, since a repository may lie in a folder.
 
 use super::dot_git::is_dot_git;
 use super::path::RelPath;

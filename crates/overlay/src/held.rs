@@ -1,4 +1,4 @@
-//! A layer that is ours for now: nobody else applies, discards or runs in it.
+//! A locked layer: no other process applies it, discards it or runs in it.
 
 use super::apply::{self, Applied, Mended, Selection, found};
 use super::beneath::{self, Beneath};

@@ -1,8 +1,8 @@
-//! Keeps a layer from making a repository without a `.git` out of a directory, or from changing what one obeys.
+//! Keeps a layer from making a directory a repository without a `.git`, or from changing files that such a repository obeys.
 //!
-//! git takes every directory for a repository that has `HEAD`, `objects` and `refs`, or `HEAD` and a `commondir` that says
-//! where the others are, and obeys its `config` and `hooks` as soon as somebody stands in it: so does a prompt that shows
-//! the branch. What counts is what the folder would have afterwards; it may have had a part of it before.
+//! git takes every directory for a repository that has `HEAD`, `objects` and `refs`, or `HEAD` and a `commondir` that says where
+//! the others are, and obeys its `config` and `hooks` as soon as it is the working directory of a git command, such as a shell
+//! prompt that shows the branch. The folder's content after the apply counts; a part of it may have been there before.
 
 use super::beneath::Beneath;
 use super::change::{Change, Changes, LeftOut, LeftOutWhy};
@@ -10,7 +10,7 @@ use super::error::LayerError;
 use super::path::RelPath;
 use std::collections::{BTreeSet, HashSet};
 
-/// Takes out of the changes what such a repository obeys, and says so.
+/// Removes the files that such a repository obeys from the changes, and reports them.
 pub(super) fn leave_out(changes: &mut Changes, host: &Beneath) -> Result<(), LayerError> {
     let mut directories: BTreeSet<Vec<u8>> = BTreeSet::new();
     // By names in small letters: not every filesystem tells them apart.

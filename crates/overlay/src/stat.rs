@@ -65,8 +65,8 @@ impl Stat {
 }
 
 impl Identity {
-    /// Whether it is the same directory. Btrfs, LVM and others number their devices anew at every start of the machine, so
-    /// that number counts only where the filesystem does not know when a directory was made; nobody can choose that moment.
+    /// Whether it is the same directory. Btrfs, LVM and others number their devices anew at every start of the machine, so that
+    /// number counts only where the filesystem does not record when a directory was made; no program can choose that time.
     pub fn is(&self, other: &Identity) -> bool {
         self.inode == other.inode
             && match (self.made, other.made) {

@@ -1,7 +1,7 @@
 //! Where layers are: `<state>/layers/<id>/{layer.json,upper/,work/,lock}`.
 //!
-//! A layer is made under a name with a dot and renamed when it is whole, and renamed to such a name before it is removed;
-//! whatever bears one while the store's lock is ours was left by somebody who was killed.
+//! A layer is made under a name with a dot and renamed when it is whole, and renamed to such a name before it is removed; any such
+//! name found while we hold the store's lock was left by a killed process.
 
 use super::apply;
 use super::beneath::{self, Beneath};
@@ -137,7 +137,7 @@ impl Layers {
         for layer in self.list()?.into_iter().filter_map(Result::ok) {
             if apply::is_unfinished(&layer) {
                 match layer.lock().and_then(Held::mend) {
-                    // Somebody is at it.
+                    // Another process is working on it.
                     Ok(_) | Err(LayerError::InUse(_) | LayerError::Gone(_)) => {}
                     Err(error) => failures.push(error),
                 }
@@ -146,7 +146,7 @@ impl Layers {
         Ok(failures)
     }
 
-    /// Removes what its name says is unfinished or half removed, and nothing else. Whoever calls it has the store to itself.
+    /// Removes layers whose name marks them as unfinished or half removed, and nothing else. The caller holds the store's lock.
     fn sweep_remains(&self) -> Result<(), LayerError> {
         let failed = |source| LayerError::Store { step: "clear", path: self.directory.clone(), source };
         let store = Beneath::open(&self.directory).map_err(failed)?;
@@ -192,8 +192,8 @@ impl Layers {
 }
 
 impl Layer {
-    /// Takes the layer, so that nobody else works with it. An apply that was cut short is finished or undone first; one
-    /// that is finished so may have been all there was.
+    /// Locks the layer against other processes. An interrupted apply is finished or undone first; if it is finished, the layer may
+    /// be gone afterwards.
     pub fn hold(&self) -> Result<Held, LayerError> {
         let held = self.lock()?;
         if !apply::is_unfinished(self) {
@@ -229,9 +229,9 @@ impl Layer {
 
 /// A moment such that every change until now has an earlier ctime, and every later one has not.
 ///
-/// A ctime that somebody has looked at is given a fine-grained successor, which is also the floor of every later one
-/// (multigrain timestamps, Linux 6.13). On older kernels ctimes come from a clock that ticks every few milliseconds, and a
-/// change just before counts as one just after: a false alarm, never a missed one.
+/// After a ctime was read, the next one is fine-grained, and every later one is at least as late (multigrain timestamps, Linux
+/// 6.13). On older kernels ctimes come from a clock that ticks every few milliseconds, and a change just before counts as one just
+/// after: a false alarm, never a missed one.
 fn stamp(directory: &Path) -> io::Result<Moment> {
     let path = directory.join("stamp");
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;

@@ -398,8 +398,8 @@ fn readable<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Directories in one another. Each change has its whole path, so that twice as many cost four times as much; nobody's project
-/// has a tenth of it.
+/// Directories in one another. Each change has its whole path, so twice the depth costs four times as much; no real project has a
+/// tenth of it.
 pub(super) const DEEPEST: usize = 1000;
 /// Entries of a layer. The largest projects have a tenth of it that is changed; it takes some minutes and 1 GiB of memory.
 const MAX_ENTRIES: usize = 2_000_000;

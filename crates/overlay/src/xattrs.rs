@@ -56,8 +56,8 @@ pub(super) fn access_list(file: impl AsFd, list: AccessList) -> io::Result<Optio
     value(&file, list.name())
 }
 
-/// Makes a file's list this one, or takes it away: what is made somewhere has got one from there. With a list, its mode's group
-/// becomes the most that anybody on the list has.
+/// Sets a file's access list, or removes it: a new file inherits one from its directory. With a list, the group bits of the mode
+/// become the list's mask.
 pub(super) fn make_access_list(file: impl AsFd, list: AccessList, value: Option<&[u8]>) -> io::Result<()> {
     let made = match value {
         Some(value) => fs::fsetxattr(&file, list.name(), value, XattrFlags::empty()),

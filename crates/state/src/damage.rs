@@ -1,9 +1,9 @@
-//! What belljar keeps and cannot understand: the one notion of damage for layers, shelves and clones.
+//! Stored files that belljar cannot parse: the one notion of damage for layers, managed clones and clones.
 //!
-//! *Absent*, *unfinished* and *not understood* are three things. What is being made has a name that says so
-//! ([`UNFINISHED`]); only that, and what is being removed, may be swept, and only by a command that makes something. A
-//! directory with an ordinary name whose label is missing, unreadable, cut short or of another version is [`Damaged`]: it is
-//! listed with its path, never swept, and removed only by its whole name. A reading command removes nothing.
+//! *Absent*, *unfinished* and *damaged* are three things. A directory in the making has a name that says so ([`UNFINISHED`]); only
+//! those, and directories being removed, may be swept, and only by a command that makes something. A directory with an ordinary
+//! name whose label is missing, unreadable, cut short or of another version is [`Damaged`]: it is listed with its path, never
+//! swept, and removed only by its whole name. A command that only reads removes nothing.
 
 use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_sys::rustix::fs::{Mode, OFlags, open};

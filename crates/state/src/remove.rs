@@ -1,4 +1,4 @@
-//! Directories of ours that are removed: for everybody else at once, and from the disk as soon as that can be.
+//! Removes our directories: for other processes at once, and from the disk as soon as possible.
 
 use crate::Lock;
 use belljar_sys::remove_tree::{remove, remove_until};
@@ -7,8 +7,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Removes a directory of ours: for everybody else at once, and under another name until it is gone. [`sweep_removed`] goes on with the
-/// rest after a kill, or where a sandbox made so many files that it takes longer than [`REMOVAL_TIME`].
+/// Removes one of our directories: its name disappears for other processes at once, and the files are removed under another name.
+/// [`sweep_removed`] continues after a kill, or if a sandbox made so many files that removing takes longer than [`REMOVAL_TIME`].
 pub fn remove_whole(directory: &Path) -> io::Result<()> {
     remove_alone(&set_aside(directory)?, Instant::now() + REMOVAL_TIME)
 }

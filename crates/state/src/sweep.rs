@@ -1,13 +1,13 @@
-//! The list of sweeps. A crate that can be killed while it has something on this machine that nothing else would remove says here
-//! what that is and how it is removed; a start and a sweep of sandboxes run the list, in its order.
+//! The list of sweeps. A crate that can be killed while it has something on this machine that nothing else would remove declares
+//! here what that is and how it is removed; a start and a sweep of sandboxes run the list, in its order.
 //!
-//! A sweep takes nothing from the living: it removes only what no process holds ([`crate::Lock`]). What it cannot remove now it leaves
-//! to the next one, so it has no error to report.
+//! A sweep takes nothing from running processes: it removes only what no process has locked ([`crate::Lock`]). What it cannot
+//! remove now is left to the next sweep, so there is no error to report.
 //!
 //! Not in the list, since each needs more than the state directory, or another time than the start of a sandbox:
 //! - quarantines of commits (`workspace/quarantine`): before each import and each relay, because what a killed import left may hold the
 //!   index of the host's repository that is written next; it reports what it cannot undo
-//! - shelves and clones: by the next process that takes the lock of that shelf, or of all clones
+//! - managed clones and clones: by the next process that takes the lock of that managed clone, or of all clones
 //! - change sets (`overlay`): an unfinished apply writes in the user's folder, which only commands that change one may do
 //! - prepared roots (`backend/native/prepared`): with each new one, so that a start that finds its root looks at nothing else
 //! - the golden root: below the lock of a build, since each build is held against the current one

@@ -1,5 +1,5 @@
-//! What the vault's file says: for each name, a sealed value. Somebody else may have written it; it is judged before
-//! anything is done with it, and only the key can make a value of it.
+//! The content of the vault's file: for each name, an encrypted value. Another user may have written it; it is checked before use,
+//! and only the key can decrypt a value.
 
 use super::key::{NONCE, TAG};
 use belljar_spec::secret::SecretName;
@@ -7,7 +7,7 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The vault's file, understood.
+/// The parsed vault file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Which key sealed the values; none in a vault that is empty.
@@ -25,7 +25,7 @@ pub struct Entry {
     pub(super) sealed: Vec<u8>,
 }
 
-/// What is wrong with the file. What stands in it is not repeated: it may be a value that somebody put there by hand.
+/// What is wrong with the file. Its content is not repeated: it may be a value that the user put there by hand.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     #[error("it is not whole, or was changed, in line {line}")]

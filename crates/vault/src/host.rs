@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_host_is_a_secret_if_nobody_else_can_write_it() {
+    fn a_host_file_is_a_secret_if_no_other_user_can_write_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         let (store, reference) = (HostSecrets::new(None), SecretRef::File(path.clone()));

@@ -315,11 +315,11 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_somebody_else_is_not_used() {
+    fn what_belongs_to_another_user_is_not_used() {
         let (_folder, vault) = vault();
         set(&vault, "a", "hunter2").unwrap();
         if !geteuid().is_root() {
-            // Only root can give something away; to an ordinary user, what is root's is somebody else's.
+            // Only root can change a file's owner; for an ordinary user, root is another user.
             let theirs = Vault::in_folder("/etc");
             assert!(matches!(failure(theirs.read(&name("a"))), VaultError::NotOurs { owner: 0, .. }));
             return;
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_writer_left_is_in_nobodys_way() {
+    fn leftovers_of_a_killed_writer_do_no_harm() {
         let (_folder, vault) = vault();
         set(&vault, "a", "hunter2").unwrap();
         fs::write(vault.folder().join("secrets.new"), "half a fi").unwrap();

@@ -488,7 +488,7 @@ fn a_token_is_not_sent_elsewhere() {
     let spec = CloneSpec { url, branch: None, depth: None };
     let cloned = clone::make(&machine.state(), machine.id, &spec, Some(Secret::from_text(SECRET)));
     assert!(matches!(cloned, Err(CloneError::Failed { .. })), "{cloned:?}");
-    assert!(!thief.seen.lock().unwrap().is_empty(), "nobody was sent there");
+    assert!(!thief.seen.lock().unwrap().is_empty(), "no request was redirected there");
     assert_eq!(thief.authorizations(), [""; 0]);
 }
 

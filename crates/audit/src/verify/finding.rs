@@ -1,4 +1,4 @@
-//! What can be wrong with a log, as a closed list.
+//! The closed list of problems with a log.
 
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
@@ -20,9 +20,9 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// What a killed process or a full disk leaves.
+    /// The trace of a killed process or a full disk.
     Warning,
-    /// Somebody changed something.
+    /// The log or the ledger was tampered with.
     Error,
 }
 
@@ -75,7 +75,7 @@ pub enum Problem {
     LedgerHeadBehind,
     /// The ledger had no head when this line of it was written.
     LedgerHeadWasMissing,
-    /// Whoever pruned it was killed before it removed the file.
+    /// The pruning process was killed before it removed the file.
     PrunedAndThere,
 }
 
@@ -241,5 +241,5 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// A file of somebody's novel has as many findings as lines.
+/// A file that is no log at all would have as many findings as lines.
 const LISTED: usize = 50;

@@ -23,7 +23,7 @@ pub(crate) struct View {
 /// What it says of one log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Account {
-    /// The hash of the line that opened it, from which its own chain goes on.
+    /// The hash of the line that opened it, where the log's own chain begins.
     pub(super) opened: Hash,
     pub(crate) closed: Option<Closing>,
     /// Its file was removed, as it should be.
@@ -137,7 +137,7 @@ impl Snapshot {
             Err(error) => return Err(failed(error)),
         };
         if holder == Holder::Others {
-            // For an instant: whoever starts a sandbox meanwhile waits for it.
+            // For an instant: a process that starts a sandbox meanwhile waits for it.
             hold(&file, path)?;
         }
         let (length, head) = (file.metadata().map_err(failed)?.len(), head());

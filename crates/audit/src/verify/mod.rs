@@ -30,18 +30,19 @@ use walk::{Walked, walk};
 pub struct Report {
     /// The logs that were read.
     pub logs: Vec<Verified>,
-    /// What is wrong, the ledger first.
+    /// The problems found, those of the ledger first.
     pub findings: Vec<Finding>,
-    /// How many more logs there were that somebody has pruned.
+    /// How many more logs there were that have been pruned.
     pub pruned: u64,
     /// How long the ledger is.
     pub ledger_lines: u64,
-    /// The hash of its last line. Kept where nobody who can write here can write, it proves all that was written so far.
+    /// The hash of its last line. A copy in a place that a user with write access here cannot change proves all that was written so
+    /// far.
     pub ledger_head: Hash,
 }
 
 impl Report {
-    /// Whether nobody changed anything.
+    /// Whether nothing was tampered with.
     pub fn is_fine(&self) -> bool {
         !self.findings.iter().any(|finding| finding.problem.severity() == Severity::Error)
     }

@@ -16,8 +16,8 @@ pub(super) struct Walked {
     pub(super) torn: u64,
 }
 
-/// Walks over all lines. `first` is what the first one must follow from, where that is known; `sandbox` is whose lines they
-/// must be, if they must be somebody's.
+/// Walks over all lines. `first` is the hash that the first line must follow, if known; `sandbox` is the sandbox that all lines
+/// must belong to, if they must belong to one.
 pub(super) fn walk(
     mut file: impl BufRead,
     first: Option<Hash>,

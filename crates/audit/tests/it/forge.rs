@@ -1,4 +1,4 @@
-//! Somebody inside who chooses names to look like records.
+//! An agent that chooses names which look like records.
 
 use super::{sandbox, verify};
 use belljar_audit::{Event, Log, Reader};

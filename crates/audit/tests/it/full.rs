@@ -60,9 +60,9 @@ fn small_disk_process() {
     let ballast = directory.join("ballast");
     fs::write(&ballast, vec![0; 32 * 1024]).unwrap();
     let confirmed = fill(&log);
-    // With the disk full no sandbox starts, and none is half there.
+    // With the disk full no sandbox starts, and none is left half made.
     assert!(starts_no_log(&directory));
-    // Room again: the gap is recorded, then it goes on.
+    // With space again, the gap is recorded, then the log continues.
     fs::remove_file(&ballast).unwrap();
     log.append(&event(1)).unwrap();
     log.end(&Event::SandboxEnded {}).unwrap();

@@ -1,4 +1,4 @@
-//! The promises of `docs/audit.md`, tried from outside: with real files, real processes, and somebody who edits them.
+//! The promises of `docs/audit.md`, tested from outside: with real files, real processes, and an attacker who edits the files.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "all of this is a test")]
 

@@ -57,7 +57,7 @@ fn what_ended_long_ago_is_removed_and_everything_still_verifies() {
     assert_eq!(states, [(sandbox(2), LogState::Ended), (sandbox(4), LogState::Running)]);
     assert!(prune_older_than(folder.path(), 30 * DAY).removed.is_empty(), "nothing is left to do");
 
-    // A name that is free again, and a log that goes on.
+    // A name that is free again, and a live log that continues.
     ended_log(folder.path(), 1, 3);
     live.end(&Event::SandboxEnded {}).unwrap();
     let report = verify(folder.path());
@@ -82,7 +82,7 @@ fn what_is_not_as_it_was_written_stays() {
     assert_eq!(pruned.doubtful, [sandbox(1)]);
     assert!(left(folder.path()).contains(&sandbox(1)));
 
-    // Nor does anything go by the word of a ledger that somebody has changed.
+    // Nor is anything removed by a ledger that was tampered with.
     let ledger = folder.path().join("ledger.jsonl");
     let text = fs::read_to_string(&ledger).unwrap();
     fs::write(&ledger, text.replacen("\"lines\":6", "\"lines\":7", 1)).unwrap();
@@ -127,7 +127,7 @@ fn many_prune_and_start_at_once() {
         .collect();
     (100..120).for_each(|number| {
         ended_log(folder.path(), number, 3);
-        assert!(verify(folder.path()).is_fine(), "whoever looks meanwhile finds nothing wrong");
+        assert!(verify(folder.path()).is_fine(), "a verify meanwhile finds nothing wrong");
     });
     children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
     let report = verify(folder.path());
@@ -136,7 +136,7 @@ fn many_prune_and_start_at_once() {
 }
 
 #[test]
-fn whoever_is_killed_in_between_leaves_a_file_that_goes_the_next_time() {
+fn a_prune_that_was_killed_is_completed_by_the_next() {
     let (folder, _live) = fixture();
     let path = log_path(folder.path(), sandbox(1));
     let log = fs::read(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Somebody who can write to the files, and does.
+//! An attacker who can write to the files.
 
 use super::{ended_log, event, found, log_path, sandbox, verify};
 use belljar_audit::{Log, Severity};
@@ -303,7 +303,7 @@ proptest! {
         files.sort();
         fs::write(&files[file], bytes).unwrap();
         prop_assert!(!verify(folder.path()).is_fine());
-        // A start goes on, or says why not.
+        // A start continues, or says why not.
         let _ = Log::create(folder.path(), sandbox(77));
     }
 }

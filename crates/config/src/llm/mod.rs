@@ -4,7 +4,7 @@
 //! | setting | who wins |
 //! | --- | --- |
 //! | `url` with `kind`, `key`, `admin_key`, `authority` | flag, else user, else operator; a key is never shown to another server than the one it was named for |
-//! | `models` | everybody's hold |
+//! | `models` | the lists of all layers apply |
 //! | `budget` | flag, else user, else operator; never above the operator's |
 //! | `price`, billing | the operator's first |
 //! | `port` | user, else operator, else 8080 |

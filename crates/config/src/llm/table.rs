@@ -179,7 +179,7 @@ fn absolute(path: &str) -> Result<PathBuf, String> {
 }
 
 fn route_port(port: i64) -> Result<u16, String> {
-    // Lower ones need a power that nobody has inside, and one of them is the gateway's own.
+    // Lower ports need a capability that no process inside has, and one of them is the gateway's own.
     u16::try_from(port)
         .ok()
         .filter(|port| *port >= 1024)

@@ -38,7 +38,7 @@ pub enum Change {
 impl Update {
     pub fn change(&self) -> Change {
         match (self.old.is_zero(), self.new.is_zero()) {
-            // Nothing to nothing takes nothing away that is there, but it is asked for as a deletion.
+            // From zeros to zeros removes nothing, but it is a request for a deletion.
             (_, true) => Change::Delete,
             (true, false) => Change::Create,
             (false, false) => Change::Move,
@@ -47,7 +47,7 @@ impl Update {
 }
 
 impl Push {
-    /// Does a pack follow? Not if everything is taken away.
+    /// Does a pack follow? Not if all updates are deletions.
     pub fn brings_pack(&self) -> bool {
         self.updates.iter().any(|update| update.change() != Change::Delete)
     }

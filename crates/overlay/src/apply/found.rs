@@ -1,5 +1,5 @@
-//! What the folder had at the end of a run where the layer changes it, as it was shown to whoever looked at the changes. A file's own
-//! ctime does not tell of a directory that was moved there with it, nor of a file that is gone; this does.
+//! The state of the folder's files that the layer changes, taken at the end of a run, as the user saw it when reviewing the
+//! changes. A file's own ctime shows neither that its directory was moved there, nor that a file is gone; this does.
 
 use super::plan::{JournalPath, Seen};
 use crate::change::{Change, Changes};
@@ -33,7 +33,7 @@ impl Found {
         Ok(Some(Found(list.into_iter().map(|(JournalPath(path), seen)| (path, seen)).collect())))
     }
 
-    /// What somebody did to it since.
+    /// How the path has changed on the host since.
     pub(super) fn conflict(&self, change: &Change) -> Option<ConflictWhy> {
         match (self.0.get(&change.path), &change.old) {
             (Some(Some(found)), Some(now)) => (!is_as_found(found, now)).then_some(ConflictWhy::Changed),

@@ -96,7 +96,7 @@ impl Arrivals<'_> {
     }
 }
 
-/// A move changes a directory's ctime and not its mtime. So does a change of permissions: somebody meant something by that as well.
+/// A move changes a directory's ctime and not its mtime. So does a change of permissions, which counts as a change on the host too.
 fn has_arrived(directory: &Stat, stamp: Moment) -> bool {
     directory.is_directory() && directory.changed.is_since(stamp) && directory.modified < directory.changed
 }
@@ -106,13 +106,13 @@ fn has_arrived(directory: &Stat, stamp: Moment) -> bool {
 enum Trace {
     /// Nothing was deleted in it since the layer was made.
     None,
-    /// Somebody made, renamed or deleted something in it.
+    /// A host process made, renamed or deleted an entry in it.
     Changed,
-    /// An apply of ours did, and perhaps somebody else.
+    /// One of our applies did, and perhaps a host process too.
     Ours,
 }
 
-/// Who deletes a file changes the ctime of its directory, and no program can set that back.
+/// Deleting a file changes the ctime of its directory, and no program can set that back.
 fn trace(directory: &[u8], stamp: Moment, touched: &Touched, host: &Beneath) -> Trace {
     if touched.has(directory) {
         return Trace::Ours;
@@ -126,13 +126,13 @@ fn trace(directory: &[u8], stamp: Moment, touched: &Touched, host: &Beneath) -> 
     }
 }
 
-/// What the sandbox changed and somebody deleted on the host meanwhile: the layer has a copy of what is not there.
+/// Files that the sandbox changed and that were deleted on the host meanwhile: the layer has copies of missing files.
 ///
-/// With `userxattr`, overlayfs says that something is a copy, not of what; and a copy that was moved inside has another
-/// name. Where the directory did not change since, nothing can have been deleted, and the copy was moved there. Where it
-/// did, only a copy that equals what the layer took from its place was: somebody may hear of a conflict that is none, but
-/// nobody's deletion is undone. Where the change may be our own, copies are counted against files of the folder that the
-/// layer took from their places: where there are enough of these, nothing is gone.
+/// With `userxattr`, overlayfs says that something is a copy, not of what; and a copy that was moved inside has another name. If
+/// the directory did not change since, nothing can have been deleted, and the copy was moved there. If it did, only a copy that
+/// equals a file which the layer removed or replaced counts as moved: this may report a false conflict, but never undoes a
+/// deletion. If the change may be our own, copies are counted against the folder's files that the layer removed or replaced: with
+/// enough of these, nothing is gone.
 fn gone(
     changes: &Changes,
     guard: &Guard,

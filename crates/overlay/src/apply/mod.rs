@@ -47,7 +47,7 @@ use touched::Touched;
 pub struct Applied {
     /// In the order of their paths; directories too.
     pub paths: Vec<RelPath>,
-    /// What the layer has and nobody applies.
+    /// Changes of the layer that are never applied.
     pub left_out: Vec<LeftOut>,
     /// Whether the layer has something left.
     pub kept: bool,
@@ -58,7 +58,7 @@ pub struct Applied {
 pub enum Mended {
     /// There was none.
     Nothing,
-    /// The folder is as it was before; but for these files, which somebody changed since.
+    /// The folder is as it was before, except for these files, which were changed on the host since.
     Undone { left: Vec<RelPath> },
     /// All of it was applied.
     Finished,
@@ -151,7 +151,7 @@ fn carry_out(
     host: &Beneath,
     reached: &mut dyn FnMut(Point),
 ) -> Result<(), LayerError> {
-    // Before the journal names it: whoever finds the journal removes what has that name.
+    // Check before the journal names it: recovery from the journal removes the directory of that name.
     stage::is_free(host, &journal.staging)?;
     Touched::read(layer)?.add(&journal, layer)?;
     journal.write(layer, State::Staging)?;
@@ -212,7 +212,7 @@ fn finish(
 ) -> Result<(), LayerError> {
     if !journal.whole {
         prune::prune(&journal.later, upper);
-        // A sandbox that goes on in this layer sees them so.
+        // A sandbox that continues in this layer sees them like this.
         Restored::read(layer)?.add(swap::applied(journal, host), layer)?;
     }
     reached(Point::Pruned);

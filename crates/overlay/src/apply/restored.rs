@@ -1,5 +1,5 @@
-//! Files that an apply put there, or took and put back. Their ctime is later than the layer, so that they would count as
-//! changed by somebody; what they were then is written down, and as long as they are that, nobody did.
+//! Files that an apply put there, or removed and put back. Their ctime is later than the layer, so that they would count as changed
+//! on the host; their state is recorded, and while it matches they count as unchanged.
 
 use super::plan::{JournalPath, Seen};
 use crate::error::LayerError;

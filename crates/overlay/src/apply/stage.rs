@@ -63,11 +63,11 @@ pub(super) fn is_free(host: &Beneath, name: &str) -> Result<(), LayerError> {
     }
 }
 
-/// The staging place, made now. Where this fails, what has its name is somebody else's.
+/// Makes the staging directory. If this fails, an entry of that name belongs to another process.
 pub(super) fn make(host: &Beneath, name: &str) -> Result<OwnedFd, LayerError> {
     fs::mkdirat(host.root(), name, Mode::RWXU).map_err(|error| not_made(name, error.into()))?;
     open(host, name).map_err(|source| {
-        // Ours is empty; whatever is not, somebody put in its place.
+        // Our directory is empty; a non-empty one was put in its place by another process.
         let _ = fs::unlinkat(host.root(), name, AtFlags::REMOVEDIR);
         not_made(name, source)
     })
@@ -91,9 +91,9 @@ struct Staging<'a> {
     place: OwnedFd,
     upper: &'a Beneath,
     host: &'a Beneath,
-    /// Who gets what is applied; nobody but us, unless we are root.
+    /// The owner of applied files; `None` (our own user) unless we are root.
     owner: Option<(Uid, Gid)>,
-    /// What is known of folders: who may use what is made in them.
+    /// Default access lists of folders: who may use the files made in them.
     lists: RefCell<HashMap<Vec<u8>, Option<Vec<u8>>>>,
 }
 

@@ -43,7 +43,7 @@ impl<'a> Swaps<'a> {
         Ok(())
     }
 
-    /// Whether somebody still wrote to what was replaced, through a descriptor from before.
+    /// Fails if a process still wrote to a replaced file, through a descriptor from before.
     pub(super) fn still_as_judged(&self, journal: &Journal) -> Result<(), Stopped> {
         for step in &journal.steps {
             match step {
@@ -80,7 +80,7 @@ impl<'a> Swaps<'a> {
         })
     }
 
-    /// Undoes what happened, in reverse. Gives what was left as it is because somebody changed it since.
+    /// Undoes the steps in reverse. Returns the paths that were left alone because they were changed on the host since.
     pub(super) fn undo(&self, journal: &Journal) -> Result<Vec<RelPath>, (RelPath, io::Error)> {
         let mut left = Vec::new();
         for step in journal.steps.iter().rev() {
@@ -160,7 +160,7 @@ impl<'a> Swaps<'a> {
             Err(Errno::NOENT) => return Err(Stopped::Conflict(path.clone(), ConflictWhy::Meanwhile)),
             Err(error) => return Err(failed(path, "replaced", error.into())),
         }
-        // What was there the moment before, whoever put it there.
+        // The file that was there the moment before.
         if self.holds(slot, old).map_err(|source| failed(path, "checked", source))? {
             return Ok(());
         }
@@ -323,7 +323,7 @@ pub(super) fn applied(journal: &Journal, host: &Beneath) -> Vec<(RelPath, Seen)>
     });
     let now = put.filter_map(|(path, seen)| {
         let now = host.stat(path).ok()??;
-        // What somebody replaced already is theirs.
+        // A file that was already replaced on the host is not ours.
         (now.inode == seen.inode && now.modified == seen.modified && now.kind != Kind::Directory)
             .then(|| (path.clone(), Seen::of(&now)))
     });
@@ -332,7 +332,7 @@ pub(super) fn applied(journal: &Journal, host: &Beneath) -> Vec<(RelPath, Seen)>
 
 enum Undone {
     Yes,
-    /// Somebody changed it since.
+    /// It was changed on the host since.
     Left,
 }
 
@@ -340,7 +340,7 @@ fn failed(path: &RelPath, step: &'static str, source: io::Error) -> Stopped {
     Stopped::Failed(LayerError::apply(path, step, source))
 }
 
-/// Links and other filesystems on the way are what somebody put there meanwhile.
+/// Links and other filesystems on the way were put there on the host meanwhile.
 fn unreachable(path: &RelPath, source: io::Error) -> Stopped {
     if is_in_the_way(&source) {
         return Stopped::Conflict(path.clone(), ConflictWhy::InTheWay);

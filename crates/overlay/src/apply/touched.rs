@@ -1,5 +1,5 @@
-//! Directories of the folder that an apply of this layer changed, or was about to. Their ctime says nothing any longer
-//! about what somebody else did in them since the layer was made.
+//! Directories of the folder that an apply of this layer changed, or was about to. Their ctime no longer tells whether another
+//! process changed them since the layer was made.
 
 use super::journal::Journal;
 use crate::error::LayerError;

@@ -212,7 +212,7 @@ fn every_conflict_is_said_and_nothing_is_changed() {
     .into();
     assert_eq!(found, expected);
     assert_eq!(bench.tree(), before);
-    // The rest can be had.
+    // The rest can be applied.
     bench.apply(&["fine"]).unwrap();
     assert_eq!(content(&bench.tree(), "fine"), Some("2"));
 }
@@ -461,14 +461,14 @@ fn another_directory_in_the_place_of_the_folder_is_not_written_to() {
     fs::rename(&other, bench.folder()).unwrap();
     is_refused(&mut bench);
     assert_eq!(content(&bench.tree(), "config"), Some("precious"));
-    // And with the right one back, it goes on.
+    // With the right folder back, it continues.
     fs::rename(bench.folder(), &other).unwrap();
     fs::rename(bench.root.path().join("aside"), bench.folder()).unwrap();
     bench.apply(&[]).unwrap();
     assert_eq!(content(&bench.tree(), "config"), Some("evil"));
 }
 
-/// What the layer does, what somebody does on the host, and what stands against applying it then.
+/// The layer's change, the host's change meanwhile, and the conflicts that then prevent applying it.
 type Meanwhile = (fn(&Bench), fn(&Path), &'static [(&'static str, ConflictWhy)]);
 
 /// Files that were there before the layer come to where it changes something, in a directory that was moved. Their own times tell
@@ -577,7 +577,7 @@ fn what_was_found_does_not_stand_against_our_own_applies() {
     for part in ["new/deep/x", "old/f", "gone"] {
         bench.apply(&[part]).unwrap();
     }
-    // A run that goes on in it sees what was applied, and changes it again.
+    // A run that continues in it sees the applied files, and changes them again.
     let held = bench.layers().of(&bench.folder()).unwrap()[0].hold().unwrap().go_on().unwrap();
     bench.layer = Some(held);
     bench.put("new/deep/x", "x again");

@@ -264,7 +264,7 @@ fn a_directory_that_its_owner_may_not_read_does_not_keep_the_rest_back() {
     closed.iter().for_each(|path| mode(path, 0o700));
 }
 
-/// From here on, permissions count in this thread, whoever runs the tests. Gives what it had.
+/// From here on, permissions apply to this thread, even if root runs the tests. Returns its former capabilities.
 fn without_root_powers() -> CapabilitySets {
     let all = capabilities(None).unwrap();
     let effective =

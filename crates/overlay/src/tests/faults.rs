@@ -243,7 +243,7 @@ type Act = fn(&Path);
 
 #[test]
 fn an_edit_between_the_look_and_the_swap_is_never_lost() {
-    // What somebody does on the host, which file is named, what must be there afterwards.
+    // The edit on the host, the file that is named, the content that must be there afterwards.
     let edits: [(&str, Act, &str, &str, Option<&str>); 6] = [
         ("an edit in place", |f| write(&f.join("modified"), "mine"), "modified", "modified", Some("mine")),
         (

@@ -112,7 +112,7 @@ fn what_is_left_out_is_all_that_stays_of_a_layer_that_was_applied() {
     assert!(bench.apply(&[]).unwrap().kept);
     assert_eq!(content(&bench.tree(), "a"), Some("A"));
     let layer = bench.layers().of(&bench.folder()).unwrap().remove(0);
-    // What its owner writes later is no change of the layer, and in nobody's way.
+    // The owner's later edits are no change of the layer, and no conflict.
     bench.host("a", "mine");
     bench.host("n/1", "mine");
     let changes = layer.changes().unwrap();

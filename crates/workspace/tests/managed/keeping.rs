@@ -98,7 +98,10 @@ fn a_label_of_an_earlier_version_is_adopted_where_there_was_no_commit_yet_to_kno
     fs::remove_dir_all(&folder).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(50));
     Repository::empty(&folder);
-    assert!(matches!(provision(), Err(ManagedCloneError::OfAnother { .. })), "it was made after the shelf");
+    assert!(
+        matches!(provision(), Err(ManagedCloneError::OfAnother { .. })),
+        "it was made after the managed clone"
+    );
 }
 
 #[test]

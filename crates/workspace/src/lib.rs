@@ -25,6 +25,6 @@ pub use traps::{Trap, TrapKind};
 
 use belljar_state::Sweep;
 
-/// What the first start of a process removes of what killed ones left here.
+/// Sweeps the leftovers of killed processes, at the first start in a process.
 pub const SWEEPS: [Sweep; 1] =
     [Sweep::of_state("pushes", |state| pack_judge::sweep(&state.join(pack_judge::DIRECTORY)))];

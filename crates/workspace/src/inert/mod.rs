@@ -39,7 +39,7 @@ pub struct Git {
 }
 
 impl Git {
-    /// The first one in the system's directories; PATH may be an agent's work.
+    /// The first one in the system's directories; an agent may have influenced PATH.
     pub fn find() -> Result<Git, GitError> {
         let places = ["/usr/bin/git", "/usr/local/bin/git", "/bin/git"];
         let program = places.into_iter().map(PathBuf::from).find(|path| path.is_file());
@@ -51,7 +51,7 @@ impl Git {
         Git { program: self.program.clone(), leash: Some(leash.clone()) }
     }
 
-    /// The same, surely on a leash: without one of its own, on one for [after the end](Leash::after_end).
+    /// The same, always on a leash: if it has none, on one for [after the end](Leash::after_end).
     pub(crate) fn on_any_leash(&self) -> Git {
         match &self.leash {
             Some(_) => self.clone(),

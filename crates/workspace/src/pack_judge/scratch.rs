@@ -1,4 +1,4 @@
-//! Where a pack is looked at: an empty repository of ours, gone afterwards.
+//! The place where a pack is inspected: an empty repository of ours, removed afterwards.
 
 use belljar_git::ObjectFormat;
 use belljar_state::{Lock, create_private};
@@ -54,7 +54,7 @@ impl Drop for ScratchRepository {
     }
 }
 
-/// An empty file that only its descriptor leads to.
+/// An empty, unlinked file.
 pub(super) fn nameless(directory: &Path) -> io::Result<File> {
     create_private(directory)?;
     let path = directory.join(format!("{}.push", name()));
@@ -80,7 +80,7 @@ pub(super) fn sweep(directory: &Path) {
     }
 }
 
-/// One that this process did not use yet.
+/// A name that this process did not use yet.
 fn name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
-/// What a folder was like.
+/// The state of a folder.
 #[derive(Debug)]
 pub struct Look {
     folder: PathBuf,
@@ -21,38 +21,38 @@ pub struct Look {
     seen: Option<Seen>,
 }
 
-/// What is different.
+/// The differences.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compared {
-    /// This.
+    /// These changes.
     Touched(Touched),
-    /// There were too many files before to be compared.
+    /// There were too many files before to compare.
     TooMany,
 }
 
-/// What was touched.
+/// The touched files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Touched {
     pub added: u64,
-    /// Also with another type or mode.
+    /// Including changes of type or mode.
     pub modified: u64,
     pub deleted: u64,
-    /// The first of them, in the order of their names.
+    /// The first of them, ordered by name.
     pub paths: Vec<TouchedPath>,
-    /// There are too many new ones to look at them: none of them is in `added`. Of what was there before, all is told.
+    /// There are too many new files: none of them is in `added`. All changes of earlier files are reported.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }
 
-/// One of them.
+/// One touched path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TouchedPath {
     pub path: RelPath,
     pub how: How,
 }
 
-/// What was done to it.
+/// The kind of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
@@ -61,7 +61,7 @@ pub enum How {
     Deleted,
 }
 
-/// What was seen, by path.
+/// The files that were seen, by path.
 type Seen = BTreeMap<RelPath, Entry>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +127,7 @@ struct Walk<'w> {
 }
 
 impl Walk<'_> {
-    /// `None` if there are too many. What cannot be read, or is gone by now, has nothing in it.
+    /// `None` if there are too many. An unreadable or deleted directory counts as empty.
     fn directory(&mut self, path: &[u8]) -> Option<()> {
         let Ok(directory) = self.folder.directory(path) else { return Some(()) };
         let names = match path == GIT || path.ends_with(BELOW_GIT) {
@@ -197,11 +197,11 @@ impl Entry {
 
 const GIT: &[u8] = b".git";
 const BELOW_GIT: &[u8] = b"/.git";
-/// What says where branches and tags are, and which one is worked on.
+/// The refs of branches and tags, and HEAD.
 const REFS: [&[u8]; 4] = [b"HEAD", b"packed-refs", b"refs", b"reftable"];
 /// Tens of milliseconds for a look, and some megabytes.
 const MAX_TOUCHED_PATHS: usize = 20_000;
-/// More than anybody reads.
+/// More than a user reads.
 const NAMED: usize = 200;
 
 #[cfg(test)]

@@ -18,11 +18,11 @@ pub(crate) struct Beside<'a> {
     pub(crate) git: &'a Git,
     pub(crate) ours: &'a Path,
     pub(crate) work: &'a Path,
-    /// A name for an index of ours; what is there is removed, before and after.
+    /// A path for our own index; an existing file is removed, before and after.
     pub(crate) index: &'a Path,
 }
 
-/// Why it cannot be told.
+/// Why the files are not known.
 #[derive(Debug)]
 pub(crate) enum BesideError {
     Git(GitError),
@@ -36,7 +36,7 @@ impl From<GitError> for BesideError {
 }
 
 impl Beside<'_> {
-    /// The names of the first so many.
+    /// The names of the first files, up to a limit.
     pub(crate) fn uncommitted(
         &self,
         tip: Option<&ObjectId>,
@@ -99,9 +99,9 @@ fn split(names: &[u8]) -> Vec<Vec<u8>> {
     names.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-/// Bytes of names.
+/// Limit of the names' bytes.
 const MAX_NAMES: u64 = 64 << 20;
-/// A file that is read whole is small, and the index of a million others is a tenth of it.
+/// Only small files are read completely, and the index of a million files is a tenth of this limit.
 const MAX_MEMORY: &str = "1g";
-/// A tree of any size is looked through in less.
+/// A tree of any size is walked in less time.
 const LOOKING: Duration = Duration::from_secs(120);

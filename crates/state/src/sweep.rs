@@ -19,7 +19,7 @@ use std::path::Path;
 /// One kind of leftover, and how it is removed.
 #[derive(Debug, Clone, Copy)]
 pub struct Sweep {
-    /// What is removed, for people.
+    /// What is removed, for messages.
     pub of: &'static str,
     run: Run,
 }
@@ -31,12 +31,12 @@ enum Run {
 }
 
 impl Sweep {
-    /// Of leftovers that are found without the state directory.
+    /// A sweep of leftovers outside of the state directory.
     pub const fn of_machine(of: &'static str, run: fn()) -> Sweep {
         Sweep { of, run: Run::Machine(run) }
     }
 
-    /// Of leftovers in the state directory.
+    /// A sweep of leftovers in the state directory.
     pub const fn of_state(of: &'static str, run: fn(&Path)) -> Sweep {
         Sweep { of, run: Run::State(run) }
     }
@@ -47,7 +47,7 @@ impl Sweep {
 pub struct Sweeps(Vec<Sweep>);
 
 impl Sweeps {
-    /// Adds those of a crate.
+    /// Adds the sweeps of a crate.
     pub fn with(mut self, sweeps: &[Sweep]) -> Sweeps {
         self.0.extend_from_slice(sweeps);
         self
@@ -72,7 +72,7 @@ mod tests {
 
     const SWEEPS: [Sweep; 2] = [
         Sweep::of_state("first", |state| drop(fs::remove_file(state.join("first")))),
-        // Fails where the one before did not run.
+        // Fails if the one before did not run.
         Sweep::of_state("directory", |state| drop(fs::remove_dir(state))),
     ];
 

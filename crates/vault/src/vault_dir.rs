@@ -1,4 +1,4 @@
-//! Where the vault lies, and how a file in it is replaced: whole or not at all, by one process at a time.
+//! The vault's folder, and replacing a file in it: atomically, by one process at a time.
 
 use super::VaultError;
 use belljar_state::{Lock, Survives, create_private, state_directory, write_atomic};
@@ -58,7 +58,7 @@ impl VaultDir {
         }
     }
 
-    /// Puts a file in the place of another. Who is killed meanwhile, or runs out of disk, leaves the old one.
+    /// Replaces a file. After a kill or on a full disk, the old one stays.
     pub(super) fn replace(&self, path: &Path, bytes: &[u8], _: &Held) -> Result<(), VaultError> {
         write_atomic(path, bytes, Survives::PowerCut)
             .map_err(|source| VaultError::Write { path: path.into(), source })
@@ -91,7 +91,7 @@ pub(super) fn open_file(path: &Path) -> io::Result<Option<(File, Metadata)>> {
     Ok(Some((file, found)))
 }
 
-/// All of a file, in memory that is cleared and was never moved.
+/// A file's whole content, in memory that is cleared and never reallocated.
 pub(super) fn read_at_most(file: File, found: &Metadata, most: usize) -> io::Result<Zeroizing<Vec<u8>>> {
     let room = usize::try_from(found.len()).unwrap_or(most).min(most) + 1;
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));

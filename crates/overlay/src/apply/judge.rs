@@ -1,4 +1,4 @@
-//! Says what stands against applying changes: files that are not as the sandbox saw them.
+//! Finds the conflicts of applying changes: files that are not as the sandbox saw them.
 
 use super::choose::Chosen;
 use super::found::Found;
@@ -14,12 +14,12 @@ use crate::rename;
 use crate::stat::{Kind, Moment, Stat};
 use std::collections::{HashMap, HashSet};
 
-/// What is known of the folder beside what it says itself.
+/// Recorded knowledge of the folder, besides its present state.
 pub(super) struct Known {
-    /// What earlier applies of the layer did.
+    /// The effects of earlier applies of the layer.
     pub(super) restored: Restored,
     pub(super) touched: Touched,
-    /// What it had when the last run ended.
+    /// Its state when the last run ended.
     pub(super) found: Option<Found>,
 }
 
@@ -69,8 +69,7 @@ fn is_changed(change: &Change, stamp: Moment) -> bool {
     }
 }
 
-/// Directories that were moved to where they are since the layer was made, with all that is in them: its own ctime tells that of none
-/// of it.
+/// Directories that were moved to their place since the layer was made: the ctimes of the files in them do not show that.
 struct Arrivals<'a> {
     stamp: Moment,
     touched: &'a Touched,
@@ -79,7 +78,7 @@ struct Arrivals<'a> {
 }
 
 impl Arrivals<'_> {
-    /// Whether what the folder has there came with such a directory, or is one.
+    /// Whether the folder's entry came with such a directory, or is one.
     fn brought(&mut self, change: &Change) -> bool {
         let Some(old) = change.old else { return false };
         let is_one = !self.touched.has(change.path.as_bytes()) && has_arrived(&old, self.stamp);
@@ -101,7 +100,7 @@ fn has_arrived(directory: &Stat, stamp: Moment) -> bool {
     directory.is_directory() && directory.changed.is_since(stamp) && directory.modified < directory.changed
 }
 
-/// What a directory of the folder tells of files that are not in it.
+/// What a directory of the folder shows about missing files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trace {
     /// Nothing was deleted in it since the layer was made.
@@ -120,7 +119,7 @@ fn trace(directory: &[u8], stamp: Moment, touched: &Touched, host: &Beneath) -> 
     match host.anchor(directory).and_then(beneath::stat_of) {
         Ok(found) if found.changed.is_since(stamp) => Trace::Changed,
         Ok(_) => Trace::None,
-        // The layer made it: if it had been there, it were a copy itself.
+        // The layer made it: if it had existed in the folder, it would be a copy itself.
         Err(error) if beneath::is_absent(&error) => Trace::None,
         Err(_) => Trace::Changed,
     }
@@ -146,11 +145,11 @@ fn gone(
     let mut counted: HashSet<RelPath> = HashSet::new();
     for change in changes.list.iter().filter(is_copy) {
         match change.new {
-            // Around what is protected, it may be a copy of what was only there to hold a mount.
+            // A parent of a protected path may be a copy of a directory that only existed as a mount point.
             Some(new) if new.kind == Kind::Directory && guard.anchors(&change.path) => {}
-            // overlayfs moves no directory that is not all its own: this one stands where it stood.
+            // overlayfs never moves a directory that has a lower layer: so this one is in its original place.
             Some(new) if new.kind == Kind::Directory => drop(gone.insert(change.path.clone())),
-            // Another name of a file that has several.
+            // Another hard link of a file.
             Some(new) if new.links > 1 => {}
             Some(_) => match trace(change.path.parent()) {
                 Trace::None => {}

@@ -18,7 +18,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// A log to write to, from any thread. Dropped without [`Log::end`] it is one whose writer was killed.
+/// A log for writing, from any thread. Dropped without [`Log::end`], it counts as one whose writer was killed.
 #[derive(Debug)]
 pub struct Log {
     directory: PathBuf,
@@ -29,18 +29,18 @@ pub struct Log {
 
 #[derive(Debug)]
 struct State {
-    /// Held while the sandbox lives, so that a reader knows; none after the end.
+    /// Locked while the sandbox lives, so that a reader knows; `None` after the end.
     file: Option<File>,
     tip: Tip,
-    /// Records that could not be written since the last one that could.
+    /// Records that could not be written since the last written one.
     lost: u64,
-    /// An unfinished line could not be taken back.
+    /// An unfinished line could not be removed.
     torn: bool,
 }
 
 impl Log {
-    /// Makes the log of a sandbox in the directory of all logs, which is made as well if need be. Logs whose writers
-    /// were killed are closed on the way.
+    /// Makes the log of a sandbox in the directory of all logs, which is made if needed. Also closes logs whose writers were
+    /// killed.
     pub fn create(directory: &Path, sandbox: SandboxId) -> Result<Log, AuditError> {
         log_path::prepare(directory)?;
         let path = log_path::log(directory, sandbox);
@@ -70,7 +70,7 @@ impl Log {
         log_path::log(directory, sandbox).symlink_metadata().is_ok()
     }
 
-    /// Writes a record. When this fails, nothing of it is in the file, and what it was to record must not happen.
+    /// Writes a record. If this fails, nothing of it is in the file, and the recorded action must not happen.
     pub fn append(&self, event: &Event) -> Result<(), AuditError> {
         self.state().append(self, event)
     }
@@ -83,7 +83,7 @@ impl Log {
             count => {
                 let written = state.append(self, &Event::RecordsLost { count });
                 if written.is_err() {
-                    // The line that says so is none that is missing.
+                    // The failed line about lost records is not itself counted as lost.
                     state.lost = count;
                 }
                 written
@@ -91,7 +91,7 @@ impl Log {
         }
     }
 
-    /// Writes the last record and tells the ledger where the log ends.
+    /// Writes the last record, and the log's end to the ledger.
     pub fn end(&self, event: &Event) -> Result<(), AuditError> {
         let mut state = self.state();
         state.append(self, event)?;
@@ -106,18 +106,18 @@ impl Log {
         Ok(())
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whose it is.
+    /// Its sandbox.
     pub fn sandbox(&self) -> SandboxId {
         self.sandbox
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // Every change of the state is one assignment after the write: a panic leaves it right.
+        // Every change of the state is one assignment after the write: it is consistent after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

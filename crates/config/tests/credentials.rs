@@ -1,4 +1,4 @@
-//! Which credentials a run gets, of files, flags and those that belljar knows.
+//! The credentials that a run gets from files, flags and the built-in ones.
 
 use belljar_config::{ConfigPaths, CredentialFlags, EgressFlags, Loaded, load_from};
 use belljar_spec::egress::Mode;
@@ -134,7 +134,7 @@ fn a_secret_without_a_credential_is_refused_with_a_hint() {
 fn a_search_is_found_in_its_order() {
     let search = |which| CredentialFlags { web_search: Some(which), ..Default::default() };
     let machine = Machine::with("", "");
-    // Tavily comes first, and there is no secret of it.
+    // Tavily comes first, and has no secret.
     assert_eq!(names(&machine.ask(&search(WebSearch::Detect)).expect("exa")), ["exa"]);
     assert_eq!(names(&machine.ask(&search(WebSearch::Named(name("brave")))).expect("brave")), ["brave"]);
     assert!(machine.ask(&search(WebSearch::Named(name("github")))).is_err());
@@ -189,7 +189,7 @@ fn a_token_for_github_needs_an_app() {
     let loaded = machine.ask(&ask(GitHubProfile::Read, false)).expect("an App");
     assert_eq!(loaded.credentials[0].source, SecretSource::GitHubApp);
     assert_eq!(variables(&loaded.credentials[0]), ["GITHUB_TOKEN", "GH_TOKEN", "GIT_TOKEN"]);
-    // Two gates: the profile, and the word.
+    // Two conditions: the profile, and the request.
     for profile in [GitHubProfile::Read, GitHubProfile::IssuesWrite, GitHubProfile::ReviewWrite] {
         assert_eq!(machine.ask(&ask(profile, true)).expect_err("no").code, ErrorCode::NotGranted);
     }

@@ -1,4 +1,4 @@
-//! Files, layers, trust and flags: what they come to.
+//! Merging files, layers, trust and flags.
 
 use belljar_config::{
     ConfigPaths, EgressFlags, Layer, Loaded, Origin, Standing, check, load_from, propose_from, revoke_from,
@@ -69,7 +69,7 @@ impl Machine {
         records.next().expect("a record").path()
     }
 
-    /// Without asking what the layers above think: they may change later.
+    /// Without checking the higher layers: they may change later.
     fn trust(&self) {
         let places =
             ConfigPaths { user: None, operator: "/nowhere/belljar.toml".into(), ..self.places.clone() };
@@ -397,7 +397,7 @@ fn a_repositorys_file_counts_only_as_it_was_trusted() {
     proposal.keep().expect("it can be kept");
     let policy = machine.load(EgressFlags::default()).expect("trusted").policy.expect("a policy");
     assert_eq!(labels(&policy.allow), ["x.com"]);
-    // What is kept is what was shown, whatever is there by now.
+    // The shown content is stored, even if the file has changed by now.
     write(&machine.repository(), "[egress]\nallow = [\"evil.example\"]");
     proposal.keep().expect("it can be kept");
     assert_eq!(code(&machine), "repository_changed");
@@ -405,7 +405,7 @@ fn a_repositorys_file_counts_only_as_it_was_trusted() {
         propose_from(&machine.places, &machine.workspace()).expect("a file").standing,
         Standing::Changed
     );
-    // A space more is another file.
+    // One more space makes it another file.
     write(&machine.repository(), "[egress]\nallow = [\"x.com\"] ");
     assert_eq!(code(&machine), "repository_changed");
     write(&machine.repository(), "[egress]\nallow = [\"x.com\"]");
@@ -423,7 +423,7 @@ fn trust_is_for_one_place() {
     fs::copy(machine.repository(), copy.join(".belljar/config.toml")).unwrap();
     let loaded = load_from(&machine.places, Some(&copy), EgressFlags::default()).expect("never an error");
     assert_eq!(loaded.notes[0].code, "repository_untrusted");
-    // By whatever way one comes to it.
+    // By any path that leads to it.
     let link = machine.folder.path().join("link");
     symlink(machine.workspace(), &link).unwrap();
     let loaded = load_from(&machine.places, Some(&link), EgressFlags::default()).expect("the same place");

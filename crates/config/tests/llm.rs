@@ -1,4 +1,4 @@
-//! `[llm]`: who may say what of the route to a model, and what files and flags come to.
+//! `[llm]`: the settings of the route to a model that each layer may have, and merging files and flags.
 
 use belljar_config::{ConfigPaths, EgressFlags, Layer, LlmLoaded, check, load_from};
 use belljar_spec::llm::{Price, UpstreamKind};
@@ -84,7 +84,7 @@ fn a_key_is_not_shown_to_another_server_than_it_was_named_for() {
         let LlmLoaded { route, admin_key, .. } = route(OPERATOR, user, &flags);
         assert_eq!((route.key, admin_key), (None, None), "{user} {flags:?}");
     }
-    // Another path of the same server is the same server, and a user may have a key of their own.
+    // Another path of the same server is the same server, and users may have their own key.
     assert!(route(OPERATOR, "", &to("https://litellm.example:4000/v1")).route.key.is_some());
     let own = route(OPERATOR, "[llm]\nkey = \"secret:mine\"", &LlmRequest::default()).route;
     assert_eq!(own.key.map(|key| key.to_string()).as_deref(), Some("secret:mine"));

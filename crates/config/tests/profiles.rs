@@ -1,4 +1,4 @@
-//! `[profile.NAME]` and `[sandbox]`: who may say what, and what it comes to.
+//! `[profile.NAME]` and `[sandbox]`: the settings that each layer may have, and the result.
 
 use belljar_config::{
     ConfigPaths, EgressFlags, Layer, Profile, SandboxSettings, check, load_from, profiles_from, propose_from,

@@ -142,7 +142,7 @@ mod tests {
             (hosts(), update(ZERO, A, "refs/heads/$(touch${IFS}x)"), Err("push_name")),
             (hosts(), update(ZERO, A, "refs/heads/x\u{202e}niam"), Err("push_name")),
             (everything.clone(), update(ZERO, A, "refs/tags/`x`"), Err("push_name")),
-            // git itself makes no such branch, and none may be created.
+            // git itself makes no such tag, and a branch of such a name is invalid anyway.
             (everything.clone(), update(ZERO, A, "refs/tags/--exec=x"), Err("push_name")),
             // An existing one is the user's.
             (hosts(), update(A, B, "refs/heads/r&d"), Ok(true)),

@@ -16,7 +16,7 @@ pub struct Changes {
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
     /// Its former path, if it was moved.
     pub from: Option<RelPath>,

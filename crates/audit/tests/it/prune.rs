@@ -1,4 +1,4 @@
-//! Old logs go, and nothing else does.
+//! Old logs are removed, and nothing else.
 
 use super::{again, child_directory, ended_log, event, found, log_path, sandbox, verify};
 use belljar_audit::{Event, Log, LogState, Pruned, Pruning, Severity, prune};
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// As if it had been written so long ago.
+/// Sets a file's times back by this much.
 fn age(directory: &Path, number: u64, age: Duration) {
     let file = File::options().append(true).open(log_path(directory, sandbox(number))).unwrap();
     file.set_modified(SystemTime::now() - age).unwrap();
@@ -153,7 +153,7 @@ fn a_prune_that_was_killed_is_completed_by_the_next() {
 #[test]
 fn who_was_killed_goes_though_something_else_is_wrong() {
     let (folder, _live) = fixture();
-    // Another log is damaged, so that `verify` writes nothing; and one was never begun.
+    // Another log is damaged, so that `verify` writes nothing; and one has no record.
     let damaged = log_path(folder.path(), sandbox(2));
     fs::write(&damaged, fs::read_to_string(&damaged).unwrap().replacen("443", "444", 1)).unwrap();
     fs::write(log_path(folder.path(), sandbox(8)), "").unwrap();

@@ -4,7 +4,7 @@ use super::{again, child_directory, ended_log, event, sandbox, verify};
 use belljar_audit::{Event, Log, LogState};
 use std::process::{Child, Stdio};
 
-/// Not a test in itself: what each process does.
+/// Not a test itself: the code of each process.
 #[test]
 fn maker_process() {
     let Some(directory) = child_directory() else { return };

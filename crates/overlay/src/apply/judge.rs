@@ -23,7 +23,7 @@ pub(super) struct Known {
     pub(super) found: Option<Found>,
 }
 
-/// Every conflict among what was chosen, in the order of paths.
+/// Every conflict of the selection, ordered by path.
 pub(super) fn judge(
     chosen: &Chosen,
     changes: &Changes,
@@ -49,7 +49,7 @@ pub(super) fn judge(
         } else {
             continue;
         };
-        // What lies in a directory that is gone is gone with it.
+        // The entries of a deleted directory are deleted with it.
         let said = |last: &Conflict| why == ConflictWhy::Gone && change.path.is_within(&last.path);
         if !conflicts.last().is_some_and(said) {
             conflicts.push(Conflict { path: change.path.clone(), why });
@@ -58,8 +58,8 @@ pub(super) fn judge(
     conflicts
 }
 
-/// Whether what the folder has there changed since the layer was made. A directory's own times also change with what is in
-/// it, so one counts only when it was made since.
+/// Whether the folder's entry changed since the layer was made. A directory's own times also change with its entries, so a
+/// directory counts only if it was made since.
 fn is_changed(change: &Change, stamp: Moment) -> bool {
     let Some(old) = change.old else { return false };
     match (old.kind, change.new.map(|new| new.kind)) {

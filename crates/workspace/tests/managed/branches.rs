@@ -81,7 +81,7 @@ fn names_that_look_alike_have_folders_of_their_own() {
     inside(&dash).commit("dash", "", "dash");
     assert_eq!(inside(&slash).git(&["log", "--format=%s"]), "slash\nfirst");
     assert_eq!(inside(&dash).git(&["log", "--format=%s"]), "dash\nfirst");
-    // The folders' names are names of refs, too.
+    // The folders' names are ref names, too.
     inside(&dash).git(&["fsck", "--strict"]);
     inside(&dash).git(&["gc", "-q", "--prune=now"]);
     inside(&slash).git(&["fsck", "--strict"]);
@@ -216,7 +216,7 @@ fn a_name_that_git_cannot_have_beside_another_is_refused() {
             other => panic!("{name}: {:?}", other.map(|made| made.folder)),
         }
     }
-    // What is there is as it was, and a name that only begins alike is another.
+    // The existing one is unchanged, and a name with the same beginning is another.
     assert_eq!(inside(&fix).git(&["log", "-1", "--format=%s"]), "work");
     machine.provision("fix-two");
     machine.provision("on-host/ab");

@@ -1,4 +1,4 @@
-//! What is kept.
+//! Kept worktrees.
 
 use crate::managed::machine::{Machine, inside, name};
 use crate::repository::Repository;

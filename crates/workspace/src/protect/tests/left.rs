@@ -1,4 +1,4 @@
-//! What is found afterwards.
+//! Findings after a run.
 
 use super::super::*;
 use super::{Place, what};
@@ -99,7 +99,7 @@ fn what_was_held_and_is_changed_all_the_same_is_found() {
         let held = before.compare().left.into_iter().filter(|one| one.what == LeftKind::Held);
         held.map(|one| one.path.strip_prefix(place.path("w")).unwrap().to_path_buf()).collect()
     };
-    // What stands for missing ones is no harm.
+    // Placeholders for missing paths are no harm.
     fs::create_dir(place.path("w/.husky")).unwrap();
     fs::write(place.path("w/.git/commondir"), ".").unwrap();
     fs::write(place.path("w/.git/config.worktree"), "").unwrap();
@@ -216,7 +216,7 @@ fn a_damaged_index_is_told() {
     let index = place.path("w/.git/index");
     let whole = fs::read(&index).unwrap();
     let view = place.view("w").unwrap();
-    // Of a file that does not begin as an index git reads nothing; the checksum at its end is not asked for.
+    // Git does not read a file that does not begin like an index; the checksum at its end is not checked.
     for length in 0..whole.len() {
         fs::write(&index, &whole[..length]).unwrap();
         let found: Vec<LeftKind> = left(&view).iter().map(|one| one.what).collect();

@@ -139,14 +139,14 @@ fn gitlinks_of_other_branches_are_held_and_known_at_the_next_start() {
     let (shields, notes) = hold();
     assert_eq!(what(&shields, "a"), Some(Anchored));
     assert_eq!(what(&shields, "a/deep/sub"), Some(belljar_spec::workspace::Shielded::MissingDirectory));
-    // A file in the place of a submodule cannot be held, and is told.
+    // A file in the place of a submodule cannot be protected, and is reported.
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].starts_with("`file` is a submodule on another branch"), "{notes:?}");
-    // The second start asks no git: objects that are gone are not missed.
+    // The second start runs no git: missing objects are not noticed.
     fs::rename(place.path("w/.git/objects"), place.path("objects")).unwrap();
     fs::create_dir(place.path("w/.git/objects")).unwrap();
     assert_eq!(hold(), (shields, notes));
-    // Without what is known it cannot be told, and that is said.
+    // Without the cache they are not known, and that is reported.
     fs::remove_dir_all(&state).unwrap();
     assert!(hold().1[0].contains("are not protected"));
 }

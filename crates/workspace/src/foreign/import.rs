@@ -1,9 +1,9 @@
 //! Imports commits from a repository that an agent writes to into one of ours.
 //!
 //! Its objects are copied as files into a scratch repository: packs without their indexes, which are made anew, and loose objects.
-//! No alternates, no commit graphs, no bitmaps come along. From there new objects are packed and go through `git index-pack
-//! --strict`, which treats them as a push from a stranger: every object is checked and is named by its content, or nothing is
-//! taken.
+//! No alternates, no commit graphs, no bitmaps come along. From there new objects are packed and go through
+//! `git index-pack --strict`, which treats them as a push from a stranger: every object is checked and is named by its content, or
+//! nothing is taken.
 
 use super::objects::Copied;
 use super::{Foreign, ForeignError};

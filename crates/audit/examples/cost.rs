@@ -12,7 +12,7 @@ fn main() -> Result<(), AuditError> {
     let base = std::env::args_os().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
     let directory = base.join(format!("belljar-audit-cost-{}", std::process::id()));
     let outcome = measure(&directory);
-    // Only a measurement; what stays is seen.
+    // Only a measurement; leftovers are visible.
     let _ = std::fs::remove_dir_all(&directory);
     outcome
 }

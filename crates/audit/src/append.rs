@@ -1,4 +1,4 @@
-//! The end of a file: a line is put there whole or not at all, by one process at a time.
+//! Appends to a file: a line is written completely or not at all, by one process at a time.
 
 use crate::AuditError;
 use belljar_state::lock_open_file;
@@ -7,13 +7,13 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// Writes at the end of a file that was opened for appending. Of a line that cannot be written whole nothing stays;
-/// where even that fails, nothing may be written any more.
+/// Writes at the end of a file that was opened for appending. A line that cannot be written completely is removed; if even that
+/// fails, nothing may be written any more.
 pub(crate) fn append(file: &File, path: &Path, line: &[u8]) -> Result<(), AuditError> {
     let mut written = 0;
     let source = loop {
         match (&*file).write(&line[written..]) {
-            // A disk that is nearly full takes a part; asking again says why not the rest.
+            // A nearly full disk takes a part; a second write returns the error.
             Ok(0) => break io::Error::from(io::ErrorKind::WriteZero),
             Ok(count) => written += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -35,8 +35,8 @@ pub(crate) fn take_back(file: &File, bytes: u64) -> io::Result<()> {
     file.set_len(length.saturating_sub(bytes))
 }
 
-/// Takes the file for this process alone. Others hold it for less than a millisecond, unless somebody stopped them in
-/// just that one: then waiting has an end.
+/// Locks the file for this process. Others hold the lock for less than a millisecond, unless they were stopped just then: so the
+/// wait has a time limit.
 pub(crate) fn hold(file: &File, path: &Path) -> Result<(), AuditError> {
     match lock_open_file(file, LOCK_TIMEOUT) {
         Ok(true) => Ok(()),

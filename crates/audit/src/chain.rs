@@ -1,5 +1,5 @@
-//! The chain: each line holds the hash of the line before, so none can be changed, taken out or put in unseen.
-//! No I/O: lines are bytes here.
+//! The chain: each line holds the hash of the line before, so none can be changed, removed or inserted unnoticed. No I/O: lines are
+//! bytes here.
 
 use crate::time::Stamp;
 use belljar_spec::SandboxId;
@@ -15,26 +15,26 @@ use std::str::FromStr;
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// What stands before the first line of all.
+    /// The predecessor of the very first line.
     pub(crate) const ZERO: Hash = Hash([0; 32]);
 
-    /// Of a line.
+    /// The hash of a line.
     pub(crate) fn of(line: &[u8]) -> Hash {
         Hash(Sha256::digest(line).into())
     }
 }
 
-/// Where a chain goes on.
+/// Where a chain continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tip {
-    /// The number of the next line; as many lines there are.
+    /// The number of the next line, which is the count of lines so far.
     pub(crate) next: u64,
     /// The hash of the last line.
     pub(crate) head: Hash,
 }
 
 impl Tip {
-    /// The next line with its line break, and the chain's tip behind it.
+    /// The next line with its line break, and the chain's new tip.
     pub(crate) fn line<E: Serialize>(&self, sandbox: SandboxId, event: &E) -> (Vec<u8>, Tip) {
         let line = Line { seq: self.next, time: Stamp::now(), sandbox, event, previous: self.head };
         let mut bytes = Vec::with_capacity(512);
@@ -56,12 +56,12 @@ struct Line<'a, E> {
     previous: Hash,
 }
 
-/// JSON in printable ASCII: a log looks the same to every tool, and a line is a line to each of them.
+/// JSON in printable ASCII: every tool reads the same text and the same lines.
 struct Ascii;
 
 impl serde_json::ser::Formatter for Ascii {
     fn write_string_fragment<W: Write + ?Sized>(&mut self, writer: &mut W, text: &str) -> io::Result<()> {
-        // What JSON itself escapes was taken out before.
+        // Characters that JSON itself escapes are already escaped.
         if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
             return writer.write_all(text.as_bytes());
         }
@@ -79,7 +79,7 @@ impl serde_json::ser::Formatter for Ascii {
     }
 }
 
-/// Of a line that was read, what the chain is made of.
+/// The chain's fields of a line that was read.
 #[derive(Deserialize)]
 pub(crate) struct Link<'a> {
     pub(crate) seq: u64,
@@ -89,7 +89,7 @@ pub(crate) struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    /// None for what is not a record.
+    /// `None` if it is not a record.
     pub(crate) fn read(line: &'a [u8]) -> Option<(Link<'a>, Hash)> {
         let link: Link<'a> = serde_json::from_slice(line).ok()?;
         let previous = link.previous.parse().ok()?;

@@ -1,4 +1,4 @@
-//! What can go wrong with a log, by the step that failed.
+//! Errors of logs, by the step that failed.
 
 use belljar_spec::{CommandLine, ErrorCode, Hint, SandboxError, SandboxId, hint};
 use std::io;
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 /// A record could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    /// There is no place for state.
+    /// There is no state directory.
     #[error("there is no place for the audit log: neither `HOME` nor `XDG_STATE_HOME` is an absolute path")]
     NoHome,
-    /// The directory of the logs.
+    /// The directory of the logs cannot be used.
     #[error("cannot make the audit directory {}: {source}", path.display())]
     Directory { path: PathBuf, source: io::Error },
     /// A file could not be opened or made.
@@ -19,13 +19,13 @@ pub enum AuditError {
     /// A sandbox of this name has one already.
     #[error("there is an audit log of a sandbox `{0}` already")]
     Taken(SandboxId),
-    /// Another process holds what is held for an instant only.
+    /// Another process holds the lock for longer than an instant.
     #[error("the audit log {} has been held by another process for {seconds} seconds", path.display())]
     Held { path: PathBuf, seconds: u64 },
     /// A record was not written; nothing of it is in the file.
     #[error("cannot write to the audit log {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// An unfinished line could not be taken back; nothing may follow it.
+    /// An unfinished line could not be removed; nothing may follow it.
     #[error("the audit log {} ends in an unfinished line that cannot be taken back", path.display())]
     Torn { path: PathBuf },
     /// The sandbox has ended.
@@ -34,10 +34,10 @@ pub enum AuditError {
     /// A file could not be read.
     #[error("cannot read the audit log {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// The ledger makes no sense, and nothing says how it goes on.
+    /// The ledger ends in garbage, so it is not known where its chain continues.
     #[error("the audit ledger {} ends in something that is not a record", path.display())]
     LedgerDamaged { path: PathBuf },
-    /// The ledger was changed, so nothing may be removed by what it says.
+    /// The ledger was changed, so it must not decide what is removed.
     #[error("the audit ledger {} is not as it was written", path.display())]
     LedgerDoubtful { path: PathBuf },
     /// A file could not be removed.
@@ -46,13 +46,13 @@ pub enum AuditError {
     /// There is no such log.
     #[error("there is no audit log of a sandbox `{0}`")]
     NoSuchLog(String),
-    /// It was removed, as it should be.
+    /// The log was pruned.
     #[error("the audit log of a sandbox `{0}` was pruned")]
     Pruned(String),
     /// There is more than one such log.
     #[error("more than one audit log is of a sandbox that starts with `{0}`")]
     Ambiguous(String),
-    /// There is none at all.
+    /// There are no logs.
     #[error("there are no audit logs in {}", .0.display())]
     NoLogs(PathBuf),
 }

@@ -1,5 +1,4 @@
-//! What is worth a record. Few, typed, stable for years: a field is added, never renamed, and a reader passes over what
-//! it does not know.
+//! The events of the audit log. Few, typed, stable for years: a field is added, never renamed, and a reader skips unknown ones.
 
 use crate::Hash;
 use belljar_spec::BackendName;
@@ -13,32 +12,33 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Something that was decided for a sandbox, or came of a decision.
+/// A decision for a sandbox, or the result of one.
 ///
-/// `times` is how often so far: of the same refusal over and over, the first is written, the tenth, the hundredth, and so on.
+/// `times` is the count so far: of a repeated refusal only the first, the tenth, the hundredth, and so on are written.
 ///
-/// What a program inside may have chosen is a valid name or [`Printable`]; what a person wrote may be any text, which JSON
+/// Values that a program inside may have chosen are valid names or [`Printable`]; text from the user may be anything, which JSON
 /// escapes. Neither can end a field or a line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Event {
-    /// The sandbox is there. `loosened` lists what was asked for that weakens it.
+    /// The sandbox was created. `loosened` lists the requested options that weaken it.
     SandboxStarted {
         #[serde(deserialize_with = "parsed")]
         backend: BackendName,
         mode: Mode,
         rules: Vec<String>,
-        /// TLS to every host is looked into.
+        /// TLS to every host is intercepted.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         inspect: bool,
         loosened: Vec<String>,
         belljar: String,
     },
-    /// Another sandbox lives at the same time and shares a folder that one of the two can write to: what either may reach, both may reach.
+    /// Another sandbox lives at the same time and shares a folder that one of the two can write to: so each of them may reach all
+    /// that the other may.
     FolderShared { folder: Printable, with: Printable, egress_differs: bool },
-    /// A name that was asked for is not answered.
+    /// A DNS query was refused.
     NameRefused { name: Destination, record_type: Printable, reason: Reason, times: u64 },
-    /// A connection was let out, by this rule, to this address.
+    /// A connection was allowed, by this rule, to this address.
     ConnectionOpened {
         connection: u64,
         #[serde(deserialize_with = "parsed")]
@@ -48,7 +48,7 @@ pub enum Event {
         rule: String,
         address: IpAddr,
     },
-    /// It is over. `address` is the one that answered, if it is not the one that was dialled first.
+    /// The connection ended. `address` is the one that answered, if it is not the one that was dialled first.
     ConnectionClosed {
         connection: u64,
         sent: u64,
@@ -58,7 +58,7 @@ pub enum Event {
         address: Option<IpAddr>,
         ending: Ending,
     },
-    /// A connection was not let out. `remedy` is what would allow it, where something would.
+    /// A connection was refused. `remedy` would allow it, if anything can.
     ConnectionRefused {
         destination: Destination,
         port: Option<u16>,
@@ -68,7 +68,8 @@ pub enum Event {
         remedy: Option<String>,
         times: u64,
     },
-    /// A request was not sent, on a connection that may have been. `rule` is one for the host that does not allow it.
+    /// A request was refused, on a connection that may have been allowed. `rule` is one for the host that does not allow the
+    /// request.
     RequestRefused {
         name: Destination,
         port: Option<u16>,
@@ -90,7 +91,7 @@ pub enum Event {
         received: u64,
         rule: String,
     },
-    /// The host did not.
+    /// The host refused to fetch something.
     FetchRefused {
         destination: Destination,
         port: Option<u16>,
@@ -99,7 +100,7 @@ pub enum Event {
         detail: Option<Printable>,
         remedy: Option<String>,
     },
-    /// The sandbox has a route to a model: where it leads, which account pays, what may be called and how much.
+    /// The sandbox has a route to a model: its server, the account that pays, the allowed models and the budget.
     RouteOpened {
         upstream: String,
         server: UpstreamKind,
@@ -109,8 +110,8 @@ pub enum Event {
     },
     /// A call to the model is about to leave.
     ModelAsked { call: u64, model: Option<Printable>, path: Printable, streamed: bool },
-    /// It is over. Everything but the model and the path comes from the upstream; `estimated` says that it did not tell
-    /// all tokens, since the answer was broken off or had no count. Money is in millionths of a dollar.
+    /// The call ended. Everything but the model and the path comes from the upstream; `estimated` means that it did not report all
+    /// tokens, since the answer was cut off or had no count. Money is in millionths of a dollar.
     ModelCalled {
         call: u64,
         model: Option<Printable>,
@@ -129,7 +130,7 @@ pub enum Event {
         streamed: bool,
         ending: CallEnding,
     },
-    /// A call to the model did not leave, or its answer did not come in.
+    /// A call to the model was refused, or its answer was.
     ModelRefused {
         model: Option<Printable>,
         path: Printable,
@@ -137,7 +138,7 @@ pub enum Event {
         detail: Option<Printable>,
         times: u64,
     },
-    /// A credential went with a request to where it belongs: the first, the tenth, and so on.
+    /// A credential was sent with a request to its own host: the first time, the tenth, and so on.
     CredentialUsed {
         #[serde(deserialize_with = "parsed")]
         credential: SecretName,
@@ -148,7 +149,7 @@ pub enum Event {
         path: Printable,
         times: u64,
     },
-    /// A placeholder was on its way to where its secret does not belong, and was stopped.
+    /// A placeholder was about to be sent to a host that its secret is not bound to, and was stopped.
     PlaceholderElsewhere {
         #[serde(deserialize_with = "parsed")]
         credential: SecretName,
@@ -160,11 +161,11 @@ pub enum Event {
     },
     /// A real value was put into the environment of the sandbox, as the run asked for.
     SecretForwarded { variable: String, source: String },
-    /// A token was made for the sandbox, that can do this.
+    /// A token with these permissions was made for the sandbox.
     TokenMinted { profile: String, permissions: String, repositories: Vec<String>, expires: String },
-    /// It was given back. `error` says why not.
+    /// The token was revoked. `error` says why it was not.
     TokenRevoked { error: Option<Printable> },
-    /// A push was judged and is about to leave: one of its refs, from where to where. What the server makes of it is its own.
+    /// A push was allowed and is about to leave: the move of one of its refs. The server may still refuse it.
     PushSent {
         #[serde(deserialize_with = "parsed")]
         name: HostName,
@@ -175,7 +176,7 @@ pub enum Event {
         old: Printable,
         new: Printable,
     },
-    /// A push was judged, and nothing of it left. `reason` is a word of its own list, `detail` what the client was told.
+    /// A push was refused, and nothing of it left. `reason` is a code of its own list, `detail` the message to the client.
     PushRefused {
         #[serde(deserialize_with = "parsed")]
         name: HostName,
@@ -187,16 +188,16 @@ pub enum Event {
         detail: Printable,
         times: u64,
     },
-    /// There are so many lines about these by now that there will be no more: from here on they are only counted.
+    /// The limit of lines about these is reached: from here on they are only counted.
     RecordsStopped { of: Printable },
-    /// There was more of the same than is worth writing.
+    /// The number of suppressed records.
     RecordsSuppressed { count: u64 },
     /// Records that could not be written (a full disk); the log writes this itself as soon as it can write again.
     RecordsLost { count: u64 },
-    /// The sandbox fetched from the host's repository, and so much went to it.
+    /// The sandbox fetched from the host's repository; the number of bytes sent.
     HostFetched { sent: u64 },
-    /// The sandbox pushed, and a ref of the host's repository moved: `landed`, which is another than was asked for where
-    /// somebody works on that branch.
+    /// The sandbox pushed, and a ref of the host's repository moved: `landed`, which differs from the requested one if that branch
+    /// is in use.
     HostPushed {
         #[serde(rename = "ref")]
         reference: Printable,
@@ -213,12 +214,12 @@ pub enum Event {
     },
     /// A fetch or a push that ended early, or something that is neither.
     HostRelayBroken { detail: Printable },
-    /// The sandbox is gone.
+    /// The sandbox ended.
     SandboxEnded {},
 }
 
 impl Event {
-    /// A connection or a request that was refused, and how often so far.
+    /// A refused connection or request, and the count so far.
     pub fn refused(refusal: &Refusal, times: u64) -> Event {
         let remedy = refusal.remedy();
         let Refusal { destination, port, protocol, reason, detail, request, .. } = refusal.clone();
@@ -244,17 +245,17 @@ impl Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// Both sides had said all.
+    /// Both sides closed it.
     Finished,
-    /// The program inside broke it off.
+    /// The program inside aborted it.
     ResetInside,
-    /// The server did.
+    /// The server aborted it.
     ResetOutside,
-    /// Nothing was said for too long.
+    /// It was idle for too long.
     IdleTimeout,
-    /// The sandbox had no bytes left.
+    /// The sandbox has used up its bytes.
     ByteLimit,
-    /// What was said after it was open broke a rule.
+    /// The traffic after it was open broke a rule.
     Refused,
     /// No address answered.
     DialFailed,
@@ -278,7 +279,7 @@ impl Ending {
     }
 }
 
-/// Who said what a call cost.
+/// The source of a call's cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CostSource {
@@ -286,7 +287,7 @@ pub enum CostSource {
     Upstream,
     /// The prices of the configuration, by the tokens that the upstream counted.
     Prices,
-    /// It is free: an error, a list of models, a count of tokens.
+    /// The call is free: an error, a list of models, a count of tokens.
     Free,
 }
 
@@ -294,11 +295,11 @@ pub enum CostSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallEnding {
-    /// The answer came whole.
+    /// The answer was complete.
     Finished,
-    /// The program inside went away before its end, or the sandbox did.
+    /// The program inside, or the sandbox, ended before it was complete.
     BrokenOffInside,
-    /// The upstream did.
+    /// The upstream ended before it was complete.
     BrokenOffOutside,
 }
 
@@ -313,27 +314,27 @@ impl CallEnding {
     }
 }
 
-/// What is written as text, read as it is parsed everywhere else.
+/// Serializes a value as text, and parses it as everywhere else.
 fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
-/// What the ledger says of a log.
+/// The ledger's statement on a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind")]
 pub(crate) enum LedgerEvent {
-    /// There is a log.
+    /// The log exists.
     #[serde(rename = "log_opened")]
     Opened {},
-    /// It has this many lines, and this is the hash of the last. Without `finished` its writer was killed; then `torn`
-    /// is how many bytes of an unfinished line lie behind them.
+    /// The log ended with this many lines, and this hash of the last. Without `finished` its writer was killed; then `torn` is the
+    /// length of an unfinished line after them.
     #[serde(rename = "log_closed")]
     Closed { lines: u64, head: Hash, finished: bool, torn: u64 },
-    /// It was as it had been written, and its file was removed because it was old.
+    /// The log was intact, and its file was removed because it was old.
     #[serde(rename = "log_pruned")]
     Pruned {},
-    /// There were lines and no head that could be read when the next line was to be written: what was cut off before this one is
-    /// not known.
+    /// There were lines, but no readable head, when the next line was to be written: it is not known whether lines before this one
+    /// were cut off.
     #[serde(rename = "head_missing")]
     HeadMissing {},
 }
@@ -343,7 +344,7 @@ mod tests {
     use super::*;
     use belljar_spec::egress::{Rule, RuleSource};
 
-    /// What is written today must be written the same in years.
+    /// The format must stay the same for years.
     #[test]
     fn events_are_written_as_they_always_were() {
         let label = Rule::allow("example.com", RuleSource::Flag).unwrap().label;

@@ -1,10 +1,9 @@
-//! Which logs there are, and how each one ended: a chain of its own that every process of this user writes to, a lock
-//! at a time.
+//! The ledger lists all logs, and how each one ended: a separate chain that every process of this user writes to, under a lock.
 //!
-//! `ledger.jsonl` says of each log that it was opened, and later how many lines it has and what the hash of the last is.
-//! The first line of a log follows, in its chain, from the ledger's line that opened it: neither can be exchanged alone.
-//! `ledger.head` holds the length and the last hash of the ledger itself, or its own end could be cut off unseen. It is
-//! written after the ledger, so the ledger may be one line ahead of it, never behind.
+//! `ledger.jsonl` records for each log that it was opened, and later its number of lines and the hash of the last one. The first
+//! line of a log follows, in its chain, the ledger's line that opened it: neither can be exchanged alone. `ledger.head` holds the
+//! length and the last hash of the ledger itself, or its own end could be cut off unnoticed. It is written after the ledger, so the
+//! ledger may be one line ahead of it, never behind.
 
 use crate::append::{append, hold, take_back};
 use crate::chain::{Hash, Link, Tip};
@@ -27,21 +26,21 @@ pub(crate) struct Closing {
     pub(crate) torn: u64,
 }
 
-/// The ledger, held by this process until dropped.
+/// The ledger, locked by this process until dropped.
 pub(crate) struct Ledger {
     directory: PathBuf,
     path: PathBuf,
     file: File,
     head: File,
     tip: Tip,
-    /// There are lines and no head: said by the next line, before there is a head again.
+    /// There are lines and no head: the next line records it, before there is a head again.
     is_head_missing: bool,
     /// The last lines, for the sweep.
     recent: Vec<u8>,
 }
 
 impl Ledger {
-    /// Takes it, makes it if need be, and finds its end.
+    /// Locks it, makes it if needed, and finds its end.
     pub(crate) fn hold(directory: &Path) -> Result<Ledger, AuditError> {
         let (path, head_path) = (log_path::ledger(directory), log_path::ledger_head(directory));
         let open = |path: &Path, append: bool| {
@@ -60,42 +59,43 @@ impl Ledger {
         let is_head_missing = said == Head::Missing;
         let ledger = Ledger { directory: directory.into(), path, file, head, tip, is_head_missing, recent };
         if said == Head::Behind {
-            // Its writer was killed between the two. Before anything else, so that it never falls two behind.
+            // Its writer was killed between writing the ledger and the head. Repaired first, so that the head is never two lines
+            // behind.
             ledger.confirm(tip)?;
         }
         Ok(ledger)
     }
 
-    /// How long it is.
+    /// Its number of lines.
     pub(crate) fn lines(&self) -> u64 {
         self.tip.next
     }
 
-    /// There is a log; its chain starts from the hash.
+    /// Records a new log; its chain starts from the returned hash.
     pub(crate) fn opened(&mut self, sandbox: SandboxId) -> Result<Hash, AuditError> {
         self.add(sandbox, &LedgerEvent::Opened {})
     }
 
-    /// A log has ended.
+    /// Records the end of a log.
     pub(crate) fn closed(&mut self, sandbox: SandboxId, closing: Closing) -> Result<(), AuditError> {
         let Closing { lines, head, finished, torn } = closing;
         self.add(sandbox, &LedgerEvent::Closed { lines, head, finished, torn })?;
         Ok(())
     }
 
-    /// A log that has ended is about to be removed.
+    /// Records that a log is about to be removed.
     pub(crate) fn pruned(&mut self, sandbox: SandboxId) -> Result<(), AuditError> {
         self.add(sandbox, &LedgerEvent::Pruned {})?;
         Ok(())
     }
 
-    /// Closes logs whose writers were killed: of those that the last lines show open, the oldest few. What lies further
-    /// back waits for `verify`; a start must not take longer because the ledger is long.
+    /// Closes logs whose writers were killed: the oldest few of those that the last lines show as open. Earlier ones are left to
+    /// `verify`; a start must not take longer because the ledger is long.
     pub(crate) fn sweep(&mut self) {
         let mut open: Vec<SandboxId> = Vec::new();
         let is_crowded = self.recent.windows(PRUNED.len()).any(|bytes| bytes == PRUNED);
         if let Some(further) = is_crowded.then(|| end_of(&self.file, CROWDED).ok()).flatten() {
-            // Lines about pruned logs come many at a time, and push those out of sight that are open.
+            // Lines about pruned logs come many at a time, and push open logs out of the window.
             self.recent = further;
         }
         for line in self.recent.split(|byte| *byte == b'\n') {
@@ -105,7 +105,7 @@ impl Ledger {
                 Some((_, Said::Pruned | Said::HeadMissing)) | None => {}
             }
         }
-        // What cannot be swept now is no reason not to start.
+        // A failed sweep must not prevent a start.
         let killed = |sandbox: SandboxId| {
             let file = File::open(log_path::log(&self.directory, sandbox))
                 .ok()
@@ -130,7 +130,7 @@ impl Ledger {
         let (line, tip) = self.tip.line(sandbox, event);
         append(&self.file, &self.path, &line)?;
         if let Err(error) = self.confirm(tip) {
-            // As if nothing had happened. If even that fails, the ledger is one line ahead, which it may be.
+            // Undo the line. If even that fails, the ledger is one line ahead, which is allowed.
             let _ = take_back(&self.file, line.len() as u64);
             return Err(error);
         }
@@ -138,7 +138,7 @@ impl Ledger {
         Ok(tip.head)
     }
 
-    /// Always as long, in one write: a process that is killed leaves the old or the new.
+    /// Of constant length, in one write: a killed process leaves the old or the new content.
     fn confirm(&self, tip: Tip) -> Result<(), AuditError> {
         let text = format!("{:020} {}\n", tip.next, tip.head);
         self.head.write_all_at(text.as_bytes(), 0).map_err(|source| {
@@ -156,7 +156,7 @@ impl Drop for Ledger {
     }
 }
 
-/// What a line of the ledger says of a log.
+/// A line of the ledger.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Said {
     Opened,
@@ -165,14 +165,14 @@ pub(crate) enum Said {
     HeadMissing,
 }
 
-/// What the head is to the lines of the ledger.
+/// How the head relates to the lines of the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Head {
-    /// It says where they end, or ended before some were cut off.
+    /// It has their end, or the former end if some were cut off.
     Confirmed,
     /// One line behind.
     Behind,
-    /// There is none, or none that can be read, and more than the first line.
+    /// It is missing or unreadable, and there is more than the first line.
     Missing,
 }
 
@@ -195,7 +195,7 @@ struct Fields<'a> {
 }
 
 impl Entry<'_> {
-    /// None for what the ledger does not say.
+    /// `None` for an event that is not the ledger's.
     pub(crate) fn read(line: &[u8]) -> Option<(SandboxId, Said)> {
         let Entry { sandbox, event } = serde_json::from_slice(line).ok()?;
         let said = match (event.kind.as_ref(), event.lines, event.head, event.finished) {
@@ -212,7 +212,7 @@ impl Entry<'_> {
     }
 }
 
-/// What `ledger.head` says; none if it is empty, or not ours.
+/// The content of `ledger.head`; `None` if it is empty, or malformed.
 pub(crate) fn read_head(file: &File) -> Option<Tip> {
     let mut bytes = [0; 20 + 1 + 64 + 1];
     file.read_exact_at(&mut bytes, 0).ok()?;
@@ -220,8 +220,8 @@ pub(crate) fn read_head(file: &File) -> Option<Tip> {
     Some(Tip { next: next.parse().ok()?, head: head.parse().ok()? })
 }
 
-/// Where the ledger goes on, and what its head is to it. A ledger that lacks lines goes on from its head
-/// all the same: so the gap stays to be seen.
+/// Where the ledger continues, and how its head relates to it. A ledger that lacks lines still continues from its head: so the gap
+/// stays visible.
 fn tip_of(confirmed: Option<Tip>, recent: &[u8], path: &Path) -> Result<(Tip, Head), AuditError> {
     let last =
         recent.strip_suffix(b"\n").map(|lines| lines.rsplit(|byte| *byte == b'\n').next().unwrap_or(lines));
@@ -241,7 +241,7 @@ fn tip_of(confirmed: Option<Tip>, recent: &[u8], path: &Path) -> Result<(Tip, He
     }
 }
 
-/// Cuts off a line that its writer was killed in, and gives the lines before it. It was never confirmed to anybody.
+/// Cuts off a partial line of a killed writer, and returns the lines before it. It was never confirmed to any caller.
 fn without_fragment(file: &File, path: &Path, mut recent: Vec<u8>) -> Result<Vec<u8>, AuditError> {
     let whole = recent.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let fragment = recent.len() - whole;
@@ -255,8 +255,8 @@ fn without_fragment(file: &File, path: &Path, mut recent: Vec<u8>) -> Result<Vec
     Ok(recent)
 }
 
-/// How a log ends that nobody writes to any more, by its last line. None if that is not a record: then somebody has to
-/// read all of it.
+/// How a log that no process writes to any more ends, by its last line. `None` if that is not a record: then the caller has to read
+/// the whole log.
 pub(crate) fn end(file: &File) -> Option<Closing> {
     let length = file.metadata().ok()?.len();
     let mut window = 4096;
@@ -288,7 +288,7 @@ pub(crate) fn end(file: &File) -> Option<Closing> {
     }
 }
 
-/// Up to so many bytes from the end.
+/// Reads up to this many bytes from the end.
 fn end_of(file: &File, window: usize) -> std::io::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     let start = length.saturating_sub(window as u64);
@@ -304,5 +304,5 @@ const CROWDED: usize = 256 * 1024;
 const PRUNED: &[u8] = b"\"kind\":\"log_pruned\"";
 /// Each costs tens of microseconds, and is swept once.
 const SWEPT_AT_ONCE: usize = 8;
-/// A sandbox's first record lists its rules, which may be many.
+/// Size of a line: a sandbox's first record lists its rules, which may be many.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;

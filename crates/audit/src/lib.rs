@@ -1,8 +1,8 @@
-//! The record of what was decided for a sandbox: typed events, one JSON line each, chained by hash, written by the host
-//! outside the sandbox. Also their reader, and what finds a change.
+//! The audit log of the decisions for a sandbox: typed events, one JSON line each, chained by hash, written by the host outside of
+//! the sandbox. Also a reader, and a verifier that finds tampering.
 //!
-//! A log belongs to one sandbox. A ledger in the same directory says which logs there are and how each one ended, so
-//! that a log which is cut short or gone is missed. What the formats are and what they prove is in `docs/audit.md`.
+//! A log belongs to one sandbox. A ledger in the same directory lists all logs and how each one ended, so that a truncated or
+//! deleted log is noticed. `docs/audit.md` describes the formats and what they prove.
 //!
 //! ```no_run
 //! use belljar_audit::{Event, Log};

@@ -1,10 +1,10 @@
-//! One sandbox's log, while it is being written.
+//! The log of one sandbox, while it is being written.
 //!
 //! ```text
-//!   create: file made and held, ledger says opened --append--> ... --end: ledger says closed--> file let go
+//!   create: file made and locked, ledger says opened --append--> ... --end: ledger says closed--> file unlocked
 //!                                                     |
-//!                                                  kill -9: file let go, ledger still says opened; whoever
-//!                                                  comes next (`Ledger::sweep`, `verify`) says closed, unfinished
+//!                                                  kill -9: file unlocked, ledger still says opened; the
+//!                                                  next `Ledger::sweep` or `verify` says closed, unfinished
 //! ```
 
 use crate::append::{append, hold};
@@ -18,7 +18,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// A log to write to, from any thread. Dropped without [`Log::end`] it is one whose writer was killed.
+/// A log for writing, from any thread. Dropped without [`Log::end`], it counts as one whose writer was killed.
 #[derive(Debug)]
 pub struct Log {
     directory: PathBuf,
@@ -29,18 +29,18 @@ pub struct Log {
 
 #[derive(Debug)]
 struct State {
-    /// Held while the sandbox lives, so that a reader knows; none after the end.
+    /// Locked while the sandbox lives, so that a reader knows; `None` after the end.
     file: Option<File>,
     tip: Tip,
-    /// Records that could not be written since the last one that could.
+    /// Records that could not be written since the last written one.
     lost: u64,
-    /// An unfinished line could not be taken back.
+    /// An unfinished line could not be removed.
     torn: bool,
 }
 
 impl Log {
-    /// Makes the log of a sandbox in the directory of all logs, which is made as well if need be. Logs whose writers
-    /// were killed are closed on the way.
+    /// Makes the log of a sandbox in the directory of all logs, which is made if needed. Also closes logs whose writers were
+    /// killed.
     pub fn create(directory: &Path, sandbox: SandboxId) -> Result<Log, AuditError> {
         log_path::prepare(directory)?;
         let path = log_path::log(directory, sandbox);
@@ -51,26 +51,26 @@ impl Log {
                     _ => AuditError::Open { path: path.clone(), source },
                 }
             })?;
-        // The file first: one that the ledger knows and nobody finds is one that was removed.
+        // The file first: a file that the ledger lists and that is missing counts as removed.
         let opened = hold(&file, &path).and_then(|()| {
             let mut ledger = Ledger::hold(directory)?;
             ledger.sweep();
             ledger.opened(sandbox)
         });
         let head = opened.inspect_err(|_| {
-            // Nobody was told of it. If it stays, it is an empty file that `verify` speaks of.
+            // The log was never announced. If it stays, it is an empty file that `verify` reports.
             let _ = std::fs::remove_file(&path);
         })?;
         let state = State { file: Some(file), tip: Tip { next: 0, head }, lost: 0, torn: false };
         Ok(Log { directory: directory.into(), path, sandbox, state: Mutex::new(state) })
     }
 
-    /// Whether a sandbox of this name has a log there, or had one that nobody has pruned.
+    /// Whether this sandbox has a log there, live or ended and not yet pruned.
     pub fn exists(directory: &Path, sandbox: SandboxId) -> bool {
         log_path::log(directory, sandbox).symlink_metadata().is_ok()
     }
 
-    /// Writes a record. When this fails, nothing of it is in the file, and what it was to record must not happen.
+    /// Writes a record. If this fails, nothing of it is in the file, and the recorded action must not happen.
     pub fn append(&self, event: &Event) -> Result<(), AuditError> {
         self.state().append(self, event)
     }
@@ -83,7 +83,7 @@ impl Log {
             count => {
                 let written = state.append(self, &Event::RecordsLost { count });
                 if written.is_err() {
-                    // The line that says so is none that is missing.
+                    // The failed line about lost records is not itself counted as lost.
                     state.lost = count;
                 }
                 written
@@ -91,33 +91,33 @@ impl Log {
         }
     }
 
-    /// Writes the last record and tells the ledger where the log ends.
+    /// Writes the last record, and the log's end to the ledger.
     pub fn end(&self, event: &Event) -> Result<(), AuditError> {
         let mut state = self.state();
         state.append(self, event)?;
         let Tip { next, head } = state.tip;
         let closing = Closing { lines: next, head, finished: true, torn: 0 };
-        // Held until the ledger knows, or somebody else would call it killed.
+        // Locked until the ledger is written, or another process would take the sandbox for killed.
         Ledger::hold(&self.directory)?.closed(self.sandbox, closing)?;
         if let Some(file) = state.file.take() {
-            // A process that is being started has it open too, for an instant.
+            // A child process that is being started has it open too, for an instant.
             let _ = file.unlock();
         }
         Ok(())
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whose it is.
+    /// Its sandbox.
     pub fn sandbox(&self) -> SandboxId {
         self.sandbox
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // Every change of the state is one assignment after the write: a panic leaves it right.
+        // Every change of the state is one assignment after the write: it is consistent after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,13 +6,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where the logs are.
+/// The directory of the logs.
 pub fn directory() -> Result<PathBuf, AuditError> {
     let state = belljar_state::state_directory().map_err(|_| AuditError::NoHome)?;
     Ok(state.join("audit"))
 }
 
-/// The directory, made if need be, and closed to others.
+/// Makes the directory if needed, and closes it to other users.
 pub(crate) fn prepare(directory: &Path) -> Result<(), AuditError> {
     let failed = |source| AuditError::Directory { path: directory.into(), source };
     let mode = match fs::metadata(directory) {
@@ -23,7 +23,7 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), AuditError> {
         Err(error) => return Err(failed(error)),
     };
     if mode & 0o077 != 0 {
-        // Fails on a directory of somebody else, which is as well: they could replace what lies in it.
+        // Fails on another user's directory, as it should: that user could replace the files in it.
         fs::set_permissions(directory, fs::Permissions::from_mode(PRIVATE)).map_err(failed)?;
     }
     Ok(())
@@ -41,7 +41,7 @@ pub(crate) fn ledger_head(directory: &Path) -> PathBuf {
     directory.join("ledger.head")
 }
 
-/// The sandbox that a file in the directory is the log of, if it is one.
+/// The sandbox of a log file in the directory, if the file is a log.
 pub(crate) fn sandbox_of(file: &Path) -> Option<SandboxId> {
     SandboxId::parse(file.file_name()?.to_str()?.strip_suffix(".jsonl")?)
 }

@@ -1,5 +1,5 @@
-//! Old logs are removed: the ledger says so first, and stays whole itself. What is not as it was written stays, since somebody has
-//! to look at it.
+//! Removes old logs: the ledger says so first, and is itself never shortened. A log that was tampered with stays, since the
+//! operator has to look at it.
 
 use crate::ledger::{Ledger, end};
 use crate::verify::{Finding, Holder, LogState, Progress, Severity, Verified, View, verify};
@@ -13,18 +13,18 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-/// What became of the logs.
+/// The result of pruning.
 #[derive(Debug, Default, Serialize)]
 pub struct Pruned {
-    /// Whose were removed, or would be.
+    /// The sandboxes whose logs were removed, or would be.
     pub removed: Vec<SandboxId>,
-    /// How many bytes they had.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// Whose are old enough, and not as they were written: they stay.
+    /// The sandboxes whose logs are old enough, but were tampered with: they stay.
     pub doubtful: Vec<SandboxId>,
 }
 
-/// Whether it happens, or is only said.
+/// Whether it happens, or is only simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pruning {
     Real,
@@ -60,7 +60,7 @@ pub fn prune(
     let mut known = None;
     for (number, batch) in old.chunks(AT_ONCE).enumerate() {
         if number > 0 {
-            // Whoever waits for the ledger meanwhile gets it.
+            // Let other processes take the ledger's lock.
             thread::sleep(BETWEEN);
         }
         let gone = match pruning {
@@ -78,28 +78,28 @@ fn is_wrong(findings: &[Finding], file: &Path) -> bool {
     of_it.any(|finding| finding.problem.severity() == Severity::Error)
 }
 
-/// A log that was found to be as it was written.
+/// A log that was found intact.
 struct Old {
     sandbox: SandboxId,
     length: u64,
-    /// Another file of the same name is another sandbox's.
+    /// Identifies the file: another one of the same name belongs to another sandbox.
     file: Identity,
 }
 
-/// Device, inode, length, and when it was last written to: numbers of files are used again.
+/// Device, inode, length, and modification time: inode numbers are reused.
 type Identity = (u64, u64, u64, (i64, i64));
 
 fn identity(found: &Metadata) -> Identity {
     (found.dev(), found.ino(), found.len(), (found.mtime(), found.mtime_nsec()))
 }
 
-/// What the ledger says, and how long it was then.
+/// The ledger's content, and its length at that time.
 type Known = Option<(View, u64)>;
 
-/// Gives those that are gone.
+/// Returns the removed ones.
 fn remove<'a>(directory: &Path, batch: &'a [Old], known: &mut Known) -> Result<Vec<&'a Old>, AuditError> {
     let mut ledger = Ledger::hold(directory)?;
-    // Read while it is held: somebody else may have pruned since. Not again, if nobody but us has written to it.
+    // Read while we hold the lock: another process may have pruned since. Not read again if only we have written to it.
     let view = match known.take() {
         Some((view, lines)) if lines == ledger.lines() => view,
         _ => View::read(directory, None, Holder::Us)?,
@@ -110,7 +110,7 @@ fn remove<'a>(directory: &Path, batch: &'a [Old], known: &mut Known) -> Result<V
     let mut gone = Vec::new();
     for log in batch {
         let path = log_path::log(directory, log.sandbox);
-        // It may be gone, or be a new sandbox's of the same name, which is in the ledger in a moment.
+        // It may be gone, or belong to a new sandbox of the same name, which will be in the ledger in a moment.
         let Ok(file) = File::open(&path) else { continue };
         let is_it = file.metadata().is_ok_and(|found| identity(&found) == log.file);
         if !is_it || is_written_to(&file) {
@@ -120,13 +120,13 @@ fn remove<'a>(directory: &Path, batch: &'a [Old], known: &mut Known) -> Result<V
             Some(account) if account.is_pruned => {}
             Some(account) => {
                 if account.closed.is_none() {
-                    // Its writer was killed, and `verify`, which found it whole, had no occasion to say so.
+                    // Its writer was killed, and `verify`, which found it intact, has not recorded that.
                     let Some(closing) = end(&file) else { continue };
                     ledger.closed(log.sandbox, closing)?;
                 }
                 ledger.pruned(log.sandbox)?;
             }
-            // Its writer was killed before its first word.
+            // Its writer was killed before the first record.
             None if log.length == 0 => {}
             None => continue,
         }
@@ -137,7 +137,7 @@ fn remove<'a>(directory: &Path, batch: &'a [Old], known: &mut Known) -> Result<V
     Ok(gone)
 }
 
-/// Whoever starts a sandbox meanwhile waits for so many.
+/// A process that starts a sandbox meanwhile waits for one batch.
 const AT_ONCE: usize = 256;
-/// Longer than between two tries of whoever waits.
+/// Longer than a waiting process pauses between two tries.
 const BETWEEN: Duration = Duration::from_millis(2);

@@ -1,5 +1,4 @@
-//! Logs as a reader sees them: which there are, and their records in order. What a log says is shown, not judged; that
-//! is `verify`.
+//! Reads logs: their list, and their records in order. The content is shown without checks; `verify` does those.
 
 use crate::{AuditError, Event, log_path};
 use belljar_spec::SandboxId;
@@ -13,11 +12,11 @@ use std::time::SystemTime;
 /// A log in the directory.
 #[derive(Debug, Clone)]
 pub struct LogFile {
-    /// Whose it is.
+    /// Its sandbox.
     pub sandbox: SandboxId,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// When it was made; where the filesystem does not know, when it was last written to.
+    /// When it was created; if the filesystem does not record that, when it was last modified.
     pub created: SystemTime,
 }
 
@@ -28,7 +27,7 @@ impl LogFile {
     }
 }
 
-/// All logs, the newest first.
+/// All logs, newest first.
 pub fn list(directory: &Path) -> Result<Vec<LogFile>, AuditError> {
     let failed = |source| AuditError::Read { path: directory.into(), source };
     let entries = match fs::read_dir(directory) {
@@ -47,7 +46,7 @@ pub fn list(directory: &Path) -> Result<Vec<LogFile>, AuditError> {
     Ok(logs)
 }
 
-/// The log of the sandbox whose id starts like this; without one, the newest.
+/// The log of the sandbox whose id starts like this; without an id, the newest.
 pub fn find(directory: &Path, sandbox: Option<&str>) -> Result<LogFile, AuditError> {
     let mut logs = list(directory)?.into_iter();
     let Some(start) = sandbox else {
@@ -66,25 +65,25 @@ pub fn find(directory: &Path, sandbox: Option<&str>) -> Result<LogFile, AuditErr
 pub struct Record {
     /// Counted from one.
     pub line: u64,
-    /// As it is in the file; bytes that are no UTF-8 are replaced.
+    /// The text of the line; invalid UTF-8 is replaced.
     pub raw: String,
     /// When it was written, if it is a record.
     pub time: Option<String>,
-    /// What happened.
+    /// The event.
     pub event: Logged,
 }
 
-/// An event as it is in a log, which another version of belljar may have written, or a program that is not belljar at all.
+/// An event from a log, which another version of belljar may have written, or even another program.
 #[derive(Debug, Clone)]
 pub enum Logged {
-    /// As this version knows it.
+    /// An event of this version.
     Known(Box<Event>),
-    /// Anything else; null if the line is no record.
+    /// Any other; null if the line is no record.
     Other(serde_json::Value),
 }
 
 impl Logged {
-    /// The event, where this version knows it.
+    /// The event, if this version knows it.
     pub fn known(&self) -> Option<&Event> {
         match self {
             Logged::Known(event) => Some(event),
@@ -92,7 +91,7 @@ impl Logged {
         }
     }
 
-    /// What it is called in the file, of an event that this version does not know.
+    /// The name of an event that this version does not know.
     pub fn other_kind(&self) -> Option<&str> {
         match self {
             Logged::Known(_) => None,
@@ -100,14 +99,14 @@ impl Logged {
         }
     }
 
-    /// Whether nothing comes after it.
+    /// Whether it is a log's last event.
     pub fn is_end(&self) -> bool {
         matches!(self.known(), Some(Event::SandboxEnded {}))
     }
 }
 
 impl Record {
-    /// The event as it was written, whatever this version knows of it.
+    /// The event as it was written, known to this version or not.
     pub fn written(&self) -> serde_json::Value {
         serde_json::from_str(&self.raw).map(|parts: Parts| parts.event).unwrap_or_default()
     }
@@ -119,18 +118,18 @@ pub struct Reader {
     file: BufReader<File>,
     path: PathBuf,
     line: u64,
-    /// What has come of a line that is not whole yet.
+    /// The part of an incomplete line that was read.
     part: Vec<u8>,
 }
 
 impl Reader {
-    /// From its first record.
+    /// Starts at the first record.
     pub fn open(path: &Path) -> Result<Reader, AuditError> {
         let file = File::open(path).map_err(|source| AuditError::Open { path: path.into(), source })?;
         Ok(Reader { file: BufReader::new(file), path: path.into(), line: 0, part: Vec::new() })
     }
 
-    /// The next record; none when there is no whole one, for now.
+    /// The next record; `None` if there is no complete one yet.
     pub fn next_record(&mut self) -> Result<Option<Record>, AuditError> {
         let failed = |source| AuditError::Read { path: self.path.clone(), source };
         self.file.read_until(b'\n', &mut self.part).map_err(failed)?;
@@ -148,7 +147,7 @@ impl Reader {
         Ok(Some(Record { line: self.line, raw, time, event }))
     }
 
-    /// How many bytes of an unfinished line came after the last record.
+    /// The length of an unfinished line after the last record.
     pub fn torn(&self) -> usize {
         self.part.len()
     }

@@ -1,18 +1,18 @@
-//! When something happened, as RFC 3339 in UTC with microseconds.
+//! Timestamps, as RFC 3339 in UTC with microseconds.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A moment.
+/// A timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Since 1970. A clock before that is wrong by so much that it does not matter how.
+    /// Microseconds since 1970. A clock before that is wrong anyway.
     micros: u64,
 }
 
 impl Stamp {
-    /// This one.
+    /// The present time.
     pub fn now() -> Stamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Stamp { micros: u64::try_from(since.as_micros()).unwrap_or(u64::MAX) }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_as_everybody_does() {
+    fn times_are_written_as_rfc_3339() {
         let cases = [
             (0, "1970-01-01T00:00:00.000000Z"),
             (951_782_400_000_000, "2000-02-29T00:00:00.000000Z"),

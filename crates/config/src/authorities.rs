@@ -1,4 +1,4 @@
-//! Authorities that servers may have their certificates from: files of PEM, read when the configuration is.
+//! Additional CAs for servers: PEM files, read with the configuration.
 
 use crate::fault::plain;
 use belljar_gateway::check_authorities;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorityFile {
     pub path: PathBuf,
-    /// Every one of them can be trusted.
+    /// Whether all of them are valid CA certificates.
     pub pem: Vec<u8>,
 }
 
@@ -32,5 +32,5 @@ impl AuthorityFile {
     }
 }
 
-/// All authorities of the world have a quarter of it.
+/// Four times the size of all public CAs.
 const MAX: u64 = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! `[credential.NAME]`: a secret, the hosts that it may go to, and in what.
+//! `[credential.NAME]`: a secret, the hosts that it may go to, and its location in a request.
 
 use crate::fault::{at, nearest};
 use crate::file::{CredentialTable, Scalar};
@@ -75,7 +75,7 @@ impl Reader<'_> {
         Ok(Credential { name, source: SecretSource::Kept(source), places, variables, bodies })
     }
 
-    /// Is there more than where the value comes from?
+    /// Is anything set besides the source of the value?
     fn says_where(&self) -> bool {
         let table = self.table;
         let scalars = table.host.is_some() || table.port.is_some() || table.carrier.is_some();
@@ -120,7 +120,7 @@ impl Reader<'_> {
         Ok(hosts.into_iter().map(place).collect())
     }
 
-    /// `as`, and the key that belongs to it; a header or a parameter alone says it too.
+    /// `as`, and the key that belongs to it; a header or a parameter alone implies it.
     fn carrier(&self) -> Result<Option<Carrier>, SandboxError> {
         let CredentialTable { carrier, user, header, query, .. } = self.table;
         let word = carrier.as_ref().map(|written| written.get_ref().as_str());

@@ -1,5 +1,5 @@
-//! Which credentials a run uses: what it asks for by flag, found in the files that count or among those that belljar
-//! knows. Their places can be reached, within what the operator set.
+//! The credentials of a run: those requested by flag, from the active files or belljar's built-in ones. Their hosts are allowed,
+//! within the operator's limits.
 
 use crate::layer::Settings;
 use crate::load::Loaded;
@@ -14,7 +14,7 @@ use belljar_spec::secret::{
 use belljar_spec::{CommandLine, EnvName, ErrorCode, SandboxError, Term, hint};
 use belljar_vault::SecretStore;
 
-/// What was said of secrets for one run.
+/// The secrets requested for one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CredentialFlags {
     /// `--secret`.
@@ -63,7 +63,7 @@ impl Loaded {
             egress.allow.extend(rules(credential)?);
         }
         if !credentials.is_empty() {
-            // What was noted without them still holds; the same notes are not said twice.
+            // Earlier notes still hold; the same note is not repeated.
             let (policy, origins) = self.layers.merge(&egress, &mut Vec::new())?;
             has_way_out(&policy, &credentials)?;
             (self.policy, self.origins) = (Some(policy), origins);
@@ -72,7 +72,7 @@ impl Loaded {
         Ok(self)
     }
 
-    /// Every credential that the files name and that counts, highest layer first.
+    /// All active credentials of the files, highest layer first.
     pub fn bindings(&self) -> Vec<&At<Credential>> {
         let mut counting: Vec<&At<Credential>> = Vec::new();
         for binding in self.layers.iter().flat_map(|layer| &layer.credentials) {
@@ -83,7 +83,7 @@ impl Loaded {
         counting
     }
 
-    /// Every credential that a run can ask for: those that the files name, and those that belljar knows.
+    /// All credentials that a run can ask for: those of the files, and the built-in ones.
     pub fn known_credentials(&self) -> Vec<&Credential> {
         let mut known: Vec<&Credential> = self.bindings().into_iter().map(|binding| &binding.value).collect();
         for built_in in built_ins().map(|built_in| &built_in.credential) {
@@ -94,7 +94,7 @@ impl Loaded {
         known
     }
 
-    /// The GitHub App that counts.
+    /// The active GitHub App.
     pub fn github_app(&self) -> Option<&At<GitHubApp>> {
         self.layers.iter().find_map(|layer| layer.github.as_ref())
     }
@@ -106,7 +106,7 @@ struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// As the operator has it, else as the user has it, else as belljar knows it.
+    /// The operator's, else the user's, else the built-in one.
     fn known(&self) -> impl Iterator<Item = &Credential> {
         let written = self.layers.iter().flat_map(|layer: &Settings| &layer.credentials);
         written.map(|at| &at.value).chain(built_ins().map(|known| &known.credential))
@@ -180,7 +180,7 @@ impl Chosen<'_> {
         }
     }
 
-    /// Variables that name a secret: a placeholder where it is bound, the real value where that was said, else nothing.
+    /// Variables that name a secret: the placeholder if it is bound, the real value if that was requested, else an error.
     fn variables(&mut self, flags: &CredentialFlags) -> Result<Vec<Forwarded>, SandboxError> {
         let mut forwarded = Vec::new();
         for (variable, key) in &flags.variables {
@@ -253,7 +253,7 @@ impl Chosen<'_> {
     }
 }
 
-/// Where a token of an App may go: as at github.com, or at the host of a GitHub of one's own.
+/// Where a token of an App may go: the hosts of github.com, or of a GitHub Enterprise server.
 fn of_app(app: &GitHubApp) -> Result<Credential, SandboxError> {
     let known = built_in("github").map(|known| known.credential.clone());
     let mut credential = known.expect("the table of credentials has github, which a test checks");
@@ -269,7 +269,7 @@ fn of_app(app: &GitHubApp) -> Result<Credential, SandboxError> {
     git.host = format!("={}", app.host).parse().map_err(|error| wrong(&error))?;
     let (name, port) = authority.split_once(':').unwrap_or((authority, "443"));
     credential.places = vec![git.clone()];
-    // An API by address is only for tests, and nothing inside could reach it.
+    // An API given by IP address is only for tests, and the sandbox could not reach it.
     if let Ok(host) = format!("={name}").parse() {
         let paths = match base {
             "" => Vec::new(),
@@ -288,7 +288,7 @@ fn of_app(app: &GitHubApp) -> Result<Credential, SandboxError> {
     Ok(credential)
 }
 
-/// What has to be reached for a credential to be of use.
+/// The rules that a credential needs to be of use.
 fn rules(credential: &Credential) -> Result<Vec<Rule>, SandboxError> {
     let rule = |place: &CredentialPlace| {
         let text = format!("{}:{}/tls", place.host, place.ports);

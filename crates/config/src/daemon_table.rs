@@ -1,4 +1,4 @@
-//! `[daemon]`: how the daemon serves, of the operator and the user.
+//! `[daemon]`: the daemon's settings, from the operator and the user.
 
 use crate::fault::at;
 use crate::file::DaemonTable;
@@ -8,10 +8,10 @@ use crate::origin::ConfigPaths;
 use crate::read::Text;
 use belljar_spec::SandboxError;
 
-/// What a file says of the daemon.
+/// A file's settings of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DaemonSettings {
-    /// How many sandboxes of each kind that is asked for are started ahead.
+    /// How many sandboxes of each requested kind are started ahead.
     pub warm: Option<usize>,
 }
 
@@ -24,7 +24,7 @@ impl DaemonSettings {
     }
 }
 
-/// What this machine's files say of the daemon; the user's word before the operator's.
+/// The daemon's settings from this machine's files; the user's override the operator's.
 pub fn daemon() -> Result<DaemonSettings, SandboxError> {
     let layers = above(&ConfigPaths::real(), &mut Vec::new())?;
     let of = |layer: &Option<Settings>| layer.as_ref().map(|layer| layer.daemon).unwrap_or_default();

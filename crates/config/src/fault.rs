@@ -1,16 +1,16 @@
-//! What is wrong with a file: where, what, and what to write instead.
+//! Errors in a file: the line, the problem, and the correction.
 
 use crate::origin::Position;
 use belljar_spec::{ErrorCode, SandboxError};
 use std::path::Path;
 
-/// At a line. The sentence has the fix in it, unless one follows with `hint`.
+/// An error at a line. The message contains the fix, unless one follows with `hint`.
 pub(crate) fn at(place: &Position, what: impl std::fmt::Display) -> SandboxError {
     ErrorCode::ConfigInvalid.error(format!("{place}: {what}"))
 }
 
-/// Text that somebody else wrote, fit to be shown: it cannot move a cursor, start a line or turn the direction of
-/// writing. Letters of all languages stay, unlike in `Printable`: paths and reasons are for people.
+/// Foreign text, made safe to print: it cannot move a cursor, start a line or turn the direction of writing. Letters of all
+/// languages stay, unlike in `Printable`: paths and reasons are for people.
 pub(crate) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -25,7 +25,7 @@ pub(crate) fn plain(text: &str) -> String {
     shown
 }
 
-/// A path, fit to be shown.
+/// A path, safe to show.
 pub(crate) fn shown(path: &Path) -> String {
     plain(&path.to_string_lossy())
 }
@@ -41,9 +41,9 @@ pub(crate) fn argument(path: &Path) -> String {
     }
 }
 
-/// The nearest of some words, if one is near enough to be meant.
+/// The most similar of some words, if one is similar enough.
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    // A short word is near to everything.
+    // A short word is similar to everything.
     let near = |candidate: &&str| 1 + candidate.len() / 4;
     let distance = |candidate: &&str| strsim::damerau_levenshtein(word, candidate);
     known.iter().copied().filter(|word| distance(word) <= near(word)).min_by_key(distance)

@@ -1,4 +1,4 @@
-//! A file as it was written: its keys and where they stand. What they mean is the layer's business.
+//! A file as written: its keys and their positions. `layer` interprets them.
 
 use crate::llm::LlmTable;
 use crate::read::Text;
@@ -102,7 +102,7 @@ pub(crate) struct GitHubTable {
     pub(crate) host: Option<Spanned<String>>,
 }
 
-/// `[workspace]`: what of it nobody inside may change.
+/// `[workspace]`: the paths of it that the sandbox may not change.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct WorkspaceTable {
@@ -110,14 +110,14 @@ pub(crate) struct WorkspaceTable {
     pub(crate) unprotect: Option<Spanned<Vec<Spanned<String>>>>,
 }
 
-/// `[agent]`: what agents are told.
+/// `[agent]`: instructions for agents.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AgentTable {
     pub(crate) context: Option<Spanned<String>>,
 }
 
-/// `[git]`: what a push may do, and what repositories may borrow.
+/// `[git]`: push rules, and the objects that repositories may borrow.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GitTable {
@@ -131,7 +131,7 @@ pub(crate) struct GitTable {
     pub(crate) alternates: Vec<Spanned<String>>,
 }
 
-/// `[profile.NAME]`: named choices of a sandbox.
+/// `[profile.NAME]`: named sandbox configurations.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProfileTable {
@@ -165,14 +165,14 @@ pub(crate) struct GoldenTable {
     pub(crate) tier: Option<Spanned<String>>,
 }
 
-/// `[daemon]`: how the daemon serves.
+/// `[daemon]`: the daemon's settings.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct DaemonTable {
     pub(crate) warm: Option<Spanned<i64>>,
 }
 
-/// `[sandbox]`: what a repository's sandboxes need.
+/// `[sandbox]`: the needs of a repository's sandboxes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SandboxTable {
@@ -192,7 +192,7 @@ pub(crate) struct ImagesTable {
     pub(crate) authorities: Vec<Spanned<String>>,
 }
 
-/// A number or text: people write `443` and `"8000-8100"` in one list.
+/// A number or text: users write `443` and `"8000-8100"` in one list.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Scalar(pub(super) String);
 
@@ -203,7 +203,7 @@ impl AsRef<str> for Scalar {
 }
 
 impl File {
-    /// The file as written, or the line that is none.
+    /// Parses the file, or returns the faulty line.
     pub(crate) fn parse(text: &Text) -> Result<File, SandboxError> {
         TomlText { name: &text.name, content: &text.content }.parse(correction)
     }
@@ -255,7 +255,7 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
-/// The keys that a table knows, as serde has them: what the schema is held against.
+/// The keys of a table, from serde: the schema is compared with them.
 #[cfg(test)]
 pub(crate) fn known_keys(header: &str) -> Vec<String> {
     let content = format!("{header}\nno_such_key = 1\n");

@@ -1,16 +1,16 @@
-//! What was said for one run.
+//! The settings of one run.
 
 use belljar_spec::egress::{GroupName, Mode, Rule, RuleSource};
 use belljar_spec::request::EgressRequest;
 
-/// Of the command line, or of a program: no layer, but held by what the operator set.
+/// From the command line, or a program: not a layer, but within the operator's limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EgressFlags {
     /// `--egress`.
     pub mode: Option<Mode>,
     /// `--allow`.
     pub allow: Vec<Rule>,
-    /// What may not be reached, whoever allows it.
+    /// What may not be reached, even if another layer allows it.
     pub deny: Vec<Rule>,
     /// `--group`.
     pub groups: Vec<GroupName>,
@@ -19,7 +19,7 @@ pub struct EgressFlags {
 }
 
 impl EgressFlags {
-    /// What a request says, with rules that this source wrote.
+    /// The settings of a request, with rules of this source.
     pub fn of(request: &EgressRequest, source: &RuleSource) -> EgressFlags {
         EgressFlags {
             mode: request.mode,
@@ -30,7 +30,7 @@ impl EgressFlags {
         }
     }
 
-    /// Was nothing said?
+    /// Is nothing set?
     pub fn is_empty(&self) -> bool {
         *self == EgressFlags::default()
     }

@@ -1,4 +1,5 @@
-//! `[git]`: what a push may do, to the host's repository and to hosts that are looked into; and what repositories may borrow.
+//! `[git]`: rules for pushes to the host's repository and to git hosts with TLS interception; and the objects that repositories may
+//! borrow.
 
 use crate::fault::at;
 use crate::file::{GitTable, Scalar};
@@ -8,7 +9,7 @@ use belljar_spec::git::{PushRules, RefPattern};
 use belljar_spec::{ByteSize, SandboxError};
 use std::path::{Path, PathBuf};
 
-/// What one file says of pushes.
+/// One file's rules for pushes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GitSettings {
     pub push: Vec<RefPattern>,
@@ -73,8 +74,8 @@ impl Layers {
         both.flat_map(|settings| settings.git.alternates.iter().cloned()).collect()
     }
 
-    /// What a run may push: what was said for it, else what the user's file says, within what the operator's says. What the
-    /// operator forbids by name stays forbidden, and of two numbers the smaller counts.
+    /// The push rules of a run: those requested for it, else those of the user's file, within the operator's. Names that the
+    /// operator forbids stay forbidden, and of two numbers the smaller counts.
     pub(crate) fn pushes(&self, asked: &[RefPattern]) -> PushRules {
         let said = |layer: &Option<crate::Settings>| {
             layer.as_ref().map(|layer| layer.git.clone()).unwrap_or_default()
@@ -85,7 +86,7 @@ impl Layers {
             (above, below) => below.or(above),
         };
         let own = if asked.is_empty() { user.push.clone() } else { asked.to_vec() };
-        // Without a word from below, the operator's list is the list.
+        // If no lower layer has a list, the operator's applies.
         let (branches, within) =
             if own.is_empty() { (operator.push.clone(), Vec::new()) } else { (own, operator.push.clone()) };
         PushRules {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_below_gives_back_what_the_operator_took() {
+    fn lower_layers_restore_nothing_that_the_operator_removed() {
         let both = layers(
             "push = [\"agent/*\"]\nforce = false\ntags = true\nbytes = \"10m\"",
             "push = [\"*\"]\nforce = true\nbytes = \"1g\"",
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_list_is_the_list_where_nobody_says_more() {
+    fn the_operators_list_is_the_list_if_no_layer_adds_to_it() {
         let policy = layers("push = [\"agent/*\"]", "").pushes(&[]).to_network();
         assert!(policy.allows_branch(&"agent/x".parse().expect("a branch")));
         assert!(!policy.allows_branch(&"x".parse().expect("a branch")));

@@ -1,4 +1,4 @@
-//! `[github]`: the App that mints tokens for sandboxes. Nothing here lets its key into one: that is said per run.
+//! `[github]`: the App that mints tokens for sandboxes. Nothing here gives a sandbox its key: that is requested per run.
 
 use crate::fault::at;
 use crate::file::GitHubTable;
@@ -40,7 +40,7 @@ pub(crate) fn understand(
     Ok(Some(At { value, place }))
 }
 
-/// By TLS; in clear text only to this machine, which is for tests.
+/// By TLS; without TLS only to this machine, which is for tests.
 fn url(text: &str) -> Result<String, &'static str> {
     let rest = text.strip_prefix("https://").or_else(|| {
         text.strip_prefix("http://")

@@ -1,4 +1,4 @@
-//! `[golden]`: how the golden root is built, of the operator and the user.
+//! `[golden]`: how the golden root is built, from the operator and the user.
 
 use crate::fault::at;
 use crate::file::GoldenTable;
@@ -11,7 +11,7 @@ use belljar_spec::{GoldenTier, SandboxError};
 use std::fmt;
 use toml::Spanned;
 
-/// What a file says of the golden root.
+/// A file's settings of the golden root.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GoldenSettings {
     pub mirror: Option<String>,
@@ -43,7 +43,7 @@ impl GoldenSettings {
     }
 }
 
-/// What this machine's files say of the golden root; the user's word before the operator's.
+/// The golden root's settings from this machine's files; the user's override the operator's.
 pub fn golden() -> Result<GoldenSettings, SandboxError> {
     let layers = above(&ConfigPaths::real(), &mut Vec::new())?;
     let of = |layer: &Option<Settings>| layer.as_ref().map(|layer| layer.golden.clone()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `[images]`: where images come from, of the operator and the user. A repository has no say in it: whoever names a mirror decides what
-//! a tag means.
+//! `[images]`: where images come from, from the operator and the user. Not from a repository: the one who names a mirror decides
+//! what a tag means.
 
 use crate::fault::at;
 use crate::file::ImagesTable;
@@ -12,7 +12,7 @@ use belljar_spec::SandboxError;
 use std::path::PathBuf;
 use toml::Spanned;
 
-/// What a file says of images.
+/// A file's settings of images.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ImageSettings {
     pub mirrors: Vec<Mirror>,
@@ -51,8 +51,8 @@ impl ImageSettings {
     }
 }
 
-/// How images are had on this machine: what its files say, the user's mirrors before the operator's, and the passwords that
-/// `docker login` wrote.
+/// How images are pulled on this machine: the files' settings, the user's mirrors before the operator's, and the passwords of
+/// `docker login`.
 pub fn pull_options() -> Result<PullOptions, SandboxError> {
     pull_options_from(&ConfigPaths::real())
 }
@@ -72,14 +72,14 @@ pub fn pull_options_from(places: &ConfigPaths) -> Result<PullOptions, SandboxErr
     })
 }
 
-/// Where `docker login` writes.
+/// The file of `docker login`.
 fn credentials() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = variable("DOCKER_CONFIG").or_else(|| variable("HOME").map(|home| home.join(".docker")));
     folder.map(|folder| folder.join("config.json"))
 }
 
-/// What was said of TLS.
+/// The TLS setting.
 #[derive(PartialEq, Eq)]
 enum Said {
     Nothing,
@@ -87,7 +87,7 @@ enum Said {
     Clear,
 }
 
-/// `host[:port][/path]`, and how it is to be spoken to.
+/// `host[:port][/path]`, and the transport.
 fn mirror(text: &Text, written: &Spanned<String>) -> Result<(String, Said), SandboxError> {
     let (place, said) = match written.get_ref().split_once("://") {
         None => (written.get_ref().as_str(), Said::Nothing),

@@ -1,4 +1,4 @@
-//! What one file says, understood; and which layer may say what.
+//! The parsed settings of one file; and the settings that each layer may have.
 
 use crate::authorities::AuthorityFile;
 use crate::daemon_table::DaemonSettings;
@@ -26,18 +26,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use toml::Spanned;
 
-/// Who speaks, highest first.
+/// The layers, highest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layer {
-    /// Who runs this machine: `/etc/belljar/belljar.toml`.
+    /// The administrator of this machine: `/etc/belljar/belljar.toml`.
     Operator,
-    /// Who runs belljar: `~/.config/belljar/belljar.toml`.
+    /// The user who runs belljar: `~/.config/belljar/belljar.toml`.
     User,
-    /// Who made the repository: `.belljar/config.toml`, once the user trusted it.
+    /// The author of the repository: `.belljar/config.toml`, once the user trusted it.
     Repository,
 }
 
-/// What a file says. Every value is one that its layer may say.
+/// The settings of a file. Its layer may have every one of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub layer: Layer,
@@ -47,17 +47,17 @@ pub struct Settings {
     pub groups: Vec<At<GroupName>>,
     pub allow: Vec<Rule>,
     pub deny: Vec<Rule>,
-    /// Nobody below may allow anything else.
+    /// Lower layers may allow nothing else.
     pub only: Option<At<Vec<HostPattern>>>,
     pub private: Vec<At<IpNet>>,
     pub resolvers: Option<At<Vec<SocketAddr>>>,
-    /// Whom the gateway trusts for servers, beside the system's authorities.
+    /// CAs that the gateway trusts for servers, besides the system's.
     pub authorities: Vec<At<AuthorityFile>>,
-    /// Where it says that TLS to every name is looked into.
+    /// The line that turns on TLS interception for every name.
     pub inspect: Option<Position>,
     pub connections: Option<At<u32>>,
     pub bytes: Option<At<ByteSize>>,
-    /// Why a rule is there, in its writer's words.
+    /// The reason of a rule, in its author's words.
     pub reasons: Vec<(RuleLabel, String)>,
     /// Secrets, and where they may go.
     pub credentials: Vec<At<Credential>>,
@@ -65,28 +65,28 @@ pub struct Settings {
     pub github: Option<At<GitHubApp>>,
     /// The route to a model.
     pub llm: Option<LlmSettings>,
-    /// Paths of the workspace that nobody inside may change.
+    /// Paths of the workspace that the sandbox may not change.
     pub protect: Vec<At<ProtectedPath>>,
     /// Settings that may be changed inside, though they are protected by default.
     pub unprotect: Vec<At<ProtectedPath>>,
-    /// A directory of what agents are told.
+    /// A directory of instructions for agents.
     pub agent_context: Option<At<PathBuf>>,
-    /// What a push may do.
+    /// The push rules.
     pub git: GitSettings,
-    /// Named choices of a sandbox.
+    /// Named sandbox configurations.
     pub profiles: Vec<Profile>,
-    /// What a repository's sandboxes need.
+    /// The needs of a repository's sandboxes.
     pub sandbox: SandboxSettings,
     /// How the golden root is built.
     pub golden: GoldenSettings,
-    /// How the daemon serves.
+    /// The daemon's settings.
     pub daemon: DaemonSettings,
     /// Where images come from.
     pub images: ImageSettings,
 }
 
 impl Settings {
-    /// Of a file that says nothing.
+    /// The settings of an empty file.
     pub(crate) fn silent(layer: Layer) -> Settings {
         Settings {
             layer,
@@ -118,8 +118,8 @@ impl Settings {
         }
     }
 
-    /// Does it say nothing of what may be reached? A credential and the route to a model count only where a run asks
-    /// for them, and a profile where one is chosen; what of a workspace may change is another matter.
+    /// Does it have no egress settings? A credential and the route to a model count only if a run asks for them, and a profile only
+    /// if it is chosen; protected paths are another matter.
     pub fn is_silent(&self) -> bool {
         let reach = Settings {
             credentials: Vec::new(),
@@ -139,14 +139,14 @@ impl Settings {
         reach == Settings::silent(self.layer)
     }
 
-    /// How many rules it has, those of its groups counted.
+    /// How many rules it has, including those of its groups.
     pub fn rules(&self) -> usize {
         let named = |group: &At<GroupName>| groups().find(|known| known.name() == group.value);
         let grouped: usize = self.groups.iter().filter_map(named).map(|group| group.rules().count()).sum();
         self.allow.len() + self.deny.len() + grouped
     }
 
-    /// What a file says, or the first thing in it that makes no sense or is not for its layer to say.
+    /// Parses a file, or returns its first setting that is invalid or not permitted in its layer.
     pub(crate) fn understand(text: &Text) -> Result<Settings, SandboxError> {
         let file = File::parse(text)?;
         let credentials = credential_table::understand(text, &file.credential)?;
@@ -178,7 +178,7 @@ impl Settings {
         reader.may_say("images", &file.images, &[Layer::Operator, Layer::User])?;
         reader.may_say("agent", &file.agent, &[Layer::Operator, Layer::User])?;
         reader.may_say("git", &file.git, &[Layer::Operator, Layer::User])?;
-        // A repository, and so an agent, must not say what of it may be changed.
+        // A repository, and so an agent, must not unprotect its own paths.
         reader.may_say("unprotect", &file.workspace.unprotect, &[Layer::Operator, Layer::User])?;
         reader.may_say("golden", &file.golden, &[Layer::Operator, Layer::User])?;
         reader.may_say("daemon", &file.daemon, &[Layer::Operator, Layer::User])?;
@@ -260,7 +260,7 @@ impl Settings {
     }
 }
 
-/// One of the settings that are protected by default: nothing else can be taken out.
+/// One of the settings that are protected by default: nothing else can be unprotected.
 fn settings_path(text: &str) -> Result<ProtectedPath, String> {
     let path: ProtectedPath = text.parse().map_err(|error: ProtectedPathError| error.to_string())?;
     match settings_paths().iter().any(|known| known.path == path.as_str()) {
@@ -275,7 +275,7 @@ fn settings_path(text: &str) -> Result<ProtectedPath, String> {
     }
 }
 
-/// Makes sense of values, and names the line of one that has none.
+/// Parses values, and names the line of an invalid one.
 struct Reader<'a> {
     text: &'a Text,
 }
@@ -372,7 +372,7 @@ impl Reader<'_> {
     }
 }
 
-/// The source of a rule that stands in a file.
+/// The source of a rule in a file.
 pub(crate) fn source(place: Position) -> RuleSource {
     RuleSource::File { path: place.file, line: place.line }
 }
@@ -408,7 +408,7 @@ fn resolver(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl Layer {
-    /// Where it stands.
+    /// Its position.
     pub fn file(self) -> &'static str {
         match self {
             Layer::Operator => "the operator's /etc/belljar/belljar.toml",
@@ -437,8 +437,8 @@ impl fmt::Display for Layer {
     }
 }
 
-/// 10.0.0.0/8 is the largest private range of IPv4, fc00::/7 that of IPv6. Wider than that, or half of everything, is
-/// nobody's network.
+/// 10.0.0.0/8 is the largest private range of IPv4, fc00::/7 that of IPv6. A wider range, or half of all addresses, is no private
+/// network.
 const WIDEST_IPV4: u8 = 8;
 const WIDEST_IPV6: u8 = 7;
 const DNS: u16 = 53;
@@ -501,7 +501,7 @@ mod tests {
         }
         let refused = understand(Layer::Repository, content).expect_err("not for it");
         assert_eq!(refused.code, ErrorCode::ConfigInvalid);
-        // What git runs cannot be taken out.
+        // Files that git runs cannot be unprotected.
         let error =
             understand(Layer::User, "[workspace]\nunprotect = [\".git/hooks\"]\n").expect_err("no settings");
         assert!(error.to_string().contains("protected by default"), "{error}");

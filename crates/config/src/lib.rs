@@ -1,15 +1,15 @@
 //! From files and flags to settings, and from a request and settings to a spec ([`resolve`]).
 //!
 //! ```text
-//! places ─> read ─> file (as written) ─> layer (understood) ─┐
+//! paths ──> read ─> file (as written) ─> layer (parsed) ─────┐
 //!                     repository: only after trust ──────────┼─> merge ─> policy + notes
 //!                                                    flags ──┘
 //! ```
 //!
-//! Three layers: the operator's file, the user's, and the repository's, which counts only after the user trusted that
-//! very content. No layer can undo what one above it took away. Each file is read once; what is judged, hashed and
-//! used are the same bytes. Where there are no files, three opens fail and that is all. Called by the command line and
-//! by programs that want a person's settings; making a sandbox reads no configuration by itself.
+//! Three layers: the operator's file, the user's, and the repository's, which counts only after the user trusted that very content.
+//! No layer can restore what a higher one removed. Each file is read once; the same bytes are checked, hashed and used. Where there
+//! are no files, three opens fail and that is all. Called by the command line and by programs that want a user's settings; making a
+//! sandbox reads no configuration by itself.
 
 mod authorities;
 mod credential_table;

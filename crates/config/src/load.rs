@@ -1,4 +1,4 @@
-//! Files and flags in, one policy out.
+//! Loads files and flags, and makes one policy of them.
 
 use crate::fault::{argument, shown};
 use crate::flags::EgressFlags;
@@ -19,32 +19,32 @@ use belljar_spec::{CommandLine, ErrorCode, Hint, SandboxError, SandboxRequest, h
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What files and flags came to.
+/// The merged settings of files and flags.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// None when neither a flag nor a file said anything: the default is strict, with nothing allowed.
+    /// `None` if neither a flag nor a file sets anything: the default is strict, with nothing allowed.
     pub policy: Option<EgressPolicy>,
-    /// What a person should be told.
+    /// Notes for the user.
     pub notes: Vec<Note>,
-    /// Where the policy's parts come from.
+    /// The origins of the policy's parts.
     pub origins: Origins,
     /// The files that counted.
     pub files: Vec<(Layer, Arc<str>)>,
     /// The secrets that the sandbox may use without holding them.
     pub credentials: Vec<Credential>,
-    /// What its token for GitHub may do.
+    /// The permissions of its GitHub token.
     pub github: Option<GitHubGrant>,
     /// The secrets that it holds.
     pub forwarded: Vec<Forwarded>,
     pub(crate) layers: Layers,
     pub(crate) flags: EgressFlags,
-    /// What they say of the route to a model.
+    /// Their settings of the route to a model.
     pub llm: LlmLayers,
-    /// The profile that a command line uses where it says nothing.
+    /// The profile that a command line uses for settings it omits.
     pub profile: Option<ChosenProfile>,
 }
 
-/// The profile of a person's own sandboxes: the one that a trusted repository names, else the default one of the user's or the
+/// The profile of the user's own sandboxes: the one that a trusted repository names, else the default one of the user's or the
 /// operator's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChosenProfile {
@@ -54,7 +54,7 @@ pub struct ChosenProfile {
 }
 
 impl Loaded {
-    /// What a run may push; `asked` is what was said for it.
+    /// The push rules of a run; `asked` are those requested for it.
     pub fn pushes(&self, asked: &[RefPattern]) -> PushRules {
         self.layers.pushes(asked)
     }
@@ -64,13 +64,13 @@ impl Loaded {
         self.layers.alternates()
     }
 
-    /// What a trusted repository says of its sandboxes; nothing, if there is none.
+    /// A trusted repository's settings for its sandboxes; `None` if there is none.
     pub fn sandbox(&self) -> SandboxSettings {
         self.layers.repository.as_ref().map(|repository| repository.sandbox.clone()).unwrap_or_default()
     }
 
-    /// Directories of what agents are told, in the order in which they are: the operator's, the user's, and the repository's own, if
-    /// its file is trusted. They add up.
+    /// Directories of instructions for agents, in the order in which agents get them: the operator's, the user's, and the
+    /// repository's own, if its file is trusted. They add up.
     pub fn agent_context(&self, workspace: Option<&Path>) -> Vec<PathBuf> {
         let mut all: Vec<PathBuf> =
             self.layers.iter().filter_map(|layer| layer.agent_context.clone()).map(|at| at.value).collect();
@@ -83,34 +83,34 @@ impl Loaded {
         all
     }
 
-    /// What of a workspace nobody inside may change, beside what never may; everybody's word counts.
+    /// Paths of a workspace that the sandbox may not change, besides the built-in ones; all layers add up.
     pub fn protected(&self) -> Vec<At<ProtectedPath>> {
         self.layers.iter().flat_map(|layer| layer.protect.iter().cloned()).collect()
     }
 
-    /// Settings that may be changed inside, though they are protected by default. A repository says none.
+    /// Settings that may be changed inside, though they are protected by default. A repository can name none.
     pub fn unprotected(&self) -> Vec<At<ProtectedPath>> {
         self.layers.iter().flat_map(|layer| layer.unprotect.iter().cloned()).collect()
     }
 }
 
-/// Something that is no error, and that a person should know.
+/// A note for the user that is not an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Stable, for programs: `repository_untrusted`.
+    /// A stable code for programs: `repository_untrusted`.
     pub code: &'static str,
-    /// What is so; lowercase, no full stop.
+    /// The message; lowercase, no full stop.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: Option<Hint>,
 }
 
-/// What this machine's files and `flags` say for a workspace.
+/// Loads this machine's files and `flags` for a workspace.
 pub fn load(workspace: Option<&Path>, flags: EgressFlags) -> Result<Loaded, SandboxError> {
     load_from(&ConfigPaths::real(), workspace, flags)
 }
 
-/// The same, of a command line that leaves to a profile what it does not say.
+/// The same, for a command line that takes omitted settings from a profile.
 pub fn load_for_command(
     workspace: Option<&Path>,
     egress: EgressRequest,
@@ -131,7 +131,7 @@ pub fn load_from(
     load_then(places, workspace, |_| flags)
 }
 
-/// A request, with what the profile says where it says nothing.
+/// A request, with omitted settings filled in from the profile.
 pub(crate) fn filled(request: SandboxRequest, profile: Option<&ChosenProfile>) -> SandboxRequest {
     match profile {
         Some(chosen) => request.filled_from(&chosen.profile.base),
@@ -139,7 +139,7 @@ pub(crate) fn filled(request: SandboxRequest, profile: Option<&ChosenProfile>) -
     }
 }
 
-/// The same. What flags say may depend on the profile that the files name.
+/// The same. The flags may depend on the profile that the files name.
 pub(crate) fn load_then(
     places: &ConfigPaths,
     workspace: Option<&Path>,
@@ -163,7 +163,7 @@ pub(crate) fn load_then(
     Ok(loaded)
 }
 
-/// Whether a file makes sense as one of a layer. Others are not looked at.
+/// Whether a file is valid for a layer. Other files are not read.
 pub fn check(file: &Path, layer: Layer) -> Result<Settings, SandboxError> {
     Settings::understand(&read::named(layer, file)?)
 }
@@ -211,8 +211,8 @@ fn chosen_profile(layers: &Layers, notes: &mut Vec<Note>) -> Option<ChosenProfil
     Some(ChosenProfile { chosen_at: profile.place.clone(), profile })
 }
 
-/// What the repository says, if the user trusted exactly that. Whatever else lies there is no error: anybody can put
-/// it there, and nobody's run should end because of it.
+/// The repository's settings, if the user trusted exactly this content. Other content is no error: anyone can put it there, and a
+/// run must not fail because of it.
 fn repository(
     places: &ConfigPaths,
     workspace: &Path,

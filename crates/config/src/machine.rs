@@ -1,4 +1,4 @@
-//! What the defaults of limits depend on.
+//! The machine's size, on which the default limits depend.
 
 use belljar_spec::{ByteSize, Machine};
 use belljar_sys::rustix::system::sysinfo;

@@ -1,14 +1,14 @@
-//! Layers and flags, made into one policy. What one layer takes away, none below it gives back.
+//! Merges layers and flags into one policy. No layer can restore what a higher one removed.
 //!
 //! | setting | who wins |
 //! | --- | --- |
-//! | `deny` | everybody's holds |
+//! | `deny` | the lists of all layers apply |
 //! | `allow`, `groups` | add up, within the operator's `only` |
 //! | `mode` | flag, else repository (never wider than without it), else user, else operator, else strict; within `widest` |
 //! | `connections`, `bytes` | the smallest; a repository cannot raise the default |
 //! | `resolvers` | the operator's, else the user's |
 //! | `authorities` | add up |
-//! | `inspect` | whoever says true |
+//! | `inspect` | true if any layer says so |
 
 use crate::flags::EgressFlags;
 use crate::layer::{Layer, Settings};
@@ -22,24 +22,24 @@ use ipnet::IpNet;
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Where the parts of a policy come from; its rules say so themselves.
+/// The origins of a policy's parts; its rules have their own.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Origins {
     pub mode: Origin,
     pub connections: Origin,
     pub bytes: Origin,
     pub resolvers: Origin,
-    /// Who asked for each group.
+    /// The origin of each group.
     pub groups: Vec<(GroupName, Origin)>,
     pub private: Vec<(IpNet, Origin)>,
     pub authorities: Vec<(String, Origin)>,
-    /// Who wants TLS to every name looked into.
+    /// The origin of the setting that TLS to every name is intercepted.
     pub inspect: Origin,
-    /// Why a rule is there, in its writer's words.
+    /// The reason of a rule, in its author's words.
     pub reasons: Vec<(RuleLabel, String)>,
 }
 
-/// What the files that count say, each at most once.
+/// The settings of the active files, at most one per layer.
 #[derive(Debug, Default)]
 pub(crate) struct Layers {
     pub(crate) operator: Option<Settings>,
@@ -53,7 +53,7 @@ impl Layers {
         [&self.operator, &self.user, &self.repository].into_iter().flatten()
     }
 
-    /// One policy, or who asked for more than they may have.
+    /// Makes one policy, or names the setting that exceeds a limit.
     pub(crate) fn merge(
         &self,
         flags: &EgressFlags,
@@ -73,7 +73,7 @@ impl Layers {
             policy.resolvers = resolvers.value.clone();
             origins.resolvers = Origin::Line(resolvers.place.clone());
         }
-        // They add up: who is trusted by the operator is, whatever a user says.
+        // They add up: the operator's CAs are trusted even if a user sets others.
         for file in self.iter().flat_map(|layer| &layer.authorities) {
             policy.authorities.extend_from_slice(&file.value.pem);
             policy.authorities.push(b'\n');
@@ -112,7 +112,7 @@ impl Layers {
         let ceiling = operator.and_then(Ceiling::of_operator);
         let users_ceiling = user.and_then(Ceiling::of_user);
         let said = |layer: Option<&Settings>| layer.and_then(|layer| layer.mode.clone());
-        // Whoever says a mode must be allowed to; a mode that nobody said is made to fit.
+        // An explicit mode must be within the limits; the default mode is narrowed to fit.
         if let Some(mode) = said(operator) {
             within(&mode, ceiling.as_ref())?;
         }
@@ -225,7 +225,7 @@ fn origin_of(rule: &Rule) -> Origin {
     }
 }
 
-/// The widest that a mode may be, and who says so.
+/// The widest allowed mode, and the setting that limits it.
 struct Ceiling {
     mode: Mode,
     place: Position,
@@ -289,7 +289,7 @@ fn add_group(
     Ok(())
 }
 
-/// Every name that a rule means has to be one that `only` names.
+/// `only` has to cover every name that a rule covers.
 fn covered(
     only: Option<&At<Vec<HostPattern>>>,
     rule: &Rule,

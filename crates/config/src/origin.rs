@@ -1,24 +1,24 @@
-//! Where settings lie, and where in them something stands.
+//! The paths of the files, and the origins of settings in them.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The files of this machine and this user. Tests have others; no variable moves the operator's.
+/// The files of this machine and this user. Tests use others; no variable moves the operator's.
 #[derive(Debug, Clone)]
 pub struct ConfigPaths {
     /// The operator's file.
     pub operator: PathBuf,
-    /// Who has to own it.
+    /// The user id that must own it.
     pub operator_id: u32,
-    /// The user's file; none for somebody without a home.
+    /// The user's file; `None` for a user without a home.
     pub user: Option<PathBuf>,
-    /// Where it is kept which files were trusted.
+    /// The directory that records which files were trusted.
     pub state: Option<PathBuf>,
 }
 
 impl ConfigPaths {
-    /// Those that count.
+    /// The real paths.
     pub fn real() -> ConfigPaths {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
         ConfigPaths {
@@ -31,7 +31,7 @@ impl ConfigPaths {
 }
 
 fn user_file(config: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
-    // The XDG specification: what is not absolute does not count.
+    // By the XDG specification, a relative path is ignored.
     let absolute = |path: &PathBuf| path.is_absolute();
     let config = config.filter(absolute).or_else(|| home.filter(absolute).map(|home| home.join(".config")));
     config.map(|config| config.join("belljar/belljar.toml"))
@@ -40,23 +40,23 @@ fn user_file(config: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// The file, fit to be shown.
+    /// The file, safe to show.
     pub file: Arc<str>,
     /// Counted from 1.
     pub line: usize,
 }
 
-/// Something that was written, and where.
+/// A value, and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct At<T> {
     pub value: T,
     pub place: Position,
 }
 
-/// Where a setting comes from.
+/// The origin of a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// No layer sets it.
     #[default]
     Default,
     /// The command line.
@@ -81,7 +81,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Fixed, so that nobody who starts belljar can choose another.
+/// Fixed, so that the user who starts belljar cannot choose another.
 const OPERATOR: &str = "/etc/belljar/belljar.toml";
 const ROOT: u32 = 0;
 

@@ -1,4 +1,5 @@
-//! `[profile.NAME]`: named choices of a sandbox, of the operator and the user. A profile is a request, which the caller's own is put over.
+//! `[profile.NAME]`: named sandbox configurations of the operator and the user. A profile is a request, which the caller's own
+//! request overrides.
 
 use crate::fault::at;
 use crate::file::ProfileTable;
@@ -17,15 +18,15 @@ use toml::Spanned;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     pub name: String,
-    /// Where it stands.
+    /// Its position.
     pub place: Position,
     pub layer: Layer,
-    /// It is taken where none is named.
+    /// It is used if none is named.
     pub default: bool,
-    /// For people.
+    /// A description for users.
     pub label: Option<String>,
     pub description: Option<String>,
-    /// What it says of a sandbox. What it leaves out, the caller says.
+    /// Its settings of a sandbox. The caller sets the others.
     pub base: SandboxRequest,
 }
 
@@ -117,7 +118,7 @@ fn one(text: &Text, name: &str, place: Position, table: &ProfileTable) -> Result
     })
 }
 
-/// Reads values, and names the line of one that makes no sense.
+/// Parses values, and names the line of an invalid one.
 struct Words<'t> {
     text: &'t Text,
 }

@@ -1,4 +1,4 @@
-//! Reading a file of settings once. What is hashed, understood and used are the same bytes.
+//! Reads a file of settings once. The same bytes are hashed, parsed and used.
 
 use crate::fault::{argument, shown};
 use crate::layer::Layer;
@@ -17,13 +17,13 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Text {
     pub(crate) layer: Layer,
-    /// The file, fit to be shown.
+    /// The file, safe to show.
     pub(crate) name: Arc<str>,
     pub(crate) content: String,
 }
 
 impl Text {
-    /// The line that a byte stands in.
+    /// The line of a byte.
     pub(crate) fn place(&self, byte: usize) -> Position {
         TomlText { name: &self.name, content: &self.content }.place(byte)
     }
@@ -44,7 +44,7 @@ pub(crate) enum Unread {
     Failed(Errno),
 }
 
-/// The operator's file, if there is one. Counts only if nobody but the operator can have written it.
+/// The operator's file, if there is one. Counts only if no one but the operator can have written it.
 pub(crate) fn operator(places: &ConfigPaths) -> Result<Option<Text>, SandboxError> {
     let path = &places.operator;
     let Some((file, found)) = found(path)? else { return Ok(None) };
@@ -77,8 +77,8 @@ pub(crate) fn user(places: &ConfigPaths) -> Result<Option<Text>, SandboxError> {
     text(Layer::User, path, file).map(Some)
 }
 
-/// The repository's file, if there is one. Whoever made the repository made it: no link is followed, so that it
-/// cannot show what lies elsewhere, and nothing is waited for.
+/// The repository's file, if there is one. Its content is untrusted: no link is followed, so that it cannot expose other files, and
+/// opening it never blocks.
 pub(crate) fn repository(workspace: &Path) -> Result<Option<Vec<u8>>, Unread> {
     let folder = match openat(
         CWD,
@@ -88,7 +88,7 @@ pub(crate) fn repository(workspace: &Path) -> Result<Option<Vec<u8>>, Unread> {
     ) {
         Ok(folder) => folder,
         Err(Errno::NOENT) => return Ok(None),
-        // A file, or a link: is it meant for us?
+        // A file, or a link: it may be meant for belljar.
         Err(Errno::NOTDIR | Errno::LOOP) => {
             return match stat(workspace.join(FOLDER).join(FILE)) {
                 Ok(_) => Err(Unread::Link),
@@ -107,7 +107,7 @@ pub(crate) fn repository(workspace: &Path) -> Result<Option<Vec<u8>>, Unread> {
     }
 }
 
-/// Any file, as one of a layer: to check it before it is put in its place.
+/// Any file, read as a layer's: to check it before it is installed.
 pub(crate) fn named(layer: Layer, path: &Path) -> Result<Text, SandboxError> {
     match found(path)? {
         Some((file, _)) => text(layer, path, file),
@@ -121,14 +121,14 @@ pub(crate) fn repository_text(path: &Path, bytes: Vec<u8>) -> Result<Text, Unrea
     Ok(Text { layer: Layer::Repository, name: shown(path).into(), content })
 }
 
-/// What a file holds, if it is an ordinary one of a sane size.
+/// The content of a regular file of at most the size limit.
 pub(crate) fn bytes(file: OwnedFd) -> Result<Vec<u8>, Unread> {
     let found = fstat(&file).map_err(Unread::Failed)?;
     if !FileType::from_raw_mode(found.st_mode).is_file() {
         return Err(Unread::NotAFile);
     }
     let mut bytes = Vec::new();
-    // One more than may be: it can have grown since it was opened.
+    // One byte over the limit: it can have grown since it was opened.
     let read = File::from(file).take(MAX + 1).read_to_end(&mut bytes);
     read.map_err(|error| Unread::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
     if bytes.len() as u64 > MAX { Err(Unread::TooLarge) } else { Ok(bytes) }
@@ -152,7 +152,7 @@ fn text(layer: Layer, path: &Path, file: OwnedFd) -> Result<Text, SandboxError> 
     Ok(Text { layer, name: shown(path).into(), content })
 }
 
-/// A file that is there and cannot be used is not passed over: it may forbid something.
+/// An existing file that cannot be used is not skipped: it may forbid something.
 fn unreadable(path: &Path, why: Unread) -> SandboxError {
     let hint = match why {
         Unread::Failed(Errno::ACCESS) => format!("make it readable: chmod a+r {}", argument(path)),
@@ -166,9 +166,9 @@ fn unreadable(path: &Path, why: Unread) -> SandboxError {
         .hint(hint)
 }
 
-/// Without waiting: a pipe that nobody writes to would hold us up for ever.
+/// Without waiting: a pipe without a writer would block us for ever.
 const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
-/// Far more than anybody writes by hand.
+/// Far more than a person writes by hand.
 const MAX: u64 = 64 * 1024;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const WRITABLE_BY_ALL: u32 = 0o002;

@@ -1,5 +1,5 @@
-//! From a request to a spec: what files have to say of the sandbox is added here, so that the same request comes to the same sandbox whether
-//! it was made by flags, by a program or by a record.
+//! Resolves a request to a spec: the files' settings are added here, so that the same request gives the same sandbox whether it
+//! comes from flags, a program or a stored record.
 
 use crate::load::{filled, load_then};
 use crate::{ConfigPaths, CredentialFlags, EgressFlags, LlmLayers, Note, machine};
@@ -15,24 +15,24 @@ use belljar_vault::HostSecrets;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What belongs to a sandbox and is not part of its request: where belljar keeps its files, and what only a person at this machine can ask
-/// for.
+/// The parts of a sandbox that are not in its request: where belljar stores its files, and options that only a user at this machine
+/// can request.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
-    /// The name of its life; without one a new one is made.
+    /// Its id; without one a new one is made.
     pub id: Option<SandboxId>,
     pub kept: Option<Kept>,
     /// Its home, if that outlives it.
     pub home: Option<PathBuf>,
-    /// The workspace of a sandbox that works on no folder of the host.
+    /// The workspace of a sandbox without a folder of the host.
     pub workspace: PathBuf,
     /// The directory of all volumes.
     pub volumes: PathBuf,
     /// Volumes beside those of the request.
     pub more_volumes: Vec<Volume>,
-    /// The folder whose configuration counts, if it is not the one that is worked on.
+    /// The folder whose configuration counts, if it is not the workspace.
     pub configured_by: Option<PathBuf>,
-    /// Who wrote the rules of the request.
+    /// The source of the request's rules.
     pub rule_source: RuleSource,
     /// The change set that an overlay continues with.
     pub layer: Option<String>,
@@ -44,17 +44,17 @@ pub struct Surroundings {
     pub default_profile: DefaultProfile,
 }
 
-/// Whose request it is.
+/// The origin of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DefaultProfile {
-    /// Of a person at a command line: the profile of their files applies.
+    /// A user at a command line: the profile of the user's files applies.
     Applied,
-    /// Of a program, or of a sandbox that the daemon holds: whoever took it in put it over a profile already.
+    /// A program, or a sandbox of the daemon: the caller has already applied a profile.
     #[default]
     Ignored,
 }
 
-/// The sandbox that a request means, and what a person should know. Nothing is made.
+/// Resolves a request to a sandbox, with notes for the user. Makes nothing.
 pub fn resolve(
     request: SandboxRequest,
     surroundings: Surroundings,
@@ -62,7 +62,7 @@ pub fn resolve(
     resolve_with(request, surroundings, |llm, _| Ok(llm))
 }
 
-/// The same. `route` has the last word on the route to a model, when files have been read.
+/// The same. `route` decides the route to a model, after files have been read.
 pub fn resolve_with(
     request: SandboxRequest,
     surroundings: Surroundings,
@@ -78,13 +78,13 @@ pub fn resolve_with(
         EgressFlags::of(&request.insert(filled).egress, &surroundings.rule_source)
     })?;
     let request = request.unwrap_or_default();
-    // Taken apart, so that no option is left without effect.
+    // Destructured, so that no option is forgotten.
     let SandboxRequest {
         backend,
         at_least,
         rootfs,
         workspace,
-        // It was read above, with what files say.
+        // It was handled above, with the files' settings.
         egress: _,
         llm,
         secrets,
@@ -92,7 +92,7 @@ pub fn resolve_with(
         github,
         env: variables,
         mut limits,
-        // The fleet's, which forwards them.
+        // The fleet forwards them.
         ports: _,
         nested,
         volumes,
@@ -127,10 +127,11 @@ pub fn resolve_with(
         (true, false) => Admin::User,
         (true, true) => Admin::Root,
     };
-    // What was said for this sandbox comes later, and wins.
+    // The request's own values come later, and win.
     let written = loaded.sandbox();
     let root = rootfs.or(written.rootfs).unwrap_or_default();
-    // An administrator's sandbox changes what others may not, and starts nothing by a variable that was meant for those.
+    // An administrator's sandbox may change protected files, and must not start programs through a variable that was meant for
+    // other sandboxes.
     let written = written.env.into_iter().filter(|_| admin == Admin::No);
     let mut env: Vec<(EnvName, OsString)> = written.map(|(name, value)| (name, value.into())).collect();
     let mut credentials = CredentialFlags {
@@ -152,7 +153,7 @@ pub fn resolve_with(
     }
     let llm = route(llm.unwrap_or_default(), &loaded.llm)?;
     let llm = loaded.llm.route(&llm)?;
-    // More than there are is all of them.
+    // More processors than exist means all of them.
     limits.cpus = limits.cpus.map(|cpus| cpus.min(Cpus::whole(machine().cpus)));
     let own = volumes
         .into_iter()
@@ -198,7 +199,7 @@ pub fn resolve_with(
     Ok((spec, loaded.notes))
 }
 
-/// How files get in and changes out. That a request does not say two of them was checked.
+/// The workspace mode. That a request does not have two of them was checked before.
 fn mode(request: &WorkspaceRequest, surroundings: &Surroundings) -> WorkspaceMode {
     let WorkspaceRequest { clone, branch, depth, .. } = request;
     match (clone, branch) {

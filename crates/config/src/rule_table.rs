@@ -11,7 +11,7 @@ use belljar_spec::egress::{
 use std::fmt;
 use toml::Spanned;
 
-/// The rule, and why it is there. Ports and protocols mean what they mean in a line: it is made of such lines.
+/// The rule, and its reason. Ports and protocols mean the same as in a line: it is made of such lines.
 pub(crate) fn understand(text: &Text, table: &RuleTable) -> Result<(Rule, Option<String>), SandboxError> {
     let host: HostPattern = parse(text, &table.host, |host| host.parse())?;
     let ports = list(text, table.ports.as_ref(), |Scalar(port)| port.parse::<PortRange>())?;
@@ -38,7 +38,7 @@ pub(crate) fn understand(text: &Text, table: &RuleTable) -> Result<(Rule, Option
     Ok((rule, table.reason.as_deref().map(plain)))
 }
 
-/// Which requests, if the rule says so. `inspect` looks at all of them and lets all of them pass.
+/// The allowed requests, if the rule limits them. `inspect` inspects all of them and lets all pass.
 fn requests(text: &Text, table: &RuleTable) -> Result<Option<RequestFilter>, SandboxError> {
     let methods = list(text, table.methods.as_ref(), |word| word.parse::<RequestMethod>())?;
     let paths = list(text, table.paths.as_ref(), |path| path.parse::<PathGlob>())?;
@@ -83,7 +83,7 @@ fn lines(host: &HostPattern, ports: &[PortRange], protocols: &[Protocol]) -> Vec
     }
 }
 
-/// As a line would have it, with commas where a line has no place for more than one.
+/// In the syntax of a line, with commas where a line has room for only one.
 fn label(host: &HostPattern, ports: &[PortRange], protocols: &[Protocol]) -> String {
     let mut label = host.to_string();
     if !ports.is_empty() {
@@ -107,7 +107,7 @@ fn list<W, T, E: fmt::Display>(
     understand: fn(&W) -> Result<T, E>,
 ) -> Result<Vec<T>, SandboxError> {
     let Some(written) = written else { return Ok(Vec::new()) };
-    // Nothing between the brackets reads like "none", and left out means "the usual": no guess is made.
+    // An empty list looks like "none", and an omitted one means "the default": we do not guess.
     if written.get_ref().is_empty() {
         return Err(at(&text.place(written.span().start), "this list is empty")
             .hint("write what is needed, or leave the key out for what is usual"));

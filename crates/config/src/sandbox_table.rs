@@ -1,5 +1,5 @@
-//! `[sandbox]` of a repository that is trusted: what its sandboxes need, beside what they may reach. Ports are opened only as they are
-//! written here or in a request; a volume is the folder's own, whatever other folders call theirs.
+//! `[sandbox]` of a trusted repository: the needs of its sandboxes, besides egress. Only ports that are listed here or in a request
+//! are opened; a volume belongs to the folder, even if other folders use the same name.
 
 use crate::fault::at;
 use crate::file::SandboxTable;
@@ -9,22 +9,22 @@ use belljar_spec::{EnvName, Root, SandboxError, VolumeName, VolumePath};
 use std::fmt;
 use toml::Spanned;
 
-/// What a repository says of its sandboxes.
+/// A repository's settings for its sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SandboxSettings {
-    /// Ports inside that can be reached from outside.
+    /// Ports of the sandbox that are published on the host.
     pub ports: Vec<u16>,
-    /// What outlives them, and where it is seen.
+    /// Volumes, which outlive them, and their mount points.
     pub volumes: Vec<(VolumeName, VolumePath)>,
     pub env: Vec<(EnvName, String)>,
-    /// What `/` is made of, where nobody says it.
+    /// What `/` is made of, if the request does not say.
     pub rootfs: Option<Root>,
-    /// The profile that is taken where none is named.
+    /// The profile that is used if none is named.
     pub profile: Option<At<String>>,
 }
 
 impl SandboxSettings {
-    /// Does it say nothing?
+    /// Is nothing set?
     pub fn is_empty(&self) -> bool {
         *self == SandboxSettings::default()
     }
@@ -66,7 +66,7 @@ fn port_of(port: i64) -> Result<u16, String> {
     port.map_err(|port| format!("`{port}` is not a port: write 1 to 65535"))
 }
 
-/// Which of the host's directories are shown is for its user to say.
+/// The user decides which host directories are mounted.
 fn root_of(word: &str) -> Result<Root, String> {
     match word.parse() {
         Ok(Root::Directory(_)) => Err("a repository cannot name a directory of yours".into()),
@@ -75,7 +75,7 @@ fn root_of(word: &str) -> Result<Root, String> {
     }
 }
 
-/// Shorter than others: what tells folders apart is added to it.
+/// Shorter than other names: a suffix that identifies the folder is added.
 fn volume_name(name: &str) -> Result<VolumeName, String> {
     if name.len() > MAX_VOLUME_NAME_BYTES {
         return Err(format!("the name of a volume has {MAX_VOLUME_NAME_BYTES} letters at most here"));
@@ -83,7 +83,7 @@ fn volume_name(name: &str) -> Result<VolumeName, String> {
     name.parse().map_err(|error: belljar_spec::VolumeNameError| error.to_string())
 }
 
-/// Which secrets a sandbox may use is for its user to say.
+/// The user decides which secrets a sandbox may use.
 fn plain_value(text: &str) -> Result<String, &'static str> {
     match text {
         text if text.starts_with("secret:") => Err("a repository cannot name a secret of yours"),

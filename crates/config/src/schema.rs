@@ -1,7 +1,6 @@
 //! The JSON schema of the files, for editors.
 
-/// As JSON. Written by hand, since it says more than types do, and costs no dependency; the tests hold it against what
-/// is really read.
+/// As JSON. Written by hand, since it is more precise than the types, and needs no dependency; tests compare it with the parser.
 pub fn schema() -> &'static str {
     include_str!("schema.json")
 }

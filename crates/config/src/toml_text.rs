@@ -1,5 +1,5 @@
-//! Text in TOML, and what is wrong with it: the line, the word, and what was meant. For belljar's own settings, and for
-//! other files that people write for belljar.
+//! Parses TOML text, with errors that name the line, the word, and the correction. For belljar's own settings, and for other files
+//! that users write for belljar.
 
 use crate::fault::{at, nearest, plain};
 use crate::origin::Position;
@@ -10,13 +10,13 @@ use std::fmt::Display;
 /// A file's text.
 #[derive(Debug, Clone, Copy)]
 pub struct TomlText<'t> {
-    /// The file, fit to be shown.
+    /// The file, safe to show.
     pub name: &'t str,
     pub content: &'t str,
 }
 
 impl TomlText<'_> {
-    /// What it says, or the line that makes no sense. `correction` knows from the parser's words what to write instead.
+    /// Parses it, or names the faulty line. `correction` derives the right word from the parser's message.
     pub fn parse<T: DeserializeOwned, H: Into<Hint>>(
         &self,
         correction: impl Fn(&str) -> H,
@@ -39,12 +39,12 @@ impl TomlText<'_> {
         })
     }
 
-    /// What is wrong at a byte.
+    /// An error at a byte offset.
     pub fn fault(&self, byte: usize, what: impl Display) -> SandboxError {
         at(&self.place(byte), what)
     }
 
-    /// The line that a byte stands in.
+    /// The line of a byte.
     pub fn place(&self, byte: usize) -> Position {
         let before = &self.content.as_bytes()[..byte.min(self.content.len())];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
@@ -52,8 +52,8 @@ impl TomlText<'_> {
     }
 }
 
-/// Serde says ``unknown field `x`, expected one of `a`, `b` ``; a test holds it to that. The key may have backticks of
-/// its own, the known ones have none.
+/// Serde's message is ``unknown field `x`, expected one of `a`, `b` ``; a test checks that. The key may have backticks of its own,
+/// the known ones have none.
 pub(crate) fn unknown_key(message: &str) -> Option<(String, Vec<String>)> {
     let rest = message.strip_prefix("unknown field `")?;
     let (key, expected) = rest.rsplit_once("`, expected ")?;

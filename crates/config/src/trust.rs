@@ -1,8 +1,8 @@
-//! Which repositories' files the user trusts: for each, the hash of exactly what was trusted.
+//! The repository files that the user trusts: for each, the hash of the trusted content.
 //!
-//! A record is one small file, `<state>/trust/<SHA-256 of the file's path>`, with one line as sha256sum(1) writes it. It
-//! is found by name; nothing is listed. A record that others could have written, or that lies in the workspace itself,
-//! where a sandbox writes, counts for nothing.
+//! A record is one small file, `<state>/trust/<SHA-256 of the file's path>`, with one line as sha256sum(1) writes it. It is found
+//! by name; nothing is listed. A record that other users could have written, or that lies in the workspace itself, where a sandbox
+//! writes, is ignored.
 
 use crate::fault::{argument, shown};
 use crate::flags::EgressFlags;
@@ -20,7 +20,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What the user has said of a repository's file.
+/// The user's decision on a repository's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// Exactly this content is trusted.
@@ -31,21 +31,21 @@ pub enum Standing {
     Unknown,
 }
 
-/// A repository's file, read once: what is shown is what [`Proposal::keep`] keeps.
+/// A repository's file, read once: [`Proposal::keep`] stores the content that was shown.
 #[derive(Debug)]
 pub struct Proposal {
     /// The file, without links on the way.
     pub file: PathBuf,
     /// The hash of its content, in hexadecimal.
     pub sha256: String,
-    /// What was said of it before.
+    /// The earlier decision.
     pub standing: Standing,
-    /// What it says.
+    /// Its settings.
     pub settings: Settings,
     record: Record,
 }
 
-/// Reads a repository's file, to be shown and then kept. It has to make sense, also beside the files above it.
+/// Reads a repository's file, to be shown and then trusted. It has to be valid, also together with the higher files.
 pub fn propose(workspace: &Path) -> Result<Proposal, SandboxError> {
     propose_from(&ConfigPaths::real(), workspace)
 }
@@ -81,12 +81,12 @@ pub fn propose_from(places: &ConfigPaths, workspace: &Path) -> Result<Proposal, 
 }
 
 impl Proposal {
-    /// The file, fit to be shown.
+    /// The file, safe to show.
     pub fn name(&self) -> String {
         shown(&self.file)
     }
 
-    /// Keeps that this content is trusted.
+    /// Records that this content is trusted.
     pub fn keep(&self) -> Result<(), SandboxError> {
         self.record.write().map_err(|error| {
             let message = format!("cannot keep that `{}` is trusted: {error}", shown(&self.file));
@@ -99,7 +99,7 @@ impl Proposal {
     }
 }
 
-/// Forgets that a repository's file is trusted. Says whether it was.
+/// Removes the trust in a repository's file. Returns whether it was trusted.
 pub fn revoke(workspace: &Path) -> Result<bool, SandboxError> {
     revoke_from(&ConfigPaths::real(), workspace)
 }
@@ -117,7 +117,7 @@ pub fn revoke_from(places: &ConfigPaths, workspace: &Path) -> Result<bool, Sandb
     }
 }
 
-/// What was said of this content.
+/// The decision on this content.
 pub(crate) fn standing(places: &ConfigPaths, workspace: &Path, bytes: &[u8]) -> Standing {
     let record = canonical(workspace).and_then(|workspace| Record::of(places, &workspace, bytes));
     match record.ok().and_then(|record| Some(record.read()? == record.line)) {
@@ -127,7 +127,7 @@ pub(crate) fn standing(places: &ConfigPaths, workspace: &Path, bytes: &[u8]) -> 
     }
 }
 
-/// That a content is trusted, as it is kept.
+/// The record that a content is trusted.
 #[derive(Debug)]
 struct Record {
     file: PathBuf,
@@ -162,7 +162,7 @@ impl Record {
         Ok(Record { file: state.join("trust").join(name), line })
     }
 
-    /// What was kept, if nobody else can have written it.
+    /// The stored list, if no other user can have written it.
     fn read(&self) -> Option<Vec<u8>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = open(&self.file, flags, Mode::empty()).ok()?;
@@ -171,7 +171,7 @@ impl Record {
         mine.then(|| read::bytes(file).ok())?
     }
 
-    /// All of it or nothing: a reader never sees a half.
+    /// Atomically: a reader never sees a partial file.
     fn write(&self) -> io::Result<()> {
         let folder = self.file.parent().ok_or(ErrorKind::InvalidInput)?;
         create_private(folder)?;

@@ -1,4 +1,4 @@
-//! Which credentials a run gets, of files, flags and those that belljar knows.
+//! The credentials that a run gets from files, flags and the built-in ones.
 
 use belljar_config::{ConfigPaths, CredentialFlags, EgressFlags, Loaded, load_from};
 use belljar_spec::egress::Mode;
@@ -36,14 +36,14 @@ impl Machine {
     }
 
     fn ask_with(&self, egress: EgressFlags, flags: &CredentialFlags) -> Result<Loaded, SandboxError> {
-        load_from(&self.places, None, egress)?.with_credentials(flags, &ManagedClone(&["exa", "brave"]))
+        load_from(&self.places, None, egress)?.with_credentials(flags, &FixedSecrets(&["exa", "brave"]))
     }
 }
 
 /// Secrets of these names.
-struct ManagedClone(&'static [&'static str]);
+struct FixedSecrets(&'static [&'static str]);
 
-impl SecretStore for ManagedClone {
+impl SecretStore for FixedSecrets {
     fn read(&self, reference: &SecretRef) -> Result<Secret, SecretError> {
         match reference {
             SecretRef::Vault(name) if self.0.contains(&name.as_str()) => {
@@ -116,12 +116,12 @@ fn what_the_operator_closed_stays_closed() {
     assert!(error.message.starts_with("credential `anthropic` goes to"), "{error}");
     assert!(Machine::with(only, BUILD).ask(&secrets(&["build"])).is_ok());
     let none = EgressFlags { mode: Some(Mode::None), ..Default::default() };
-    let error = Machine::with("", "").ask_with(none, &secrets(&["anthropic"])).expect_err("no way out");
+    let error = Machine::with("", "").ask_with(none, &secrets(&["anthropic"])).expect_err("no egress");
     assert_eq!(error.code, ErrorCode::RequestConflict);
 }
 
 #[test]
-fn what_nobody_bound_is_refused_with_what_to_do() {
+fn a_secret_without_a_credential_is_refused_with_a_hint() {
     let machine = Machine::with("", BUILD);
     let error = machine.ask(&secrets(&["nobody"])).expect_err("no such");
     assert_eq!(error.message, "there is no credential `nobody`");
@@ -134,12 +134,12 @@ fn what_nobody_bound_is_refused_with_what_to_do() {
 fn a_search_is_found_in_its_order() {
     let search = |which| CredentialFlags { web_search: Some(which), ..Default::default() };
     let machine = Machine::with("", "");
-    // Tavily comes first, and there is no secret of it.
+    // Tavily comes first, and has no secret.
     assert_eq!(names(&machine.ask(&search(WebSearch::Detect)).expect("exa")), ["exa"]);
     assert_eq!(names(&machine.ask(&search(WebSearch::Named(name("brave")))).expect("brave")), ["brave"]);
     assert!(machine.ask(&search(WebSearch::Named(name("github")))).is_err());
     let loaded = load_from(&machine.places, None, EgressFlags::default()).expect("files");
-    let error = loaded.with_credentials(&search(WebSearch::Detect), &ManagedClone(&[])).expect_err("none");
+    let error = loaded.with_credentials(&search(WebSearch::Detect), &FixedSecrets(&[])).expect_err("none");
     assert_eq!(error.message, "no search of the web has a secret: tavily, exa, brave");
 }
 
@@ -189,7 +189,7 @@ fn a_token_for_github_needs_an_app() {
     let loaded = machine.ask(&ask(GitHubProfile::Read, false)).expect("an App");
     assert_eq!(loaded.credentials[0].source, SecretSource::GitHubApp);
     assert_eq!(variables(&loaded.credentials[0]), ["GITHUB_TOKEN", "GH_TOKEN", "GIT_TOKEN"]);
-    // Two gates: the profile, and the word.
+    // Two conditions: the profile, and the request.
     for profile in [GitHubProfile::Read, GitHubProfile::IssuesWrite, GitHubProfile::ReviewWrite] {
         assert_eq!(machine.ask(&ask(profile, true)).expect_err("no").code, ErrorCode::NotGranted);
     }

@@ -1,4 +1,4 @@
-//! Files, layers, trust and flags: what they come to.
+//! Merging files, layers, trust and flags.
 
 use belljar_config::{
     ConfigPaths, EgressFlags, Layer, Loaded, Origin, Standing, check, load_from, propose_from, revoke_from,
@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A machine with no files yet. Whoever runs the tests is its operator.
+/// A machine with no files yet. The user who runs the tests is its operator.
 struct Machine {
     folder: tempfile::TempDir,
     places: ConfigPaths,
@@ -21,13 +21,13 @@ impl Machine {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = |name: &str| folder.path().join(name);
         for name in ["etc", "config", "work/.belljar"] {
-            fs::create_dir_all(path(name)).expect("the test's own files can be had");
+            fs::create_dir_all(path(name)).expect("the test can write its own files");
         }
         fs::set_permissions(path("etc"), Permissions::from_mode(0o755))
-            .expect("the test's own files can be had");
+            .expect("the test can write its own files");
         let places = ConfigPaths {
             operator: path("etc/belljar.toml"),
-            operator_id: fs::metadata(path("etc")).expect("the test's own files can be had").uid(),
+            operator_id: fs::metadata(path("etc")).expect("the test can write its own files").uid(),
             user: Some(path("config/belljar.toml")),
             state: Some(path("state/belljar")),
         };
@@ -69,7 +69,7 @@ impl Machine {
         records.next().expect("a record").path()
     }
 
-    /// Without asking what the layers above think: they may change later.
+    /// Without checking the higher layers: they may change later.
     fn trust(&self) {
         let places =
             ConfigPaths { user: None, operator: "/nowhere/belljar.toml".into(), ..self.places.clone() };
@@ -79,7 +79,7 @@ impl Machine {
                 write(&self.user(), "egress.mode = \"open\"");
                 let places = ConfigPaths { user: Some(self.user()), ..places };
                 propose_from(&places, &self.workspace()).expect("a file").keep().expect("it can be kept");
-                fs::remove_file(self.user()).expect("the test's own files can be had");
+                fs::remove_file(self.user()).expect("the test can write its own files");
             }
             Err(error) => panic!("{error}"),
         }
@@ -91,8 +91,8 @@ impl Machine {
 }
 
 fn write(file: &Path, content: &str) {
-    fs::write(file, content).expect("the test's own files can be had");
-    fs::set_permissions(file, Permissions::from_mode(0o644)).expect("the test's own files can be had");
+    fs::write(file, content).expect("the test can write its own files");
+    fs::set_permissions(file, Permissions::from_mode(0o644)).expect("the test can write its own files");
 }
 
 fn mode(mode: Mode) -> EgressFlags {
@@ -172,7 +172,7 @@ fn a_repository_cannot_widen_the_mode() {
 }
 
 #[test]
-fn the_widest_mode_holds_for_everybody_below() {
+fn the_widest_mode_limits_all_lower_layers() {
     // The operator's: for files and for flags.
     let machine = Machine::with("widest = \"strict\"", "mode = \"open\"", "");
     let error = machine.load(EgressFlags::default()).expect_err("wider than the operator allows");
@@ -182,9 +182,9 @@ fn the_widest_mode_holds_for_everybody_below() {
     let error = machine.load(mode(Mode::Open)).expect_err("a flag that is wider");
     assert!(error.message.starts_with("egress mode `open`: the widest mode is strict"), "{error}");
     assert!(machine.load(mode(Mode::Strict)).is_ok());
-    // A mode that nobody said is made to fit.
+    // The default mode is narrowed to fit.
     let machine = Machine::with("widest = \"none\"", "", "");
-    let loaded = machine.load(EgressFlags::default()).expect("nobody said anything else");
+    let loaded = machine.load(EgressFlags::default()).expect("no other layer sets a mode");
     assert_eq!(loaded.policy.map(|policy| policy.mode), Some(Mode::None));
     assert!(matches!(loaded.origins.mode, Origin::Line(place) if place.line == 2));
     // The user's: for the repository, not for the user's own flags.
@@ -288,7 +288,7 @@ fn the_smallest_limit_holds() {
 }
 
 #[test]
-fn whoever_wants_everything_looked_into_gets_it() {
+fn any_layer_can_turn_inspection_on() {
     let yes = "inspect = true";
     for (operator, user, repository, is_inspected) in [
         ("", "", "mode = \"strict\"", false),
@@ -349,15 +349,15 @@ fn an_operators_file_that_others_can_change_does_not_count() {
 }
 
 #[test]
-fn a_users_file_that_everybody_can_change_does_not_count() {
+fn a_world_writable_user_file_does_not_count() {
     let machine = Machine::with("", "mode = \"open\"", "");
     fs::set_permissions(machine.user(), Permissions::from_mode(0o646)).unwrap();
-    let error = machine.load(EgressFlags::default()).expect_err("everybody can change it");
+    let error = machine.load(EgressFlags::default()).expect_err("it is world-writable");
     assert_eq!(error.code, ErrorCode::ConfigInvalid);
 }
 
 #[test]
-fn a_file_above_that_is_none_is_an_error_and_nobody_waits() {
+fn a_config_path_that_is_no_file_is_an_error_without_waiting() {
     let machine = Machine::new();
     fs::create_dir(machine.user()).unwrap();
     let error = machine.load(EgressFlags::default()).expect_err("a folder");
@@ -397,7 +397,7 @@ fn a_repositorys_file_counts_only_as_it_was_trusted() {
     proposal.keep().expect("it can be kept");
     let policy = machine.load(EgressFlags::default()).expect("trusted").policy.expect("a policy");
     assert_eq!(labels(&policy.allow), ["x.com"]);
-    // What is kept is what was shown, whatever is there by now.
+    // The shown content is stored, even if the file has changed by now.
     write(&machine.repository(), "[egress]\nallow = [\"evil.example\"]");
     proposal.keep().expect("it can be kept");
     assert_eq!(code(&machine), "repository_changed");
@@ -405,7 +405,7 @@ fn a_repositorys_file_counts_only_as_it_was_trusted() {
         propose_from(&machine.places, &machine.workspace()).expect("a file").standing,
         Standing::Changed
     );
-    // A space more is another file.
+    // One more space makes it another file.
     write(&machine.repository(), "[egress]\nallow = [\"x.com\"] ");
     assert_eq!(code(&machine), "repository_changed");
     write(&machine.repository(), "[egress]\nallow = [\"x.com\"]");
@@ -423,7 +423,7 @@ fn trust_is_for_one_place() {
     fs::copy(machine.repository(), copy.join(".belljar/config.toml")).unwrap();
     let loaded = load_from(&machine.places, Some(&copy), EgressFlags::default()).expect("never an error");
     assert_eq!(loaded.notes[0].code, "repository_untrusted");
-    // By whatever way one comes to it.
+    // By any path that leads to it.
     let link = machine.folder.path().join("link");
     symlink(machine.workspace(), &link).unwrap();
     let loaded = load_from(&machine.places, Some(&link), EgressFlags::default()).expect("the same place");
@@ -504,7 +504,7 @@ fn what_lies_in_a_repository_instead_of_a_file_is_not_followed() {
     symlink(&elsewhere, file.parent().unwrap()).unwrap();
     told(&machine, "it is a link");
     fs::remove_file(file.parent().unwrap()).unwrap();
-    // Somebody else's file of that name is none of our business.
+    // A plain file of the folder's name is not ours, and is ignored.
     write(file.parent().unwrap(), "");
     assert!(machine.load(EgressFlags::default()).expect("nothing").notes.is_empty());
 }

@@ -1,4 +1,4 @@
-//! `[llm]`: who may say what of the route to a model, and what files and flags come to.
+//! `[llm]`: the settings of the route to a model that each layer may have, and merging files and flags.
 
 use belljar_config::{ConfigPaths, EgressFlags, Layer, LlmLoaded, check, load_from};
 use belljar_spec::llm::{Price, UpstreamKind};
@@ -84,14 +84,14 @@ fn a_key_is_not_shown_to_another_server_than_it_was_named_for() {
         let LlmLoaded { route, admin_key, .. } = route(OPERATOR, user, &flags);
         assert_eq!((route.key, admin_key), (None, None), "{user} {flags:?}");
     }
-    // Another path of the same server is the same server, and a user may have a key of their own.
+    // Another path of the same server is the same server, and users may have their own key.
     assert!(route(OPERATOR, "", &to("https://litellm.example:4000/v1")).route.key.is_some());
     let own = route(OPERATOR, "[llm]\nkey = \"secret:mine\"", &LlmRequest::default()).route;
     assert_eq!(own.key.map(|key| key.to_string()).as_deref(), Some("secret:mine"));
 }
 
 #[test]
-fn nobody_has_more_than_the_operator_allows() {
+fn no_budget_exceeds_the_operators() {
     let flags =
         |text: &str| LlmRequest { budget: Some(text.parse().expect("a budget")), ..LlmRequest::default() };
     let budget = |user: &str, given: &str| {
@@ -124,7 +124,7 @@ fn nobody_has_more_than_the_operator_allows() {
             && !narrow.allows("claude-2")
             && !narrow.allows("gpt-5")
     );
-    // A price of nothing would be a budget without end, and another account somebody else's bill.
+    // A price of zero would be an endless budget, and another account would bill another customer.
     let cheap = route(
         OPERATOR,
         "[llm]\nend_user = \"other\"\n[llm.price.\"claude-x\"]\ninput = 0\noutput = 0",

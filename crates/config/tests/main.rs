@@ -1,4 +1,4 @@
-//! What files, profiles and requests make of each other, a subject a module.
+//! Merging files, profiles and requests, one module per subject.
 
 mod credentials;
 mod layers;

@@ -1,4 +1,4 @@
-//! `[profile.NAME]` and `[sandbox]`: who may say what, and what it comes to.
+//! `[profile.NAME]` and `[sandbox]`: the settings that each layer may have, and the result.
 
 use belljar_config::{
     ConfigPaths, EgressFlags, Layer, Profile, SandboxSettings, check, load_from, profiles_from, propose_from,
@@ -19,13 +19,13 @@ impl Machine {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = |name: &str| folder.path().join(name);
         for name in ["etc", "config", "work/.belljar"] {
-            fs::create_dir_all(path(name)).expect("the test's own files can be had");
+            fs::create_dir_all(path(name)).expect("the test can write its own files");
         }
         fs::set_permissions(path("etc"), Permissions::from_mode(0o755))
-            .expect("the test's own files can be had");
+            .expect("the test can write its own files");
         let places = ConfigPaths {
             operator: path("etc/belljar.toml"),
-            operator_id: fs::metadata(path("etc")).expect("the test's own files can be had").uid(),
+            operator_id: fs::metadata(path("etc")).expect("the test can write its own files").uid(),
             user: Some(path("config/belljar.toml")),
             state: Some(path("state/belljar")),
         };
@@ -48,8 +48,8 @@ impl Machine {
 }
 
 fn write(file: &Path, content: &str) {
-    fs::write(file, content).expect("the test's own files can be had");
-    fs::set_permissions(file, Permissions::from_mode(0o644)).expect("the test's own files can be had");
+    fs::write(file, content).expect("the test can write its own files");
+    fs::set_permissions(file, Permissions::from_mode(0o644)).expect("the test can write its own files");
 }
 
 fn error_of(layer: Layer, content: &str) -> SandboxError {
@@ -166,7 +166,7 @@ env = { NODE_ENV = "test" }
 rootfs = "oci:node:22"
 "#;
     write(&machine.workspace().join(".belljar/config.toml"), content);
-    assert!(machine.sandbox().is_empty(), "nobody trusted it");
+    assert!(machine.sandbox().is_empty(), "it is not trusted");
     propose_from(&machine.places, &machine.workspace()).expect("a file").keep().expect("it can be kept");
     let SandboxSettings { ports, volumes, env, rootfs, profile } = machine.sandbox();
     assert_eq!(rootfs.map(|root| root.to_string()).as_deref(), Some("oci:node:22"));

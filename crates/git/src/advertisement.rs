@@ -1,5 +1,5 @@
-//! The list of refs that a server of git begins with, in protocol 0 (gitprotocol-pack(5), "Reference Discovery"), and how
-//! smart HTTP wraps it (gitprotocol-http(5)).
+//! The list of refs that a git server sends first, in protocol 0 (gitprotocol-pack(5), "Reference Discovery"), and how smart HTTP
+//! wraps it (gitprotocol-http(5)).
 
 use crate::daemon::Service;
 use crate::pkt::{self, Packet, PktError, Reader};
@@ -9,12 +9,12 @@ use thiserror::Error;
 /// A list of refs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertisement {
-    /// Said first over HTTP: `# service=git-receive-pack`.
+    /// The first line over HTTP: `# service=git-receive-pack`.
     pub service: Option<Service>,
     pub refs: Vec<Advertised>,
     pub capabilities: Capabilities,
     pub shallow: Vec<ObjectId>,
-    /// Decides how an empty list is written.
+    /// The hash, which decides how an empty list is written.
     pub format: ObjectFormat,
 }
 
@@ -35,7 +35,7 @@ pub enum AdvertisementError {
 }
 
 impl Advertisement {
-    /// From all of its bytes.
+    /// Parses a complete list.
     pub fn parse(bytes: &[u8]) -> Result<Advertisement, AdvertisementError> {
         let mut packets = pkt::all(bytes)?.into_iter().peekable();
         let service = match packets.peek() {
@@ -59,7 +59,7 @@ impl Advertisement {
         of_lines(service, &lines)
     }
 
-    /// As a server writes it.
+    /// Writes it as a server does.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let Some(service) = self.service {
@@ -133,8 +133,8 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)
 }
 
-/// Adds a capability to a list of refs that passes by. What is no such list passes as it is: this is a wish told to a
-/// client, and nothing is safe because of it.
+/// Adds a capability to a list of refs that is forwarded. Other bytes are forwarded unchanged: this only asks something of a
+/// client, and no safety depends on it.
 #[derive(Debug)]
 pub struct AddCapability {
     word: &'static str,
@@ -147,7 +147,7 @@ impl AddCapability {
         AddCapability { word, packets: Reader::new(BEGINNING), is_done: false }
     }
 
-    /// What passes on of these bytes.
+    /// The bytes to forward for these bytes.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
         if self.is_done {
             return bytes.to_vec();
@@ -179,7 +179,7 @@ impl AddCapability {
         passed
     }
 
-    /// What was waited for in vain.
+    /// The bytes that were held back, at the end.
     pub fn finish(&mut self) -> Vec<u8> {
         let rest = self.packets.rest().to_vec();
         self.packets = Reader::new(0);
@@ -189,7 +189,7 @@ impl AddCapability {
 }
 
 const SERVICE: &[u8] = b"# service=";
-/// With room for what is added when it is written again.
+/// With room for the added capability.
 const FIRST: usize = pkt::MAX_DATA_BYTES - 16;
 const NO_REFS: &[u8] = b"capabilities^{}";
 /// The service, a version and the first ref.

@@ -1,13 +1,13 @@
-//! Git's config files, read as git reads them (git-config(1), "SYNTAX"; config.c) and without git: nothing is started and
-//! nothing is followed. What git would refuse ends the reading, as it ends git's.
+//! Parses git's config files as git does (git-config(1), "SYNTAX"; config.c) and without git: no program is started and no include
+//! followed. Parsing ends at the first error, as git's does.
 
 /// One variable of a config file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable {
-    /// Its whole name, as `git config --list` has it: `core.hookspath`, `includeif.gitdir:~/Work/.path`. Only what lies
-    /// between the first and the last point has capital letters.
+    /// Its full name, as `git config --list` prints it: `core.hookspath`, `includeif.gitdir:~/Work/.path`. Only the part between
+    /// the first and the last dot can have upper-case letters.
     pub name: String,
-    /// Its value; without one it is true.
+    /// Its value; `None` means true.
     pub value: Option<Vec<u8>>,
 }
 
@@ -17,12 +17,12 @@ impl Variable {
         self.name.rsplit_once('.').map_or(self.name.as_str(), |(_, key)| key)
     }
 
-    /// Its value as text, if it is text.
+    /// Its value, if it is valid UTF-8.
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(self.value.as_deref()?).ok()
     }
 
-    /// Whether it says yes, as git understands that.
+    /// Its value as a boolean, by git's rules.
     pub fn is_true(&self) -> bool {
         match &self.value {
             None => true,
@@ -37,11 +37,11 @@ impl Variable {
     }
 }
 
-/// The variables of a file, in order, up to what git could not read.
+/// The variables of a file, in order, up to the first error.
 pub fn variables(bytes: &[u8]) -> Vec<Variable> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut reader = Reader { bytes, at: 0 };
-    // Before the first section a variable has a name without a point; git takes it.
+    // Before the first section a variable has a name without a dot; git accepts it.
     let mut prefix = String::new();
     let mut found = Vec::new();
     while let Some(byte) = reader.next() {
@@ -62,7 +62,7 @@ pub fn variables(bytes: &[u8]) -> Vec<Variable> {
     found
 }
 
-/// A value as it is written into a file, in quotes: whatever is in it, git reads it back as one value.
+/// A value quoted for a file: git reads any content back as one value.
 pub fn quoted(value: &str) -> String {
     let mut text = String::from("\"");
     for character in value.chars() {
@@ -71,7 +71,7 @@ pub fn quoted(value: &str) -> String {
             '\\' => text.push_str("\\\\"),
             '\n' => text.push_str("\\n"),
             '\t' => text.push_str("\\t"),
-            // Git has no spelling for the others, and a zero byte ends its strings.
+            // Git has no escape for the others, and a zero byte ends its strings.
             character if character.is_control() => {}
             character => text.push(character),
         }
@@ -97,7 +97,7 @@ impl Reader<'_> {
         Some(byte)
     }
 
-    /// The same, where the end of the file ends a line.
+    /// The same, with the end of the file counting as a newline.
     fn next_in_line(&mut self) -> u8 {
         self.next().unwrap_or(b'\n')
     }
@@ -106,7 +106,7 @@ impl Reader<'_> {
         while self.next_in_line() != b'\n' {}
     }
 
-    /// The name between brackets, the first of which has been read.
+    /// The name between brackets; the opening one has been read.
     fn section(&mut self) -> Option<String> {
         let mut name = String::new();
         loop {
@@ -164,7 +164,7 @@ impl Reader<'_> {
 
     fn value(&mut self) -> Option<Vec<u8>> {
         let mut value = Vec::new();
-        // Where the value ends if nothing but space follows.
+        // The end of the value if only space follows.
         let mut end = 0;
         let mut is_quoted = false;
         loop {
@@ -201,7 +201,7 @@ impl Reader<'_> {
     }
 }
 
-/// As git's own isspace: no vertical tab, no form feed.
+/// Like git's own isspace: no vertical tab, no form feed.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
@@ -243,7 +243,8 @@ mod tests {
 
     #[test]
     fn any_bytes_are_read_as_git_reads_them() {
-        // No generator of random text finds a grammar: pieces of it do, in every order that a small counter gives.
+        // Random text rarely hits the grammar: so the text is combined from pieces of it, in every order that a small counter
+        // gives.
         let pieces =
             ["[a]", "[b \"c\"]", "\n", "k", "=", " ", "\"", "\\", "#", "v w", ";", "\r\n", "]", "9", "[x.Y]"];
         let mut seed = 1u64;
@@ -257,7 +258,7 @@ mod tests {
         }
     }
 
-    /// Git lists everything or complains; we read at least as far as it would have.
+    /// Git lists everything or fails; we read at least as far as git would have.
     fn compare(bytes: &[u8]) {
         let Some(theirs) = listed(bytes) else { return };
         let mut ours = Vec::new();
@@ -277,7 +278,7 @@ mod tests {
         );
     }
 
-    /// What git reads; `None` where it refuses, or is not there.
+    /// Git's result; `None` if it fails, or is not installed.
     fn listed(bytes: &[u8]) -> Option<Vec<u8>> {
         let mut git = Command::new("git")
             .args(["config", "--file", "-", "--no-includes", "--list", "-z"])

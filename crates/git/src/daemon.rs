@@ -2,17 +2,17 @@
 
 use thiserror::Error;
 
-/// What a client of git's daemon asks for.
+/// The request of a client of git's daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     pub service: Service,
-    /// As it is written, with the slash in front.
+    /// As sent, with the leading slash.
     pub path: String,
-    /// Which protocol the client would like: 0, 1 or 2.
+    /// The protocol version that the client asks for: 0, 1 or 2.
     pub version: u8,
 }
 
-/// What git serves.
+/// Git's services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
     UploadPack,
@@ -56,7 +56,7 @@ pub fn parse(line: &[u8]) -> Result<Request, DaemonError> {
     Ok(Request { service, path: path.to_string(), version: version(rest) })
 }
 
-/// The words behind the two NULs, `version=2` among them; servers pass over what they do not know.
+/// The words after the two NULs, such as `version=2`; servers skip unknown ones.
 fn version(rest: &[u8]) -> u8 {
     let mut words = rest.split(|byte| *byte == 0).skip_while(|word| !word.is_empty());
     let version = words.find_map(|word| word.strip_prefix(b"version="));
@@ -68,7 +68,7 @@ fn version(rest: &[u8]) -> u8 {
 }
 
 impl Request {
-    /// As a client writes it.
+    /// Writes it as a client does.
     pub fn bytes(&self, host: &str) -> Vec<u8> {
         let mut line = format!("{} {}\0host={host}\0", self.service.name(), self.path);
         if self.version > 0 {

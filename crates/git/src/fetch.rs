@@ -1,17 +1,17 @@
-//! Asking a server for some commits, in protocol 2 (gitprotocol-v2(5), "fetch"): for their trees, or for their history.
+//! Requests some commits from a server, in protocol 2 (gitprotocol-v2(5), "fetch"): their trees, or their history.
 
 use crate::pkt::{Packet, PktError, Reader};
 use crate::{ObjectId, pkt};
 use thiserror::Error;
 
-/// What of each commit.
+/// The requested parts of each commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content<'a> {
-    /// Its trees. Servers need not know how (`uploadpack.allowFilter`).
+    /// Its trees. Servers need not support this (`uploadpack.allowFilter`).
     Trees,
-    /// Its files too.
+    /// Its blobs too.
     Everything,
-    /// The commits since another one, and nothing of what is in them.
+    /// The commits since another one, without their content.
     History { since: &'a ObjectId },
 }
 
@@ -39,7 +39,7 @@ pub fn request(wanted: &[ObjectId], content: Content<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Takes the pack out of an answer as it comes.
+/// Extracts the pack from a response as it arrives.
 #[derive(Debug)]
 pub struct Answer {
     packets: Reader,
@@ -65,12 +65,12 @@ pub enum FetchError {
 }
 
 impl Answer {
-    /// Of no more than so many bytes.
+    /// For a pack of at most this many bytes.
     pub fn new(limit: usize) -> Answer {
         Answer { packets: Reader::new(limit), part: Part::Before }
     }
 
-    /// What of the pack is in these bytes.
+    /// The part of the pack in these bytes.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Vec<u8>, FetchError> {
         self.packets.feed(bytes);
         let mut pack = Vec::new();
@@ -81,7 +81,7 @@ impl Answer {
                     return Err(FetchError::Refused);
                 }
                 (Part::Before, Some(Packet::Data(line))) if line == b"packfile\n" => self.part = Part::Pack,
-                // Where a history was cut, and what else servers tell before.
+                // Shallow lines, and other sections that servers send first.
                 (Part::Before, Some(Packet::Data(_) | Packet::Delim)) => {}
                 (Part::Before, Some(Packet::Flush | Packet::ResponseEnd)) => return Err(FetchError::CutOff),
                 (Part::Pack, Some(Packet::Data(line))) => match line.split_first() {
@@ -95,7 +95,7 @@ impl Answer {
         Ok(pack)
     }
 
-    /// Was that all?
+    /// Was the pack complete?
     pub fn finish(&self) -> Result<(), FetchError> {
         if self.part == Part::Over { Ok(()) } else { Err(FetchError::CutOff) }
     }

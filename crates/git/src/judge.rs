@@ -1,34 +1,34 @@
-//! May this update be made? First by what it is called, before anything of its objects is read; then by what they are.
+//! Decides whether an update is allowed: first by its name, before any of its objects is read; then by its objects.
 
 use crate::push::{Change, Update};
 use crate::{PushRefusal, RefName};
 use belljar_spec::egress::is_control;
 use belljar_spec::git::RefPolicy;
 
-/// What the objects of an update were seen to be.
+/// The findings on the objects of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
-    /// Does the new place follow from the old one?
+    /// Is the old commit an ancestor of the new one?
     pub follows: Seen,
-    /// Are the files below `.github/workflows` left as they are?
+    /// Are the files below `.github/workflows` unchanged?
     pub keeps_workflows: Seen,
 }
 
-/// What was seen.
+/// A finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     Yes,
     No,
-    /// Not from what was there to look at.
+    /// The present objects do not show it.
     Unknown,
 }
 
 impl Facts {
-    /// Of an update that brings nothing, or whose objects no rule asks about.
+    /// For an update without objects, or whose objects no rule asks about.
     pub const NOTHING_ASKED: Facts = Facts { follows: Seen::Unknown, keeps_workflows: Seen::Unknown };
 }
 
-/// What has to be seen of an update's objects.
+/// The questions about an update's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Questions {
     pub follows: bool,
@@ -36,13 +36,13 @@ pub struct Questions {
 }
 
 impl Questions {
-    /// Is there anything to look at?
+    /// Is there any question?
     pub fn any(self) -> bool {
         self.follows || self.keeps_workflows
     }
 }
 
-/// By its name and what it does; and what is still to be seen.
+/// Judges an update by its name and kind; returns the questions about its objects.
 pub fn by_name(policy: &RefPolicy, update: &Update) -> Result<Questions, PushRefusal> {
     let change = update.change();
     let kind = kind(&update.name);
@@ -55,7 +55,7 @@ pub fn by_name(policy: &RefPolicy, update: &Update) -> Result<Questions, PushRef
         Kind::Other => return Err(PushRefusal::NotABranch),
         Kind::Branch(_) | Kind::Tag => {}
     }
-    // A prompt that shows the branch, a script or a build that puts its name into a command: each would run it.
+    // A prompt that shows the branch, or a script or a build that puts its name into a command, would run it.
     let is_option = || update.name.tag().is_some_and(|tag| tag.starts_with('-'));
     if change == Change::Create && (update.name.as_str().chars().any(is_obeyed) || is_option()) {
         return Err(PushRefusal::Name);
@@ -64,7 +64,7 @@ pub fn by_name(policy: &RefPolicy, update: &Update) -> Result<Questions, PushRef
         let nothing = Questions { follows: false, keeps_workflows: false };
         return if policy.delete { Ok(nothing) } else { Err(PushRefusal::Delete) };
     }
-    // A tag stands for one thing: moving it loses the other, whatever follows from what.
+    // A tag stands for one object: moving it loses the old one, even if that is an ancestor.
     if matches!(kind, Kind::Tag) && change == Change::Move && !policy.force {
         return Err(PushRefusal::Force);
     }
@@ -72,7 +72,7 @@ pub fn by_name(policy: &RefPolicy, update: &Update) -> Result<Questions, PushRef
     Ok(Questions { follows, keeps_workflows: !policy.workflows })
 }
 
-/// By everything.
+/// Judges by name and objects.
 pub fn by_facts(policy: &RefPolicy, update: &Update, facts: Facts) -> Result<(), PushRefusal> {
     let questions = by_name(policy, update)?;
     match facts.follows {
@@ -87,7 +87,7 @@ pub fn by_facts(policy: &RefPolicy, update: &Update, facts: Facts) -> Result<(),
     }
 }
 
-/// Whether a letter of a name is one that a shell or a terminal obeys.
+/// Whether a character of a name is special to a shell or a terminal.
 fn is_obeyed(letter: char) -> bool {
     "$`;|&<>'\"".contains(letter) || is_control(letter)
 }
@@ -142,9 +142,9 @@ mod tests {
             (hosts(), update(ZERO, A, "refs/heads/$(touch${IFS}x)"), Err("push_name")),
             (hosts(), update(ZERO, A, "refs/heads/x\u{202e}niam"), Err("push_name")),
             (everything.clone(), update(ZERO, A, "refs/tags/`x`"), Err("push_name")),
-            // git makes none itself. A branch of such a name is not one to begin with.
+            // git itself makes no such tag, and a branch of such a name is invalid anyway.
             (everything.clone(), update(ZERO, A, "refs/tags/--exec=x"), Err("push_name")),
-            // One that is there is the user's.
+            // An existing one is the user's.
             (hosts(), update(A, B, "refs/heads/r&d"), Ok(true)),
             (everything.clone(), update(A, B, "refs/heads/x"), Ok(false)),
             (everything.clone(), update(A, ZERO, "refs/heads/x"), Ok(false)),

@@ -1,7 +1,7 @@
 //! git's own formats: packet lines, pushes and how they are judged, config files. Pure: bytes in, values out.
 //!
-//! Used where a push arrives: by the relay on this machine, and by the gateway on the way to a git host. Everything that is
-//! read here was written by an agent: what is not understood to the last byte is an error, never a guess.
+//! Used where a push arrives: by the relay on this machine, and by the gateway on the way to a git host. An agent wrote all input:
+//! anything that cannot be parsed to the last byte is an error, never a guess.
 
 pub mod advertisement;
 mod capabilities;

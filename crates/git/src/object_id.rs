@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The name of an object: a hash, in lower case. All zeros mean that there is none.
+/// The name of an object: a hash, in lower case. All zeros mean that there is no object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(String);
 
-/// Which hash names the objects of a repository.
+/// The hash function of a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectFormat {
     Sha1,
@@ -15,12 +15,12 @@ pub enum ObjectFormat {
 }
 
 impl ObjectId {
-    /// What stands for no object.
+    /// The id that stands for no object.
     pub fn zero(format: ObjectFormat) -> ObjectId {
         ObjectId("0".repeat(format.digits()))
     }
 
-    /// From hex digits. Upper case is taken as git takes it.
+    /// Parses hex digits. Upper case is accepted, as by git.
     pub fn parse(hex: &[u8]) -> Result<ObjectId, NotAnObjectId> {
         let has_right_length =
             [ObjectFormat::Sha1, ObjectFormat::Sha256].iter().any(|format| format.digits() == hex.len());
@@ -35,19 +35,19 @@ impl ObjectId {
         &self.0
     }
 
-    /// Means: there is no object.
+    /// Whether it stands for no object.
     pub fn is_zero(&self) -> bool {
         self.0.bytes().all(|digit| digit == b'0')
     }
 
-    /// Which hash it is.
+    /// Its hash function.
     pub fn format(&self) -> ObjectFormat {
         if self.0.len() == ObjectFormat::Sha1.digits() { ObjectFormat::Sha1 } else { ObjectFormat::Sha256 }
     }
 }
 
 impl ObjectFormat {
-    /// How many hex digits a name has.
+    /// The number of hex digits of an id.
     pub fn digits(self) -> usize {
         match self {
             ObjectFormat::Sha1 => 40,
@@ -55,7 +55,7 @@ impl ObjectFormat {
         }
     }
 
-    /// As `git init --object-format` and the capability `object-format` have it.
+    /// The name in `git init --object-format` and the capability `object-format`.
     pub fn name(self) -> &'static str {
         match self {
             ObjectFormat::Sha1 => "sha1",

@@ -1,4 +1,5 @@
-//! Who looks at packs. Whoever passes a push on knows the wire, and whoever looks knows git: neither knows the other.
+//! The interface for inspecting packs: the gateway, which forwards a push, knows only the protocol, and the implementation in
+//! `workspace` knows only git.
 
 use crate::judge::Facts;
 use crate::push::Update;
@@ -7,12 +8,12 @@ use belljar_spec::git::PushLimits;
 use std::fs::File;
 use std::io;
 
-/// Looks at packs. All of it blocks.
+/// Inspects packs. All methods block.
 pub trait PackJudge: Send + Sync {
-    /// An empty file without a name, to keep a push in until it is judged.
+    /// An empty, unnamed file that stores a push until it is judged.
     fn spool(&self) -> io::Result<File>;
 
-    /// Takes a pack, from where the file stands to its end.
+    /// Takes a pack, from the file's position to its end.
     fn take(
         &self,
         pack: File,
@@ -21,17 +22,17 @@ pub trait PackJudge: Send + Sync {
     ) -> Result<Box<dyn TakenPack>, PushRefusal>;
 }
 
-/// A pack that is being looked at.
+/// A pack that is being inspected.
 pub trait TakenPack: Send {
-    /// Commits that the server has, whose trees would show what cannot be seen yet.
+    /// Commits on the server whose trees are needed to complete the inspection.
     fn wanted(&self) -> Vec<ObjectId>;
 
-    /// Commits that the server has, whose history would show where an update's new place comes from.
+    /// Commits on the server whose history is needed to tell where an update's new commit comes from.
     fn origins(&self, update: &Update) -> Vec<ObjectId>;
 
-    /// More of what the server has.
+    /// Adds more objects that the server has.
     fn add(&mut self, pack: File) -> Result<(), PushRefusal>;
 
-    /// What was seen of an update.
+    /// The findings on an update.
     fn facts(&self, update: &Update) -> Facts;
 }

@@ -1,4 +1,4 @@
-//! Packet lines: four hex digits of length, then so many bytes less four (gitprotocol-common(5)).
+//! Packet lines: four hex digits of length, which includes those four, then the data (gitprotocol-common(5)).
 
 use thiserror::Error;
 
@@ -6,18 +6,18 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Packet {
     Data(Vec<u8>),
-    /// `0000`: a list is over.
+    /// `0000`: the end of a list.
     Flush,
-    /// `0001`: a part of a request is over (protocol 2).
+    /// `0001`: the end of a section (protocol 2).
     Delim,
-    /// `0002`: a response is over (protocol 2).
+    /// `0002`: the end of a response (protocol 2).
     ResponseEnd,
 }
 
-/// What four digits announce.
+/// The meaning of four length digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announced {
-    /// So many bytes follow.
+    /// This many bytes follow.
     Data(usize),
     Flush,
     Delim,
@@ -35,7 +35,7 @@ pub enum PktError {
     CutOff,
 }
 
-/// Reads the length. Whoever reads from a socket takes four bytes, asks here, and takes as many as it says.
+/// Parses the length. A caller reads four bytes from a socket, asks here, and then reads as many bytes as announced.
 pub fn announced(digits: [u8; 4]) -> Result<Announced, PktError> {
     let bad = || PktError::BadLength(digits.escape_ascii().to_string());
     let mut length = 0;
@@ -51,22 +51,22 @@ pub fn announced(digits: [u8; 4]) -> Result<Announced, PktError> {
     }
 }
 
-/// Writes data as one packet. Longer data than a packet holds is the caller's mistake: see [`MOST_DATA`].
+/// Writes data as one packet. Longer data than a packet holds is the caller's mistake: see [`MAX_DATA_BYTES`].
 pub fn data(data: &[u8]) -> Vec<u8> {
     let mut packet = Vec::with_capacity(data.len() + 4);
     append(&mut packet, data);
     packet
 }
 
-/// The same, behind what is there.
+/// The same, appended.
 pub fn append(to: &mut Vec<u8>, data: &[u8]) {
     assert!(data.len() <= MAX_DATA_BYTES, "a packet holds {MAX_DATA_BYTES} bytes");
     to.extend_from_slice(format!("{:04x}", data.len() + 4).as_bytes());
     to.extend_from_slice(data);
 }
 
-/// Takes packets out of bytes as they come, and remembers where they end: what is behind the last packet (a pack) is
-/// given back untouched.
+/// Extracts packets from bytes as they arrive, and remembers where they end: the bytes after the last packet (a pack) are returned
+/// unchanged.
 #[derive(Debug)]
 pub struct Reader {
     bytes: Vec<u8>,
@@ -76,7 +76,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads so many bytes of packets, and no more.
+    /// Reads at most this many bytes of packets.
     pub fn new(limit: usize) -> Reader {
         Reader { bytes: Vec::new(), taken: 0, left: limit, limit }
     }
@@ -88,7 +88,7 @@ impl Reader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next packet; none until more bytes are there.
+    /// The next packet; `None` until more bytes arrive.
     pub fn take(&mut self) -> Result<Option<Packet>, PktError> {
         let bytes = &self.bytes[self.taken..];
         let Some(digits) = bytes.first_chunk::<4>() else { return Ok(None) };
@@ -112,13 +112,13 @@ impl Reader {
         Ok(Some(packet))
     }
 
-    /// What came behind the last packet that was taken.
+    /// The bytes after the last packet that was taken.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.taken..]
     }
 }
 
-/// All of the packets in these bytes, which have to be whole.
+/// All packets in these bytes, which have to be complete.
 pub fn all(bytes: &[u8]) -> Result<Vec<Packet>, PktError> {
     let mut reader = Reader::new(bytes.len());
     reader.feed(bytes);
@@ -129,11 +129,11 @@ pub fn all(bytes: &[u8]) -> Result<Vec<Packet>, PktError> {
     if reader.rest().is_empty() { Ok(packets) } else { Err(PktError::CutOff) }
 }
 
-/// A list is over.
+/// The end of a list.
 pub const FLUSH: &[u8] = b"0000";
-/// As git has it (LARGE_PACKET_MAX).
+/// Like git's LARGE_PACKET_MAX.
 const MAX_PACKET_BYTES: usize = 65520;
-/// What one packet holds.
+/// The most data in one packet.
 pub const MAX_DATA_BYTES: usize = MAX_PACKET_BYTES - 4;
 
 #[cfg(test)]

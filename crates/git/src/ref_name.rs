@@ -8,11 +8,11 @@ use std::fmt;
 pub struct RefName(String);
 
 impl RefName {
-    /// From what crossed the wire. git takes any bytes; a policy is written in text, so a name has to be text too.
+    /// Parses a name from the wire. git accepts any bytes; a policy is text, so a name has to be valid UTF-8.
     pub fn parse(bytes: &[u8]) -> Result<RefName, NotARefName> {
         let text = std::str::from_utf8(bytes).map_err(|_| NotARefName)?;
         let below = text.strip_prefix("refs/").ok_or(NotARefName)?;
-        // `refs/stash` is one too. What a branch may be called is what any ref may be called.
+        // `refs/stash` is a ref too. The rules for branch names apply to all refs.
         if below.parse::<BranchName>().is_err() {
             return Err(NotARefName);
         }
@@ -24,12 +24,12 @@ impl RefName {
         &self.0
     }
 
-    /// The branch that it means.
+    /// The branch, if it is one.
     pub fn branch(&self) -> Option<BranchName> {
         BranchName::of_ref(&self.0)
     }
 
-    /// The tag that it means.
+    /// The tag, if it is one.
     pub fn tag(&self) -> Option<&str> {
         self.0.strip_prefix("refs/tags/")
     }

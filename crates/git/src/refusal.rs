@@ -6,56 +6,56 @@ use belljar_spec::egress::is_control;
 use belljar_spec::git::{BranchName, RefPattern};
 use std::fmt;
 
-/// Why an update is refused: a closed list. The text is one line, made for git's own `! [remote rejected] a -> b (...)`,
-/// and says what to do where somebody can do something.
+/// Why an update is refused: a closed list. The text is one line, made for git's own `! [remote rejected] a -> b (...)`, and says
+/// what to do if the user can do something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PushRefusal {
-    /// Policy does not have this branch.
+    /// The policy does not allow this branch.
     Branch { branch: BranchName, allowed: Vec<RefPattern> },
-    /// It would be new, and its name is more than a name to a shell or a terminal.
+    /// It would be new, and its name has characters that are special to a shell or a terminal.
     Name,
     /// Neither a branch nor a tag.
     NotABranch,
-    /// Tags may not be made.
+    /// Tags may not be created.
     Tag,
-    /// It would go away.
+    /// It would be deleted.
     Delete,
-    /// It would lose what it has.
+    /// It would lose commits.
     Force,
-    /// Whether it would is not to be seen from what came.
+    /// The received objects do not show whether it would lose commits.
     ForceUnknown,
-    /// Files that a host's CI runs.
+    /// It changes files that a git host's CI runs.
     Workflows,
-    /// Whether they change is not to be seen from what came.
+    /// The received objects do not show whether it changes those files.
     WorkflowsUnknown,
-    /// More bytes than policy has.
+    /// More bytes than the policy allows.
     Bytes { most: ByteSize },
-    /// More bytes than policy has for all pushes of a sandbox.
+    /// More bytes than the policy allows for all pushes of a sandbox.
     Total { most: ByteSize },
-    /// More objects than policy has.
+    /// More objects than the policy allows.
     Objects { most: u64 },
-    /// The objects are not whole, not well formed or not there. Says what git said of them.
+    /// The objects are incomplete, malformed or missing. Has git's message.
     Pack { detail: String },
-    /// The ref is not where the client thinks.
+    /// The ref is not at the commit that the client expects.
     Stale,
-    /// A ref whose name is the beginning of this one's, or the other way around.
+    /// There is a ref whose name is a parent folder of this one's, or the other way around.
     InTheWay { other: String },
-    /// The name stands for another one.
+    /// The name is a symbolic ref.
     Symbolic,
-    /// Somebody on the host works on the branch that would go away.
+    /// The branch to be deleted is in use on the host.
     InUse,
-    /// What landed beside a branch in use is not in this push.
+    /// The branch is in use, and this push lacks the commits that landed beside it.
     NotTaken { landed: RefName },
     /// The commands are not what a git client writes.
     Malformed { detail: String },
     /// Another ref of the same push was refused.
     Together,
-    /// On our side.
+    /// An error on our side.
     Failed { detail: String },
 }
 
 impl PushRefusal {
-    /// A word for programs: the same in answers and in the record.
+    /// A code for programs: the same in answers and in the audit log.
     pub fn code(&self) -> &'static str {
         match self {
             PushRefusal::Branch { .. } => "push_branch",
@@ -82,7 +82,7 @@ impl PushRefusal {
         }
     }
 
-    /// What whoever owns the sandbox can do; an agent cannot.
+    /// What the sandbox's owner can do; an agent cannot.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             PushRefusal::Branch { .. } => Some("[git] push in belljar.toml"),
@@ -153,7 +153,7 @@ impl fmt::Display for PushRefusal {
         if let Some(remedy) = self.remedy() {
             text = format!("{text} ({remedy})");
         }
-        // Details come from elsewhere: one line, and nothing that a terminal obeys.
+        // Details are foreign text: made one line, without terminal controls.
         text.chars().take(MAX_LINE_CHARS).try_for_each(|char| match is_control(char) {
             true => write!(f, " "),
             false => write!(f, "{char}"),

@@ -1,35 +1,35 @@
-//! What receive-pack answers: did the objects arrive, and what became of each ref (gitprotocol-pack(5), "Report Status").
+//! The answer of receive-pack: whether the objects arrived, and the result of each ref (gitprotocol-pack(5), "Report Status").
 
 use crate::push::{Push, Update};
 use crate::{PushRefusal, RefName, pkt};
 
-/// What became of one ref.
+/// The result of one ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub name: RefName,
     pub result: Result<Arrived, PushRefusal>,
 }
 
-/// Where an update went.
+/// Where an update landed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arrived {
     AsAsked,
-    /// To another ref, which the client is told if it understands that (`report-status-v2`).
+    /// At another ref, which is reported to a client that supports it (`report-status-v2`).
     Elsewhere(Update),
 }
 
 /// An answer to a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// `Err` if the pack was not taken at all, and why.
+    /// `Err` with the reason if the pack was not taken at all.
     pub unpack: Result<(), String>,
     pub outcomes: Vec<Outcome>,
-    /// What the client prints behind `remote: `, line by line.
+    /// The lines that the client prints after `remote: `.
     pub progress: String,
 }
 
 impl Report {
-    /// All refs refused, each for its own reason or because of the others.
+    /// A report with all refs refused, each for its own reason or because of the others.
     pub fn refused(push: &Push, verdicts: &[Result<(), PushRefusal>]) -> Report {
         let outcomes = push.updates.iter().zip(verdicts).map(|(update, verdict)| {
             let refusal = verdict.clone().err().unwrap_or(PushRefusal::Together);
@@ -38,7 +38,7 @@ impl Report {
         Report { unpack: Ok(()), outcomes: outcomes.collect(), progress: String::new() }
     }
 
-    /// As the client asked to have it; nothing for one that did not ask (`report-status`).
+    /// In the format that the client asked for; empty if it did not ask (`report-status`).
     pub fn bytes(&self, push: &Push) -> Vec<u8> {
         let can = |name: &str| push.capabilities.has(name);
         let status = match can("report-status") || can("report-status-v2") {
@@ -77,7 +77,7 @@ impl Report {
     }
 }
 
-/// What a packet of `side-band-64k` carries.
+/// The content of a `side-band-64k` packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Band {
     Data = 1,
@@ -85,7 +85,7 @@ pub enum Band {
     Fatal = 3,
 }
 
-/// Data in packets of a band; none for no data.
+/// Data in packets of a band; no packet for no data.
 pub fn side_band(to: &mut Vec<u8>, band: Band, data: &[u8]) {
     for part in data.chunks(pkt::MAX_DATA_BYTES - 1) {
         let mut packet = vec![band as u8];

@@ -1,5 +1,5 @@
-//! A directory, and what lies beneath it: no link is followed, no other filesystem entered, however the names are
-//! spelled and whoever changes them meanwhile. Paths may be longer than the kernel takes at once.
+//! A directory and the files beneath it: no link is followed, no other filesystem entered, however the names are spelled, and even
+//! if they are changed meanwhile. Paths may be longer than the kernel accepts in one call.
 
 use super::path::RelPath;
 use super::stat::{Identity, Stat};
@@ -10,21 +10,21 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// A directory, and what lies beneath it.
+/// A directory and the files beneath it.
 #[derive(Debug)]
 pub struct Beneath {
     root: OwnedFd,
 }
 
 impl Beneath {
-    /// This directory, which is ours or was named by a person: on the way to it, links count.
+    /// Opens a directory that is ours or was named by the user: links on the way to it are followed.
     pub fn open(path: &Path) -> io::Result<Beneath> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Beneath { root: fs::open(path, flags, Mode::empty())? })
     }
 
-    /// This directory, if no link is on the way to it: its path was written down when it had none, so one that is there
-    /// now leads to where nobody meant.
+    /// Opens a directory, if no link is on the way to it: its path was recorded when it had none, so a link that is there now leads
+    /// to another directory than the recorded one.
     pub(super) fn open_without_links(path: &Path) -> io::Result<Beneath> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = retried(|| fs::openat2(CWD, path, flags, Mode::empty(), NO_LINKS))?;
@@ -35,22 +35,22 @@ impl Beneath {
         self.root.as_fd()
     }
 
-    /// A directory (empty for this one), to work in: it need not be readable.
+    /// A directory (empty for this one), as an anchor for work in it: it need not be readable.
     pub(super) fn anchor(&self, path: &[u8]) -> io::Result<OwnedFd> {
         self.walk(path, OFlags::PATH | OFlags::DIRECTORY)
     }
 
-    /// A directory (empty for this one), to be read.
+    /// A directory (empty for this one), opened for reading.
     pub fn directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
         self.walk(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// A file, to be read. What is no file is not waited for.
+    /// A file, opened for reading. Never blocks on a pipe.
     pub(super) fn file(&self, path: &RelPath) -> io::Result<File> {
         Ok(self.walk(path.as_bytes(), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK)?.into())
     }
 
-    /// What is there, if something is.
+    /// The metadata of a path, if it exists.
     pub fn stat(&self, path: &RelPath) -> io::Result<Option<Stat>> {
         match self.anchor(path.parent()) {
             Ok(parent) => stat_at(&parent, path.name()),
@@ -59,7 +59,7 @@ impl Beneath {
         }
     }
 
-    /// Where a link leads.
+    /// The target of a link.
     pub(super) fn link(&self, path: &RelPath) -> io::Result<Vec<u8>> {
         let parent = self.anchor(path.parent())?;
         Ok(fs::readlinkat(&parent, path.name(), Vec::new())?.into_bytes())
@@ -82,17 +82,17 @@ impl Beneath {
     }
 }
 
-/// A directory at a name of another, to be read.
+/// A directory by its name in another, opened for reading.
 pub(super) fn directory_at(directory: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     open_at(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
-/// A file at a name of a directory, to be read. What is no file is not waited for.
+/// A file by its name in a directory, opened for reading. Never blocks on a pipe.
 pub(super) fn file_at(directory: impl AsFd, name: &[u8]) -> io::Result<File> {
     Ok(open_at(directory, name, OFlags::RDONLY | OFlags::NONBLOCK)?.into())
 }
 
-/// Where a link at a name of a directory leads.
+/// The target of a link by its name in a directory.
 pub(super) fn link_at(directory: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(fs::readlinkat(directory, name, Vec::new())?.into_bytes())
 }
@@ -102,7 +102,7 @@ fn open_at(directory: impl AsFd, name: &[u8], flags: OFlags) -> io::Result<Owned
     retried(|| fs::openat2(directory.as_fd(), name, flags, Mode::empty(), CONFINED))
 }
 
-/// What is at a name of a directory, if something is. A link is itself.
+/// The metadata of a name in a directory, if it exists. Does not follow a link.
 pub fn stat_at(directory: impl AsFd, name: &[u8]) -> io::Result<Option<Stat>> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     match fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted) {
@@ -112,13 +112,13 @@ pub fn stat_at(directory: impl AsFd, name: &[u8]) -> io::Result<Option<Stat>> {
     }
 }
 
-/// What is open.
+/// The metadata of an open file.
 pub fn stat_of(open: impl AsFd) -> io::Result<Stat> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     Ok(Stat::from(&fs::statx(open, "", AtFlags::EMPTY_PATH, wanted)?))
 }
 
-/// Which directory is open.
+/// The identity of an open directory.
 pub fn identity_of(open: impl AsFd) -> io::Result<Identity> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     Ok(Identity::from(&fs::statx(open, "", AtFlags::EMPTY_PATH, wanted)?))
@@ -129,13 +129,13 @@ pub fn names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     Ok(some_names(directory, usize::MAX)?.unwrap_or_default())
 }
 
-/// The same; `None` if there are more than so many.
+/// The same; `None` if there are more than the limit.
 pub fn some_names(directory: impl AsFd, most: usize) -> io::Result<Option<Vec<Vec<u8>>>> {
     let (names, is_whole) = first_names(directory, most)?;
     Ok(is_whole.then_some(names))
 }
 
-/// The first so many names in a directory, in order, and whether they are all.
+/// The first names in a directory up to a limit, in order, and whether they are all.
 pub(super) fn first_names(directory: impl AsFd, most: usize) -> io::Result<(Vec<Vec<u8>>, bool)> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -152,7 +152,7 @@ pub(super) fn first_names(directory: impl AsFd, most: usize) -> io::Result<(Vec<
     Ok((names, true))
 }
 
-/// Whether there is nothing in a directory.
+/// Whether a directory is empty.
 pub(super) fn is_empty(directory: impl AsFd) -> io::Result<bool> {
     for entry in Dir::read_from(directory)? {
         if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
@@ -162,12 +162,12 @@ pub(super) fn is_empty(directory: impl AsFd) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether there is nothing, as opposed to something that cannot be reached.
+/// Whether the error means absence, as opposed to an entry that cannot be reached.
 pub fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// As much of a path as the kernel takes at once, and the rest.
+/// As much of a path as the kernel accepts in one call, and the rest.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     if path.len() <= AT_ONCE {
         return (path, &[]);
@@ -177,7 +177,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     (&path[..end], path.get(end + 1..).unwrap_or(&[]))
 }
 
-/// openat2(2): EAGAIN is a rename elsewhere that came in between.
+/// openat2(2): EAGAIN means that a concurrent rename interfered.
 fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
     for _ in 0..RETRIES {
         match call() {
@@ -190,6 +190,6 @@ fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
 
 const NO_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
 const CONFINED: ResolveFlags = NO_LINKS.union(ResolveFlags::BENEATH).union(ResolveFlags::NO_XDEV);
-/// PATH_MAX is 4096 with the zero.
+/// PATH_MAX is 4096 including the NUL.
 const AT_ONCE: usize = 4000;
 const RETRIES: usize = 100;

@@ -1,40 +1,40 @@
-//! One change: what the folder has, what the layer has in its place.
+//! One change: the folder's entry, and the layer's in its place.
 
 use super::path::RelPath;
 use super::stat::{Kind, Stat};
 use serde::Serialize;
 
-/// What a layer would do to a folder.
+/// The changes that a layer would make to a folder.
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
     /// In the order of their paths.
     pub list: Vec<Change>,
-    /// What is in the layer and will not be applied.
+    /// A change of the layer that will not be applied.
     pub left_out: Vec<LeftOut>,
 }
 
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Where.
+    /// Its path.
     pub path: RelPath,
-    /// Where it was before, if it was moved.
+    /// Its former path, if it was moved.
     pub from: Option<RelPath>,
-    /// What the folder has, there or where it came from.
+    /// The folder's entry, at this path or the former one.
     pub old: Option<Stat>,
-    /// What the layer has.
+    /// The layer's entry.
     pub new: Option<Stat>,
-    /// Whether the content is another one.
+    /// Whether the content differs.
     pub content: bool,
-    /// Whether that is known: what is too large to be compared counts as another one.
+    /// Whether that is known: a file that is too large to compare counts as different.
     pub compared: bool,
-    /// Whether extended attributes are others.
+    /// Whether extended attributes differ.
     pub attributes: bool,
-    /// Whether the layer's began as a copy of the folder's.
+    /// Whether the layer's file began as a copy of the folder's.
     pub(super) copied: bool,
 }
 
-/// What kind of change.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
@@ -42,24 +42,24 @@ pub enum ChangeKind {
     Modified,
     Deleted,
     Renamed,
-    /// A file where a link or a directory was, or the like.
+    /// A different type of entry, such as a file where a link or a directory was.
     TypeChanged,
     /// Permissions or extended attributes.
     ModeChanged,
 }
 
-/// What is in the layer and will not be applied.
+/// A change of the layer that will not be applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     pub path: RelPath,
     pub why: LeftOutWhy,
 }
 
-/// Why not.
+/// Why it is not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftOutWhy {
-    /// The host would obey it.
+    /// The host would execute or obey it.
     Protected,
     /// With it, git on the host would take a directory for a repository and obey it.
     Repository,
@@ -68,16 +68,16 @@ pub enum LeftOutWhy {
     Device,
     /// The file is applied, its set-user-id or set-group-id bit is not.
     SetId,
-    /// Its permissions do not even let its owner read it.
+    /// Not even its owner may read it.
     Unreadable,
-    /// It lies in more directories in one another than are looked at.
+    /// It is nested deeper than the limit.
     TooDeep,
-    /// The layer has more entries than are looked at; this is the first one that was not.
+    /// The layer has more entries than the limit; this is the first one beyond it.
     TooMany,
 }
 
 impl Change {
-    /// What kind of change.
+    /// The kind of a change.
     pub fn kind(&self) -> ChangeKind {
         match (&self.old, &self.new) {
             _ if self.from.is_some() => ChangeKind::Renamed,
@@ -89,7 +89,7 @@ impl Change {
         }
     }
 
-    /// Whether it is about a directory on both sides, or on the only one.
+    /// Whether it is a directory on both sides, or on the only one.
     pub fn is_directory(&self) -> bool {
         let directory = |stat: &Option<Stat>| stat.is_none_or(|stat| stat.kind == Kind::Directory);
         directory(&self.old) && directory(&self.new)
@@ -104,7 +104,7 @@ impl Change {
 }
 
 impl LeftOutWhy {
-    /// In a few words.
+    /// A short description.
     pub fn words(self) -> &'static str {
         match self {
             LeftOutWhy::Protected => "protected: git or belljar on this machine would obey it",
@@ -123,11 +123,11 @@ impl LeftOutWhy {
         }
     }
 
-    /// Whether something is lost with it that somebody may want.
+    /// Whether leaving it out loses something that the user may want.
     pub(super) fn is_loss(self) -> bool {
         match self {
             LeftOutWhy::Unreadable | LeftOutWhy::TooDeep | LeftOutWhy::TooMany => true,
-            // It may be a test's repository, and then nothing was wrong with it.
+            // It may be a test's repository, which is harmless.
             LeftOutWhy::Repository => true,
             LeftOutWhy::Protected
             | LeftOutWhy::Socket

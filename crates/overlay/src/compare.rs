@@ -1,5 +1,5 @@
-//! Whether two files have the same content, found by reading as little as possible: where both have a hole nothing is read,
-//! and one walk reads no more than its budget. A file of terabytes with nothing in it costs an agent nothing to make.
+//! Whether two files have the same content, found by reading as little as possible: common holes are skipped, and one walk reads no
+//! more than its budget. A sparse file of terabytes costs an agent nothing to make.
 
 use belljar_sys::rustix::fs::{SeekFrom, seek};
 use belljar_sys::rustix::io::Errno;
@@ -7,12 +7,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What came of comparing.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Same {
     Yes,
     No,
-    /// The budget ended before the files did.
+    /// The budget was used up before the end of the files.
     Unknown,
 }
 
@@ -34,9 +34,9 @@ impl Budget {
         Budget { left: bytes }
     }
 
-    /// False if it is used up.
+    /// `false` if it is used up.
     pub(super) fn take(&mut self, bytes: u64) -> bool {
-        // A step costs something, however little it reads: holes and data can take turns.
+        // Each step has a minimum cost, even if it reads little: holes and data can alternate.
         let cost = bytes.max(LEAST_COST);
         let enough = self.left >= cost;
         self.left = self.left.saturating_sub(cost);
@@ -74,7 +74,7 @@ pub(super) fn same_content(one: &File, other: &File, size: u64, budget: &mut Bud
     Ok(Same::Yes)
 }
 
-/// Where there is something from here on; nothing if there is only a hole up to the end.
+/// The next data from here on; `None` if there is only a hole up to the end.
 fn data_from(file: &File, at: u64) -> io::Result<Option<u64>> {
     match seek(file, SeekFrom::Data(at)) {
         Ok(found) => Ok(Some(found)),
@@ -87,7 +87,7 @@ fn data_from(file: &File, at: u64) -> io::Result<Option<u64>> {
 
 const CHUNK: usize = 128 * 1024;
 const LEAST_COST: u64 = 16 * 1024;
-/// Read on both sides in a few seconds; more than a project's changed files have.
+/// Takes a few seconds to read on both sides; more than the changed files of a project.
 const MAX_READ: u64 = 8 << 30;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Directories opened one from another while a tree is walked: a tree is as deep as its sandbox likes, and opening each directory from
-//! the top would cost the depth once more for each of them.
+//! Directories opened one from another while a tree is walked: the sandbox decides how deep a tree is, and opening each directory
+//! from the top would cost its depth every time.
 
 use super::beneath::{self, Beneath};
 use std::collections::VecDeque;
@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// The directories beneath one, for a walk that only reads. The last ones that were opened stay open: so many descriptors, and no more,
-/// however deep the tree is.
+/// The directories beneath one, for a walk that only reads. The last opened ones stay open: a bounded number of descriptors,
+/// regardless of the tree's depth.
 #[derive(Debug)]
 pub(super) struct Descent<'a> {
     top: &'a Beneath,
@@ -20,7 +20,7 @@ impl<'a> Descent<'a> {
         Descent { top, opened: VecDeque::new() }
     }
 
-    /// A directory (empty for the top), to be read.
+    /// A directory (empty for the top), opened for reading.
     pub(super) fn directory(&mut self, path: &[u8]) -> io::Result<Rc<OwnedFd>> {
         let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
@@ -40,7 +40,7 @@ impl<'a> Descent<'a> {
         Ok(opened)
     }
 
-    /// The one that was used last comes last.
+    /// The most recently used one is last.
     fn keep(&mut self, directory: (Vec<u8>, Rc<OwnedFd>)) {
         if self.opened.len() == MAX_OPEN {
             self.opened.pop_front();
@@ -65,7 +65,7 @@ mod tests {
         let top = Beneath::open(place.path()).unwrap();
         let mut descent = Descent::new(&top);
         let down = (0..=deepest.len()).filter(|end| *end == 0 || end % 2 == 1).map(|end| &deepest[..end]);
-        // Back to where the descriptor is closed by then.
+        // Back in a directory whose descriptor is closed by then.
         for path in down.chain(["d/e", "d", ""]) {
             let opened = descent.directory(path.as_bytes()).unwrap();
             let same = beneath::identity_of(&*opened)

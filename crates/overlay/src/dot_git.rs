@@ -1,8 +1,8 @@
 //! The names that git takes for `.git` on some filesystem (read-cache.c `verify_path`, path.c `is_ntfs_dotgit`, utf8.c
 //! `is_hfs_dotgit`).
 
-/// Whether git, on some filesystem, would take this name for `.git`: in any case of letters, with what HFS+ ignores, as NTFS
-/// shortens it, and with what NTFS drops at its end. A name with `\` in it is several there.
+/// Whether git, on some filesystem, would take this name for `.git`: in any letter case, with characters that HFS+ ignores, in
+/// NTFS's short form, and with a suffix that NTFS drops. A name with `\` in it is a path there.
 pub(super) fn is_dot_git(name: &[u8]) -> bool {
     name.split(|byte| *byte == b'\\').any(|part| is_dot_git_of_ntfs(part) || is_dot_git_of_hfs(part))
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with layers.
+//! Errors of layers.
 
 use super::id::LayerId;
 use super::path::RelPath;
@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// What can go wrong with layers.
+/// Errors of layers.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
     #[error("cannot {step} `{}`", quote::name(.path.as_os_str().as_bytes()))]
@@ -55,24 +55,24 @@ pub enum LayerError {
     NoSuchChange { id: LayerId, path: RelPath },
 }
 
-/// A file that is not as the sandbox saw it.
+/// A file that differs from what the sandbox saw.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Conflict {
     pub path: RelPath,
     pub why: ConflictWhy,
 }
 
-/// What happened to it.
+/// The kind of conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConflictWhy {
-    /// Changed, or made, on the host since the layer was.
+    /// Changed, or created, on the host since the layer was made.
     Changed,
-    /// The layer changed it, and it is gone on the host.
+    /// The layer changed it, and it was deleted on the host.
     Gone,
     /// Changed while it was being applied.
     Meanwhile,
-    /// Something that is not a directory is in the way, or another filesystem.
+    /// An entry that is not a directory, or another filesystem, is in the way.
     InTheWay,
 }
 
@@ -88,7 +88,7 @@ impl LayerError {
 }
 
 impl ConflictWhy {
-    /// In a few words.
+    /// A short description.
     pub fn words(self) -> &'static str {
         match self {
             ConflictWhy::Changed => "changed on this machine since the sandbox started",
@@ -105,7 +105,7 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// What happened, to what, and what to do next.
+/// As a user-facing error: what happened, to which layer or file, and what to do next.
 impl From<LayerError> for SandboxError {
     fn from(error: LayerError) -> SandboxError {
         let source =
@@ -162,5 +162,5 @@ fn conflicted(list: &[Conflict]) -> String {
     }
 }
 
-/// More lines than this tell a person nothing more.
+/// More lines than this do not help the user.
 const SHOWN: usize = 50;

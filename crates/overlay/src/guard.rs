@@ -1,17 +1,17 @@
-//! What is never applied, by its name: paths whose content the host's git, or belljar, would obey.
+//! Paths that are never applied, by name: the host's git, or belljar, would obey their content.
 //!
-//! Inside a sandbox the same paths are read-only, and every `.git` is the sandbox's own. This is the second lock on the same
-//! door: a layer is what an agent wrote, and is not trusted to have been written through a mount. Names count in any case of
-//! letters, since some filesystems do not tell them apart, and at any depth, since a repository may lie in a folder.
+//! Inside a sandbox the same paths are read-only, and every `.git` is the sandbox's own. This is the second check of the same rule:
+//! an agent wrote the layer, and it is not assumed that it wrote through the mounts. Names match in any letter case, since some
+//! filesystems ignore case, and at any depth, since a repository may lie in a folder.
 
 use super::dot_git::is_dot_git;
 use super::path::RelPath;
 use belljar_spec::workspace::ProtectedPath;
 
-/// What is never applied.
+/// The paths that are never applied.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Guard {
-    /// Named by policy.
+    /// Paths from the policy.
     named: Vec<Vec<u8>>,
 }
 
@@ -20,7 +20,7 @@ impl Guard {
         Guard { named: named.iter().map(|path| path.as_str().as_bytes().to_vec()).collect() }
     }
 
-    /// Whether it is, or lies below, what is protected.
+    /// Whether it is, or lies below, a protected path.
     pub(super) fn protects(&self, path: &RelPath) -> bool {
         let parts: Vec<&[u8]> = path.parts().collect();
         self.named.iter().any(|named| begins_with(&parts, named))
@@ -29,7 +29,7 @@ impl Guard {
             || parts.iter().any(|part| is_dot_git(part))
     }
 
-    /// Whether something that is protected lies below it: it may be a directory, and nothing else.
+    /// Whether a protected path lies below it: then it may only be a directory.
     pub(super) fn anchors(&self, path: &RelPath) -> bool {
         let parts: Vec<&[u8]> = path.parts().collect();
         let leads_to = |named: &Vec<u8>| {

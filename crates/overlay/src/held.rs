@@ -1,4 +1,4 @@
-//! A layer that is ours for now: nobody else applies, discards or runs in it.
+//! A locked layer: no other process applies it, discards it or runs in it.
 
 use super::apply::{self, Applied, Mended, Selection, found};
 use super::beneath::{self, Beneath};
@@ -16,34 +16,34 @@ use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-/// A layer that is ours until this is dropped, or we die.
+/// A layer that is locked until this is dropped, or we die.
 #[derive(Debug)]
 pub struct Held {
     layer: Layer,
     _lock: Lock,
 }
 
-/// How a run ended for its layer.
+/// The outcome of a run for its layer.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Nothing changed; the layer is gone.
+    /// Nothing changed; the layer was removed.
     Unchanged,
-    /// It is kept; `unnoted` is why what is known of it could not be written down beside it.
+    /// It is kept; `unnoted` is why the notes on it could not be written beside it.
     Changed { summary: Summary, unnoted: Option<LayerError> },
 }
 
-/// Whether commits were made in a run that the host's branches do not have.
+/// Whether a run made commits that the host's branches do not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commits {
     None,
     Some,
 }
 
-/// How many files.
+/// Numbers of changed files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     pub added: usize,
-    /// Also with another type or mode.
+    /// Including changes of type or mode.
     pub modified: usize,
     pub deleted: usize,
     pub renamed: usize,
@@ -66,7 +66,8 @@ impl Held {
             let noted = found::write(&self, &changes);
             rename::find(&mut changes.list, &upper, &host);
             let summary = Summary::of(&changes);
-            // A full disk does not change what the run was: without these, `apply` is more careful and `layers` counts nothing.
+            // A full disk does not change the outcome of the run: without these notes, `apply` is more careful and `layers` shows
+            // no counts.
             let noted = noted.and_then(|()| summary.write(&self));
             return Ok(Outcome::Changed { summary, unnoted: noted.err() });
         }
@@ -74,20 +75,20 @@ impl Held {
         Ok(Outcome::Unchanged)
     }
 
-    /// The same layer, for another run in it.
+    /// Prepares the layer for another run in it.
     pub fn go_on(self) -> Result<Held, LayerError> {
         found::forget(&self)?;
         Summary::forget(&self)?;
         Ok(self)
     }
 
-    /// Applies all of it, or what is selected. Either all of that happens or nothing. A layer that has nothing left is for the
-    /// caller to discard.
+    /// Applies all of it, or the selection. Either all of that happens or nothing. If the layer has nothing left, the caller
+    /// discards it.
     pub fn apply(&self, selection: &Selection) -> Result<Applied, LayerError> {
         apply::apply(self, selection, &mut |_| {})
     }
 
-    /// Finishes or undoes an apply that was cut short.
+    /// Finishes or undoes an interrupted apply.
     pub fn mend(self) -> Result<Mended, LayerError> {
         apply::mend(self)
     }
@@ -95,7 +96,7 @@ impl Held {
     /// Removes it with everything in it.
     pub fn discard(self) -> Result<(), LayerError> {
         let directory = &self.layer.directory;
-        // From here on it is not listed; what is not removed now is removed by the next sweep.
+        // From here on it is not listed; the next sweep removes the files that are not removed now.
         let removed = remove_whole(directory);
         removed.map_err(|source| LayerError::Store {
             step: "remove the layer",
@@ -104,25 +105,25 @@ impl Held {
         })
     }
 
-    /// The same layer, without the hold.
+    /// The layer itself, without the lock.
     pub fn release(self) -> Layer {
         self.layer
     }
 }
 
 impl Layer {
-    /// Holds the sandbox's own git directories, where its folder has repositories.
+    /// Where the sandbox's own git directories are, if its folder has repositories.
     pub fn git(&self) -> PathBuf {
         self.directory.join("git")
     }
 
-    /// What it would do to its folder.
+    /// The changes it would make to its folder.
     pub fn changes(&self) -> Result<Changes, LayerError> {
         let (upper, host) = self.sides()?;
         walk::changes(&upper, &host, &self.guard())
     }
 
-    /// The same, with moved files as such. Reads what was deleted and what was added.
+    /// The same, with moved files detected. Reads deleted and added files.
     pub fn changes_with_renames(&self) -> Result<Changes, LayerError> {
         let (upper, host) = self.sides()?;
         let mut changes = walk::changes(&upper, &host, &self.guard())?;
@@ -130,14 +131,14 @@ impl Layer {
         Ok(changes)
     }
 
-    /// How much of a change it was when the last run in it ended; nothing if none has, or it was applied in part since. Nothing
-    /// of the layer is walked.
+    /// The size of the change when the last run in it ended; `None` if no run has, or it was applied in part since. Does not walk
+    /// the layer.
     pub fn counted(&self) -> Option<Summary> {
         let text = read_small(&self.directory.join(SUMMARY), 4096).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    /// How much of a change it is now: walks all of it.
+    /// The present size of the change: walks the whole layer.
     pub fn summary(&self) -> Result<Summary, LayerError> {
         Ok(Summary::of(&self.changes_with_renames()?))
     }
@@ -149,8 +150,8 @@ impl Layer {
         Ok((upper, self.open_folder()?))
     }
 
-    /// The folder, if it is the one that the layer was made for. A sandbox that works in a directory around it can put a
-    /// link or another directory in its place, and what is applied would be written there.
+    /// The folder, if it is the one that the layer was made for. A sandbox that works in a parent directory can replace it by a
+    /// link or another directory, and an apply would write there.
     fn open_folder(&self) -> Result<Beneath, LayerError> {
         let changed = || LayerError::FolderChanged { id: self.id, folder: self.folder.clone() };
         let failed =
@@ -169,7 +170,7 @@ impl Layer {
 }
 
 impl Summary {
-    /// Writes it down for [`Layer::counted`].
+    /// Stores it for [`Layer::counted`].
     fn write(&self, layer: &Layer) -> Result<(), LayerError> {
         let path = layer.directory.join(SUMMARY);
         let text = serde_json::to_vec(self).expect("plain data can be written as JSON");
@@ -180,7 +181,7 @@ impl Summary {
         })
     }
 
-    /// What was counted is no longer so.
+    /// Discards the stored counts.
     pub(super) fn forget(layer: &Layer) -> Result<(), LayerError> {
         let path = layer.directory.join(SUMMARY);
         match fs::remove_file(&path) {
@@ -189,11 +190,11 @@ impl Summary {
         }
     }
 
-    /// Counts.
+    /// Counts the changes.
     pub fn of(changes: &Changes) -> Summary {
         let mut summary = Summary { left_out: changes.left_out.len(), ..Summary::default() };
         for change in &changes.list {
-            // A directory counts where it is all there is to say.
+            // A directory counts only if it is the whole change.
             match change.kind() {
                 ChangeKind::Added if change.is_directory() => {}
                 ChangeKind::Deleted if change.is_directory() => {}
@@ -214,7 +215,7 @@ impl Summary {
     }
 }
 
-/// Whether a link or a file is where a directory was.
+/// Whether a link or a file replaces a directory.
 fn is_in_the_way(error: &io::Error) -> bool {
     [Errno::LOOP, Errno::NOTDIR].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

@@ -1,4 +1,4 @@
-//! A layer's name.
+//! Layer ids.
 
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Serialize, Serializer};
@@ -9,14 +9,14 @@ use std::fmt;
 pub struct LayerId(u64);
 
 impl LayerId {
-    /// A new one.
+    /// Makes a new id.
     pub(super) fn random() -> std::io::Result<LayerId> {
         let mut bytes = [0; 8];
         getrandom(&mut bytes, GetRandomFlags::empty())?;
         Ok(LayerId(u64::from_be_bytes(bytes)))
     }
 
-    /// Exactly as it is written.
+    /// Parses the exact form.
     pub fn parse(text: &str) -> Option<LayerId> {
         let plain = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         plain.then(|| u64::from_str_radix(text, 16).ok().map(LayerId))?

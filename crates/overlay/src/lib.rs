@@ -1,14 +1,14 @@
-//! Layers: the changes of a sandbox beside an untouched folder, looked at, applied or discarded on the host.
+//! Layers: the changes of a sandbox beside an untouched folder, which the host shows, applies or discards.
 //!
 //! ```text
-//!  create ──> held by a sandbox ──finish──> unchanged: removed
+//!  create ──> locked by a sandbox ──finish──> unchanged: removed
 //!                                   └─────> kept ──apply──> (some of it) kept
 //!                                            │      └─────> (all of it)  removed
 //!                                            └──discard──────────────────> removed
 //! ```
 //!
-//! The upper directory is what an agent wrote through overlayfs, and is read as hostile. Nothing here mounts anything, and
-//! nothing runs what it finds. The engine makes layers and ends them; the command line shows, applies and discards them.
+//! An agent wrote the upper directory through overlayfs, so it is treated as hostile. Nothing here mounts anything or runs a file
+//! of a layer. The engine makes layers and ends them; the command line shows, applies and discards them.
 
 mod apply;
 pub mod beneath;

@@ -1,4 +1,4 @@
-//! Changes as a patch that `git apply` and `patch -p1` take.
+//! Writes changes as a patch that `git apply` and `patch -p1` accept.
 
 use super::beneath::Beneath;
 use super::change::Change;
@@ -19,7 +19,7 @@ pub struct Patch {
     host: Beneath,
 }
 
-/// How many lines a change adds and removes; none if it is not text.
+/// How many lines a change adds and removes; `None` if it is not text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Lines {
     pub added: u32,
@@ -32,13 +32,13 @@ impl Patch {
         Ok(Patch { upper, host })
     }
 
-    /// One change. Directories and attributes, which git does not know, are nothing.
+    /// Writes one change. Directories and attributes, which git does not track, are skipped.
     pub fn write(&self, change: &Change, out: &mut dyn Write) -> io::Result<()> {
         let side = |stat: Option<Stat>| stat.filter(|stat| stat.kind != Kind::Directory);
         let (old, new) = (side(change.old), side(change.new));
         match (old, new) {
             (None, None) => Ok(()),
-            // As git does it: the one goes, the other comes.
+            // As git does it: a deletion and an addition.
             (Some(old), Some(new)) if old.kind != new.kind => {
                 self.one(change, Some(old), None, out)?;
                 self.one(change, None, Some(new), out)
@@ -47,7 +47,7 @@ impl Patch {
         }
     }
 
-    /// How many lines it adds and removes; none if it is not text.
+    /// How many lines it adds and removes; `None` if it is not text.
     pub fn lines(&self, change: &Change) -> io::Result<Option<Lines>> {
         let is_same_kind = change.old.map(|old| old.kind) == change.new.map(|new| new.kind);
         if !change.content && is_same_kind {
@@ -79,7 +79,7 @@ impl Patch {
             (None, Some(new)) => writeln!(said, "new file mode {:o}", mode(new))?,
             (Some(old), None) => writeln!(said, "deleted file mode {:o}", mode(old))?,
             (Some(old), Some(new)) if old.kind == Kind::File && Some(old.permissions()) != final_mode => {
-                // git knows two modes of a file; where both are one to it, the whole is said, and git takes that too.
+                // git knows two modes of a file; if both are the same for git, the full mode is written, which git accepts too.
                 let (before, after) = match (mode(old), mode(new)) {
                     (before, after) if before != after => (before, after),
                     _ => (0o100000 | old.permissions(), 0o100000 | new.permissions()),
@@ -94,7 +94,7 @@ impl Patch {
             writeln!(said, "similarity index 100%\nrename from {from}\nrename to {}", change.path)?;
         }
         let stays = old.is_some() && new.is_some() && !change.content;
-        // git refuses a whole patch for a file of which nothing is said.
+        // git refuses the whole patch because of a file without any change line.
         if stays && said.is_empty() {
             return Ok(());
         }
@@ -102,7 +102,7 @@ impl Patch {
         out.write_all(&said)?;
         let empty = |stat: &Option<Stat>| stat.is_none_or(|stat| stat.kind == Kind::File && stat.size == 0);
         if empty(&old) && empty(&new) {
-            // A file with nothing in it has no hunks. patch(1) needs this line to believe that it is one.
+            // An empty file has no hunks. patch(1) needs this line to recognize the file.
             let blob = |stat: &Option<Stat>| if stat.is_some() { "e69de29" } else { "0000000" };
             return if old.is_some() && new.is_some() {
                 Ok(())
@@ -110,7 +110,7 @@ impl Patch {
                 writeln!(out, "index {}..{}", blob(&old), blob(&new))
             };
         }
-        // What becomes a directory says nothing of its content, and goes with all of it.
+        // A file that becomes a directory is deleted without its content.
         if stays {
             return Ok(());
         }
@@ -132,7 +132,7 @@ impl Patch {
         }
     }
 
-    /// Both contents, if they are text; what is not there is empty.
+    /// Both contents, if they are text; a missing file is empty.
     fn texts(&self, change: &Change, old: Option<Stat>, new: Option<Stat>) -> io::Result<(Text, Text)> {
         let from = change.from.as_ref().unwrap_or(&change.path);
         Ok((text(&self.host, from, old)?, text(&self.upper, &change.path, new)?))
@@ -207,7 +207,7 @@ fn lines(input: &InternedInput<&[u8]>, sign: &[u8], tokens: &[Token], out: &mut 
     Ok(())
 }
 
-/// As `diff -u` counts: from one; an empty range stands after its line.
+/// As `diff -u` counts: from one; an empty range comes after its line.
 fn range(lines: &Range<u32>) -> String {
     match lines.len() {
         0 => format!("{},0", lines.start),
@@ -220,7 +220,7 @@ fn slice(lines: &Range<u32>) -> Range<usize> {
     lines.start as usize..lines.end as usize
 }
 
-/// git ends a name with white space in it by a tab, so that patch(1) finds the end.
+/// git ends a name that contains white space with a tab, so that patch(1) finds its end.
 fn ending(name: &[u8]) -> &'static [u8] {
     if name.contains(&b' ') { b"\t" } else { b"" }
 }
@@ -231,7 +231,7 @@ fn line(out: &mut dyn Write, parts: &[&[u8]]) -> io::Result<()> {
 }
 
 const CONTEXT: u32 = 3;
-/// What is larger is not read by a person.
+/// A user does not read larger files.
 const LARGEST: u64 = 8 << 20;
-/// As git does: a zero in the first bytes is no text (`buffer_is_binary`).
+/// As git does: a file with a NUL in its first bytes is binary (`buffer_is_binary`).
 const GIT_LOOKS: usize = 8000;

@@ -1,4 +1,4 @@
-//! A path below a folder, as the kernel has it: bytes. Never absolute, never empty, without `.` and `..`.
+//! A path below a folder, as bytes. Never absolute, never empty, without `.` and `..`.
 
 use super::quote;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 pub struct RelPath(Vec<u8>);
 
 impl RelPath {
-    /// From what a person wrote, if it names something below.
+    /// Parses a path from the user, if it lies below the folder.
     pub fn understand(path: &Path) -> Option<RelPath> {
         let mut bytes = Vec::new();
         for component in path.components() {
@@ -24,7 +24,7 @@ impl RelPath {
         (!bytes.is_empty()).then_some(RelPath(bytes))
     }
 
-    /// A name of a directory, as the kernel gave it, below `parent` (empty for the folder itself).
+    /// A directory entry, as returned by the kernel, below `parent` (empty for the folder itself).
     pub fn child(parent: &[u8], name: &[u8]) -> RelPath {
         let mut bytes = Vec::with_capacity(parent.len() + 1 + name.len());
         bytes.extend_from_slice(parent);
@@ -32,7 +32,7 @@ impl RelPath {
         RelPath(bytes)
     }
 
-    /// As the kernel has it.
+    /// As bytes for the kernel.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -42,7 +42,7 @@ impl RelPath {
         self.0.rsplit(|byte| *byte == b'/').next().unwrap_or(&self.0)
     }
 
-    /// What it lies in; empty for the folder itself.
+    /// Its parent; empty for the folder itself.
     pub fn parent(&self) -> &[u8] {
         let end = self.0.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
         &self.0[..end]
@@ -53,7 +53,7 @@ impl RelPath {
         self.0.split(|byte| *byte == b'/')
     }
 
-    /// Everything it lies in, the nearest first; without the folder itself.
+    /// All its parents, nearest first; without the folder itself.
     pub fn ancestors(&self) -> impl Iterator<Item = RelPath> {
         let mut rest = self.0.as_slice();
         std::iter::from_fn(move || {
@@ -63,7 +63,7 @@ impl RelPath {
         })
     }
 
-    /// Whether it is that, or lies below it.
+    /// Whether it is the other path, or lies below it.
     pub fn is_within(&self, other: &RelPath) -> bool {
         self.0.strip_prefix(other.0.as_slice()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
     }
@@ -80,7 +80,7 @@ impl RelPath {
         text
     }
 
-    /// The other way.
+    /// Reverses [`RelPath::encode`].
     pub(super) fn decode(text: &str) -> Option<RelPath> {
         let mut bytes = Vec::with_capacity(text.len());
         let mut rest = text.as_bytes();
@@ -100,7 +100,7 @@ impl RelPath {
     }
 }
 
-/// As git writes it: quoted where it holds what a terminal or a script would stumble over.
+/// As git writes it: quoted if it has characters that are special to a terminal or a script.
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&quote::name(&self.0))
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_gives_no_way_out() {
+    fn a_journal_path_cannot_escape() {
         for text in ["", "..", "a/../b", "/a", "a//b", "%2e%2e/a", "a%00", "%2", "%zz"] {
             assert_eq!(RelPath::decode(text), None, "{text}");
         }

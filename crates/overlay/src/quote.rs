@@ -1,10 +1,10 @@
-//! Names and contents that an agent chose, so that a terminal or a script does not stumble over them.
+//! Escapes names and contents that an agent chose, so that a terminal or a script is not misled by them.
 
 pub use belljar_spec::egress::is_control;
 use std::fmt::Write;
 
-/// A file's name as git writes it: as it is, or in quotes with C's escapes where it holds a control character, a quote,
-/// a backslash, or bytes that are no text.
+/// A file's name as git writes it: unchanged, or in quotes with C escapes if it has a control character, a quote, a backslash, or
+/// bytes that are not UTF-8.
 pub fn name(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.chars().any(is_quoted) => text.to_string(),
@@ -12,12 +12,12 @@ pub fn name(bytes: &[u8]) -> String {
     }
 }
 
-/// A name that another one was put in front of, as in a patch: `a/` or `b/`.
+/// A name with a prefix, as in a patch: `a/` or `b/`.
 pub(super) fn prefixed(prefix: &str, bytes: &[u8]) -> Vec<u8> {
     name(&[prefix.as_bytes(), bytes].concat()).into_bytes()
 }
 
-/// A line of a file as a terminal may see it: controls are shown, not obeyed. Tabs stay.
+/// A line of a file made safe for a terminal: control characters are escaped. Tabs stay.
 pub fn visible(line: &[u8]) -> String {
     let mut seen = String::with_capacity(line.len());
     for chunk in line.utf8_chunks() {

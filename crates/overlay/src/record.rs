@@ -1,4 +1,4 @@
-//! What is written down of a layer: `layer.json`.
+//! The label of a layer: `layer.json`.
 
 use super::error::LayerError;
 use super::id::LayerId;
@@ -11,24 +11,24 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A layer, as it was made.
+/// A layer, with its label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
     pub id: LayerId,
-    /// Whose changes it holds.
+    /// The folder whose changes it holds.
     pub folder: PathBuf,
-    /// Which directory that was: another one in its place is not written to.
+    /// The identity of that directory: another one in its place is never written to.
     pub(super) identity: Identity,
     /// Its own directory.
     pub directory: PathBuf,
-    /// Where the changes are.
+    /// The upper directory, with the changes.
     pub upper: PathBuf,
-    /// For overlayfs alone.
+    /// The work directory of overlayfs.
     pub work: PathBuf,
-    /// A file of the folder that changed at or after this is not what the sandbox saw.
+    /// A file of the folder that changed at or after this time differs from what the sandbox saw.
     pub stamp: Moment,
     pub created: SystemTime,
-    /// What policy named, beside what is never applied anyway.
+    /// The policy's protected paths, besides those that are never applied anyway.
     pub protected: Vec<ProtectedPath>,
 }
 
@@ -71,7 +71,7 @@ impl Layer {
     }
 }
 
-/// What is known when it is made.
+/// The facts known at creation.
 pub(super) struct Written {
     pub(super) folder: PathBuf,
     pub(super) identity: Identity,
@@ -83,7 +83,7 @@ pub(super) struct Written {
 #[derive(Serialize, Deserialize)]
 struct File {
     version: u32,
-    /// Bytes: a path need not be text.
+    /// Bytes: a path need not be valid UTF-8.
     folder: Vec<u8>,
     identity: Identity,
     stamp: Moment,
@@ -91,5 +91,5 @@ struct File {
     protected: Vec<String>,
 }
 
-/// 1 did not say which directory the folder was.
+/// Version 1 had no identity of the folder.
 const VERSION: u32 = 2;

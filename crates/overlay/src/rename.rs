@@ -1,4 +1,4 @@
-//! Finds files that were moved: what was deleted here has exactly the content of what was added there.
+//! Finds files that were moved: a deleted file has exactly the content of an added one.
 
 use super::beneath::Beneath;
 use super::change::Change;
@@ -9,7 +9,8 @@ use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
-/// Makes one change of each such two. What cannot be read, or not within the budget, is not moved. Only files are read whose size occurs on both sides.
+/// Merges each such pair into one change. An unreadable file, or one beyond the budget, does not count as moved. Only files whose
+/// size occurs on both sides are read.
 pub(super) fn find(list: &mut Vec<Change>, upper: &Beneath, host: &Beneath) {
     let mut budget = Budget::default();
     let added: Vec<usize> = of(list, |change| change.old.is_none().then_some(change.new)?);
@@ -34,7 +35,7 @@ pub(super) fn find(list: &mut Vec<Change>, upper: &Beneath, host: &Beneath) {
         else {
             continue;
         };
-        // Of many that are equal, one of the same name; how far to look for it is a matter of taste.
+        // Of many equal files, one with the same name; the search limit is arbitrary.
         let near =
             candidates.iter().rev().take(LOOK).position(|at| list[*at].path.name() == change.path.name());
         let at = candidates.len().checked_sub(1 + near.unwrap_or(0));
@@ -48,7 +49,7 @@ pub(super) fn find(list: &mut Vec<Change>, upper: &Beneath, host: &Beneath) {
     list.retain(|_| merged.next() != Some(true));
 }
 
-/// Which changes are about a file with something in it.
+/// The changes of non-empty files.
 fn of(list: &[Change], side: impl Fn(&Change) -> Option<Stat>) -> Vec<usize> {
     let is_file = |stat: Stat| stat.kind == Kind::File && stat.size > 0;
     let chosen = |(index, change): (usize, &Change)| side(change).is_some_and(is_file).then_some(index);

@@ -1,8 +1,8 @@
-//! Keeps a layer from making a repository without a `.git` out of a directory, or from changing what one obeys.
+//! Keeps a layer from making a directory a repository without a `.git`, or from changing files that such a repository obeys.
 //!
-//! git takes every directory for a repository that has `HEAD`, `objects` and `refs`, or `HEAD` and a `commondir` that says
-//! where the others are, and obeys its `config` and `hooks` as soon as somebody stands in it: so does a prompt that shows
-//! the branch. What counts is what the folder would have afterwards; it may have had a part of it before.
+//! git takes every directory for a repository that has `HEAD`, `objects` and `refs`, or `HEAD` and a `commondir` that says where
+//! the others are, and obeys its `config` and `hooks` as soon as it is the working directory of a git command, such as a shell
+//! prompt that shows the branch. The folder's content after the apply counts; a part of it may have been there before.
 
 use super::beneath::Beneath;
 use super::change::{Change, Changes, LeftOut, LeftOutWhy};
@@ -10,17 +10,17 @@ use super::error::LayerError;
 use super::path::RelPath;
 use std::collections::{BTreeSet, HashSet};
 
-/// Takes out of the changes what such a repository obeys, and says so.
+/// Removes the files that such a repository obeys from the changes, and reports them.
 pub(super) fn leave_out(changes: &mut Changes, host: &Beneath) -> Result<(), LayerError> {
     let mut directories: BTreeSet<Vec<u8>> = BTreeSet::new();
-    // By names in small letters: not every filesystem tells them apart.
+    // By names in lower case: some filesystems ignore case.
     let mut added: HashSet<Vec<u8>> = HashSet::new();
     for change in changes.list.iter().filter(|change| change.new.is_some()) {
         added.insert(change.path.as_bytes().to_ascii_lowercase());
         if is_part(change.path.name()) {
             directories.insert(change.path.parent().to_vec());
         }
-        // A hook alone changes what a repository does that is there already.
+        // A hook alone changes the behaviour of an existing repository.
         directories.extend(hooks_around(&change.path));
     }
     let had = |directory: &[u8], name: &[u8]| -> Result<bool, LayerError> {
@@ -28,7 +28,7 @@ pub(super) fn leave_out(changes: &mut Changes, host: &Beneath) -> Result<(), Lay
         let found = host.stat(&path).map_err(|source| LayerError::read(path.as_bytes(), source))?;
         Ok(found.is_some())
     };
-    // What the layer deletes counts as there: a part of the layer can be applied without that.
+    // Files that the layer deletes count as present: a part of the layer can be applied without the deletion.
     let has = |directory: &[u8], name: &[u8]| -> Result<bool, LayerError> {
         let path = RelPath::child(directory, name).as_bytes().to_ascii_lowercase();
         Ok(added.contains(&path) || had(directory, name)?)
@@ -39,7 +39,7 @@ pub(super) fn leave_out(changes: &mut Changes, host: &Beneath) -> Result<(), Lay
         if !has(directory, b"HEAD")? || !(whole || has(directory, b"commondir")?) {
             continue;
         }
-        // Where the folder has a `HEAD` of its own already, leaving that out is not enough to keep it from being one.
+        // If the folder already has a `HEAD`, leaving out the layer's does not keep it from being a repository.
         let completes =
             had(directory, b"HEAD")? && !(had(directory, b"objects")? && had(directory, b"refs")?);
         let names = changes.list.iter().filter(|change| change.new.is_some());
@@ -74,7 +74,7 @@ fn hooks_around(path: &RelPath) -> impl Iterator<Item = Vec<u8>> {
     path.ancestors().filter(is_hooks).map(|around| around.parent().to_vec())
 }
 
-/// What makes a directory a repository, or is obeyed in one.
+/// Files that make a directory a repository, or that git obeys in one.
 fn is_part(name: &[u8]) -> bool {
     is_obeyed(name) || [&b"objects"[..], b"refs"].iter().any(|part| name.eq_ignore_ascii_case(part))
 }

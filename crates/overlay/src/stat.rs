@@ -1,9 +1,9 @@
-//! What the kernel says of a file, as far as it matters here.
+//! The metadata of a file that matters here.
 
 use belljar_sys::rustix::fs::{FileType, RawMode, Statx, StatxFlags, StatxTimestamp};
 use serde::{Deserialize, Serialize};
 
-/// What the kernel says of a file.
+/// The metadata of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     pub kind: Kind,
@@ -15,15 +15,15 @@ pub struct Stat {
     pub uid: u32,
     pub gid: u32,
     pub modified: Moment,
-    /// When anything of it changed: no program can set this.
+    /// The ctime, which no program can set.
     pub changed: Moment,
-    /// When it was made, where the filesystem knows.
+    /// The creation time, if the filesystem records it.
     pub made: Option<Moment>,
-    /// Which device, if it is one.
+    /// The device number, if it is a device.
     pub(super) device: (u32, u32),
 }
 
-/// What it is.
+/// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -35,12 +35,12 @@ pub enum Kind {
     Device,
 }
 
-/// Which directory it is, whatever its name.
+/// The identity of a directory, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     filesystem: (u32, u32),
     inode: u64,
-    /// Where the filesystem knows.
+    /// If the filesystem records it.
     made: Option<Moment>,
 }
 
@@ -49,7 +49,7 @@ pub struct Identity {
 pub struct Moment(pub i64, pub u32);
 
 impl Stat {
-    /// A file that overlayfs put in the place of one that was deleted (Documentation/filesystems/overlayfs.rst).
+    /// A whiteout: overlayfs puts it in the place of a deleted file (Documentation/filesystems/overlayfs.rst).
     pub(super) fn is_whiteout(&self) -> bool {
         self.kind == Kind::Device && self.device == (0, 0)
     }
@@ -58,15 +58,15 @@ impl Stat {
         self.kind == Kind::Directory
     }
 
-    /// Permissions alone.
+    /// Only the permissions.
     pub fn permissions(&self) -> u32 {
         self.mode & 0o777
     }
 }
 
 impl Identity {
-    /// Whether it is the same directory. Btrfs, LVM and others number their devices anew at every start of the machine, so
-    /// that number counts only where the filesystem does not know when a directory was made; nobody can choose that moment.
+    /// Whether it is the same directory. Btrfs, LVM and others number their devices anew at every start of the machine, so that
+    /// number counts only where the filesystem does not record when a directory was made; no program can choose that time.
     pub fn is(&self, other: &Identity) -> bool {
         self.inode == other.inode
             && match (self.made, other.made) {
@@ -88,8 +88,7 @@ impl From<&Statx> for Identity {
 }
 
 impl Moment {
-    /// Whether this is not before the other one. A filesystem that knows only seconds is taken at its word: the whole
-    /// second counts.
+    /// Whether this is not before the other one. For a filesystem with a resolution of seconds, the whole second counts.
     pub(super) fn is_since(self, other: Moment) -> bool {
         if self.1 == 0 { self.0 >= other.0 } else { self >= other }
     }

@@ -1,7 +1,7 @@
 //! Where layers are: `<state>/layers/<id>/{layer.json,upper/,work/,lock}`.
 //!
-//! A layer is made under a name with a dot and renamed when it is whole, and renamed to such a name before it is removed;
-//! whatever bears one while the store's lock is ours was left by somebody who was killed.
+//! A layer is made under a name with a dot and renamed when it is whole, and renamed to such a name before it is removed; any such
+//! name found while we hold the store's lock was left by a killed process.
 
 use super::apply;
 use super::beneath::{self, Beneath};
@@ -29,21 +29,21 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Below this state directory. Nothing is made before it is needed.
+    /// The layers in this state directory. No directory is made before it is needed.
     pub fn at(state: &Path) -> Layers {
         Layers { directory: state.join("layers") }
     }
 
-    /// A new layer for a folder, held by us. What `protected` names is never applied, beside what never is.
+    /// A new layer for a folder, locked by us. The paths in `protected` are never applied, besides the built-in ones.
     ///
-    /// From here on, a change of the folder counts as one that the sandbox has not seen. Nothing of the folder is walked.
+    /// From here on, a change of the folder counts as one that the sandbox has not seen. Does not walk the folder.
     pub fn create(&self, folder: &Path, protected: &[ProtectedPath]) -> Result<Held, LayerError> {
         let failed =
             |source| LayerError::Store { step: "name a layer in", path: self.directory.clone(), source };
         self.create_as(LayerId::random().map_err(failed)?, folder, protected)
     }
 
-    /// The same, with a name that its owner knows beforehand, and that no layer has.
+    /// The same, with an id that the caller chose, and that no layer has.
     pub fn create_as(
         &self,
         id: LayerId,
@@ -70,7 +70,7 @@ impl Layers {
         Ok(Held::new(layer, lock))
     }
 
-    /// All of them, the newest first. One that cannot be read is an error of its own.
+    /// All layers, newest first. An unreadable one is a separate error.
     pub fn list(&self) -> Result<Vec<Result<Layer, LayerError>>, LayerError> {
         let failed = |source| LayerError::Store { step: "read", path: self.directory.clone(), source };
         let entries = match fs::read_dir(&self.directory) {
@@ -84,7 +84,7 @@ impl Layers {
                 list.push(Layer::read(id, &self.directory.join(id.to_string())));
             }
         }
-        // A layer that was removed meanwhile is none.
+        // A layer that was removed meanwhile is skipped.
         list.retain(|layer| !matches!(layer, Err(LayerError::Gone(_))));
         let age =
             |layer: &Result<Layer, LayerError>| layer.as_ref().ok().map(|layer| (layer.created, layer.id));
@@ -92,13 +92,13 @@ impl Layers {
         Ok(list)
     }
 
-    /// Those of a folder, the newest first.
+    /// The layers of a folder, newest first.
     pub fn of(&self, folder: &Path) -> Result<Vec<Layer>, LayerError> {
         let layers = self.list()?.into_iter().filter_map(Result::ok);
         Ok(layers.filter(|layer| layer.folder == folder).collect())
     }
 
-    /// Those whose id begins so. If there is only one that is damaged, that is the error.
+    /// The layers whose id begins like this. If the only one is damaged, that is the error.
     pub fn beginning(&self, prefix: &str) -> Result<Vec<Layer>, LayerError> {
         let (mut found, mut damage) = (Vec::new(), None);
         for layer in self.list()? {
@@ -114,7 +114,7 @@ impl Layers {
         }
     }
 
-    /// What is kept and not understood.
+    /// The damaged layers.
     pub fn damaged(&self) -> Result<Vec<Damaged>, LayerError> {
         let damaged = |layer| match layer {
             Err(LayerError::Damaged(damaged)) => Some(damaged),
@@ -123,8 +123,8 @@ impl Layers {
         Ok(self.list()?.into_iter().filter_map(damaged).collect())
     }
 
-    /// Removes what was left half made or half removed, and finishes or undoes what was left half applied. Gives what
-    /// could not be mended. Only for commands that change something.
+    /// Removes half-made or half-removed layers, and finishes or undoes interrupted applies. Returns the failures. Only for
+    /// commands that change something.
     pub fn sweep(&self) -> Result<Vec<LayerError>, LayerError> {
         if !self.directory.exists() {
             return Ok(Vec::new());
@@ -137,7 +137,7 @@ impl Layers {
         for layer in self.list()?.into_iter().filter_map(Result::ok) {
             if apply::is_unfinished(&layer) {
                 match layer.lock().and_then(Held::mend) {
-                    // Somebody is at it.
+                    // Another process is working on it.
                     Ok(_) | Err(LayerError::InUse(_) | LayerError::Gone(_)) => {}
                     Err(error) => failures.push(error),
                 }
@@ -146,7 +146,7 @@ impl Layers {
         Ok(failures)
     }
 
-    /// Removes what its name says is unfinished or half removed, and nothing else. Whoever calls it has the store to itself.
+    /// Removes layers whose name marks them as unfinished or half removed, and nothing else. The caller holds the store's lock.
     fn sweep_remains(&self) -> Result<(), LayerError> {
         let failed = |source| LayerError::Store { step: "clear", path: self.directory.clone(), source };
         let store = Beneath::open(&self.directory).map_err(failed)?;
@@ -159,7 +159,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Removes a layer that cannot be read.
+    /// Removes a damaged layer.
     pub fn discard_damaged(&self, id: LayerId) -> Result<(), LayerError> {
         let _only_us = self.lock()?;
         remove_whole(&self.directory.join(id.to_string())).map_err(|source| LayerError::Store {
@@ -169,14 +169,14 @@ impl Layers {
         })
     }
 
-    /// The store, to ourselves.
+    /// Locks the store.
     fn lock(&self) -> Result<Lock, LayerError> {
         let failed = |source| LayerError::Store { step: "prepare", path: self.directory.clone(), source };
         create_private(&self.directory).map_err(failed)?;
         Lock::wait(&self.directory.join(LOCK)).map_err(failed)
     }
 
-    /// The two directories of an overlay. The upper one is the top of what is seen inside, so it looks like the folder.
+    /// Makes the two directories of an overlay. The upper one's metadata is that of the root of the mount, so it gets the folder's.
     fn directories(&self, made: &Path, like: &Stat) -> io::Result<()> {
         for (name, mode) in [("upper", like.mode), ("work", 0o700)] {
             let path = made.join(name);
@@ -192,8 +192,8 @@ impl Layers {
 }
 
 impl Layer {
-    /// Takes the layer, so that nobody else works with it. An apply that was cut short is finished or undone first; one
-    /// that is finished so may have been all there was.
+    /// Locks the layer against other processes. An interrupted apply is finished or undone first; if it is finished, the layer may
+    /// be gone afterwards.
     pub fn hold(&self) -> Result<Held, LayerError> {
         let held = self.lock()?;
         if !apply::is_unfinished(self) {
@@ -216,12 +216,12 @@ impl Layer {
         }
     }
 
-    /// Whether a sandbox uses it now. Only looks.
+    /// Whether a sandbox uses it now. Only reads.
     pub fn is_in_use(&self) -> bool {
         Lock::is_held(&self.directory.join(LOCK))
     }
 
-    /// Whether an apply was cut short, or is under way. Only looks.
+    /// Whether an apply was interrupted, or is in progress. Only reads.
     pub fn is_half_applied(&self) -> bool {
         apply::is_unfinished(self)
     }
@@ -229,9 +229,9 @@ impl Layer {
 
 /// A moment such that every change until now has an earlier ctime, and every later one has not.
 ///
-/// A ctime that somebody has looked at is given a fine-grained successor, which is also the floor of every later one
-/// (multigrain timestamps, Linux 6.13). On older kernels ctimes come from a clock that ticks every few milliseconds, and a
-/// change just before counts as one just after: a false alarm, never a missed one.
+/// After a ctime was read, the next one is fine-grained, and every later one is at least as late (multigrain timestamps, Linux
+/// 6.13). On older kernels ctimes come from a clock that ticks every few milliseconds, and a change just before counts as one just
+/// after: a false alarm, never a missed one.
 fn stamp(directory: &Path) -> io::Result<Moment> {
     let path = directory.join("stamp");
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;

@@ -1,8 +1,8 @@
-//! Finds what a layer would do to its folder: walks the upper directory beside the folder.
+//! Finds the changes that a layer would make to its folder: walks the upper directory beside the folder.
 //!
-//! Both are read as hostile: no link is followed, nothing is taken from a name but the name. What is equal in content,
-//! mode and attributes is no change, whatever its times say. Depth costs no stack and no descriptors: each entry is opened from its
-//! directory, and that from its parent. What is too deep, and what is more than is looked at, is left out.
+//! Both are treated as hostile: no link is followed, and names have no meaning beyond the name. A file with equal content, mode and
+//! attributes is no change, regardless of its times. Depth costs no stack and no descriptors: each entry is opened from its
+//! directory, and that from its parent. Entries beyond the limits of depth and number are left out.
 
 use super::beneath::{self, Beneath};
 use super::change::{Change, Changes, LeftOut, LeftOutWhy};
@@ -20,12 +20,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Finds what a layer would do to its folder.
+/// Finds the changes that a layer would make to its folder.
 pub(super) fn changes(upper: &Beneath, host: &Beneath, guard: &Guard) -> Result<Changes, LayerError> {
     changes_up_to(upper, host, guard, MAX_ENTRIES)
 }
 
-/// The same, of the first so many entries of the layer.
+/// The same, for the first entries of the layer up to a limit.
 pub(super) fn changes_up_to(
     upper: &Beneath,
     host: &Beneath,
@@ -58,11 +58,11 @@ struct Walk<'a> {
     hosts: Descent<'a>,
     guard: &'a Guard,
     found: Changes,
-    /// Directories of the host that cannot go, because something in them stays.
+    /// Directories of the host that cannot be removed, because an entry in them stays.
     kept: HashSet<RelPath>,
-    /// How many entries of the layer are still looked at.
+    /// How many more entries of the layer are read.
     entries: usize,
-    /// How much may still be read to compare.
+    /// How much may still be read for comparison.
     budget: Budget,
     /// Directories of the layer that are still to be read.
     todo: Vec<(Vec<u8>, HostSide)>,
@@ -81,20 +81,20 @@ impl At<'_> {
         beneath::file_at(self.upper, self.name)
     }
 
-    /// What opens it on the host, where there is a directory.
+    /// The handle to open it on the host, if its directory exists there.
     fn on_host<T>(&self, open: impl FnOnce(&OwnedFd, &[u8]) -> io::Result<T>) -> io::Result<T> {
         open(self.host.ok_or(io::ErrorKind::NotFound)?, self.name)
     }
 }
 
-/// What a directory of the layer has beside it.
+/// The counterpart of a layer's directory on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HostSide {
-    /// A directory that is seen through it.
+    /// A directory that is merged with it.
     Merged,
-    /// A directory that is not.
+    /// A directory that it hides.
     Hidden,
-    /// None.
+    /// No directory.
     Absent,
 }
 
@@ -254,7 +254,7 @@ impl Walk<'_> {
             copied: false,
         };
         let Some(opened) = readable(beneath::directory_at(at.upper, at.name)).map_err(failed)? else {
-            // Nor can it be made: its attributes are not known, and what is in it would be missing.
+            // Nor can it be made: its attributes are not known, and its entries would be missing.
             self.leave_out(path, LeftOutWhy::Unreadable);
             return Ok(());
         };
@@ -263,7 +263,7 @@ impl Walk<'_> {
             return Ok(());
         }
         if is_dot_git(at.name) {
-            // One that was made inside, and is said as a whole. An empty one held a mount.
+            // One that was made inside, and is reported as a whole. An empty one was a mount point.
             if !beneath::first_names(&opened, 1).map_err(failed)?.0.is_empty() {
                 self.leave_out(path, LeftOutWhy::Repository);
             }
@@ -277,7 +277,7 @@ impl Walk<'_> {
         }
         let unchanged = merged.is_some_and(|old| Some(old.mode) == change.mode()) && !change.attributes;
         if merged.is_none() && old.is_some() && (self.guard.anchors(&path) || self.guard.protects(&path)) {
-            // A link or a file becomes a directory that git obeys: all of it stays out.
+            // A link or a file becomes a directory that git obeys: all of it is left out.
             self.leave_out(path, LeftOutWhy::Protected);
             return Ok(());
         }
@@ -289,7 +289,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What the layer deleted: with everything below.
+    /// A deletion of the layer, with everything below.
     fn gone(&mut self, path: RelPath, old: Stat) -> Result<(), LayerError> {
         if old.is_directory() {
             if self.guard.anchors(&path) || self.guard.protects(&path) {
@@ -326,7 +326,7 @@ impl Walk<'_> {
                 }
             }
         }
-        // Those inside first, so that one that stays keeps those around it.
+        // Entries before their parents, so that one that stays keeps its parents.
         for (path, old) in directories.into_iter().rev() {
             if !self.kept.contains(&path) {
                 self.emit_gone(path, old);
@@ -352,7 +352,7 @@ impl Walk<'_> {
     fn emit(&mut self, change: Change) {
         let directory = change.new.is_some_and(|new| new.is_directory());
         if self.guard.protects(&change.path) && directory {
-            // What is in it is said.
+            // Its entries are reported.
         } else if self.guard.protects(&change.path) || (!directory && self.guard.anchors(&change.path)) {
             self.leave_out(change.path, LeftOutWhy::Protected);
         } else {
@@ -374,7 +374,7 @@ impl Walk<'_> {
     }
 }
 
-/// The other form of a whiteout: an empty file with a mark.
+/// The other form of a whiteout: an empty file with an xattr.
 fn is_marked_whiteout(at: At<'_>, new: &Stat) -> io::Result<bool> {
     if new.kind != Kind::File || new.size != 0 {
         return Ok(false);
@@ -389,7 +389,7 @@ fn has_origin(file: impl AsFd) -> io::Result<bool> {
     Ok(xattrs::mark(file, Mark::Origin)?.is_some())
 }
 
-/// What cannot be read is none; what else is wrong is an error.
+/// An unreadable one counts as absent; other failures are errors.
 fn readable<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
     match opened {
         Ok(opened) => Ok(Some(opened)),
@@ -398,8 +398,8 @@ fn readable<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Directories in one another. Each change has its whole path, so that twice as many cost four times as much; nobody's project
-/// has a tenth of it.
+/// The nesting of directories. Each change has its whole path, so twice the depth costs four times as much; no real project has a
+/// tenth of it.
 pub(super) const DEEPEST: usize = 1000;
-/// Entries of a layer. The largest projects have a tenth of it that is changed; it takes some minutes and 1 GiB of memory.
+/// Entries of a layer. The largest projects have a tenth of this changed; this many take some minutes and 1 GiB of memory.
 const MAX_ENTRIES: usize = 2_000_000;

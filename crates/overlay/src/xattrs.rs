@@ -23,7 +23,7 @@ pub(super) fn own(file: impl AsFd) -> io::Result<Xattrs> {
     Ok(own)
 }
 
-/// Gives a new file these. Where the filesystem knows none, they are lost: there is nowhere to put them.
+/// Sets them on a new file. On a filesystem without attributes they are lost.
 pub(super) fn give(file: impl AsFd, attributes: &Xattrs) -> io::Result<()> {
     for (name, value) in attributes {
         match fs::fsetxattr(&file, name.as_slice(), value, XattrFlags::empty()) {
@@ -35,7 +35,7 @@ pub(super) fn give(file: impl AsFd, attributes: &Xattrs) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a file's own attributes these.
+/// Replaces a file's own attributes by these.
 pub(super) fn make(file: impl AsFd, attributes: &Xattrs) -> io::Result<()> {
     for name in own(&file)?.keys().filter(|name| !attributes.contains_key(*name)) {
         fs::fremovexattr(&file, name.as_slice())?;
@@ -43,21 +43,21 @@ pub(super) fn make(file: impl AsFd, attributes: &Xattrs) -> io::Result<()> {
     give(file, attributes)
 }
 
-/// Who may use a file besides those that its mode names (acl(5)).
+/// An access list: who may use a file besides the users that its mode covers (acl(5)).
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AccessList {
     Own,
-    /// What is made in a directory gets it.
+    /// The list for new entries of a directory.
     Default,
 }
 
-/// A file's list, as the kernel keeps it.
+/// A file's list, in the kernel's format.
 pub(super) fn access_list(file: impl AsFd, list: AccessList) -> io::Result<Option<Vec<u8>>> {
     value(&file, list.name())
 }
 
-/// Makes a file's list this one, or takes it away: what is made somewhere has got one from there. With a list, its mode's group
-/// becomes the most that anybody on the list has.
+/// Sets a file's access list, or removes it: a new file inherits one from its directory. With a list, the group bits of the mode
+/// become the list's mask.
 pub(super) fn make_access_list(file: impl AsFd, list: AccessList, value: Option<&[u8]>) -> io::Result<()> {
     let made = match value {
         Some(value) => fs::fsetxattr(&file, list.name(), value, XattrFlags::empty()),
@@ -88,7 +88,7 @@ pub(super) fn set_mark(file: impl AsFd, mark: Mark, value: &[u8]) -> io::Result<
     Ok(fs::fsetxattr(file, mark.name(), value, XattrFlags::empty())?)
 }
 
-/// Takes one away.
+/// Removes one.
 pub(super) fn unmark(file: impl AsFd, mark: Mark) -> io::Result<()> {
     match fs::fremovexattr(file, mark.name()) {
         Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
@@ -99,11 +99,11 @@ pub(super) fn unmark(file: impl AsFd, mark: Mark) -> io::Result<()> {
 /// overlayfs' marks on a mount with `userxattr` (Documentation/filesystems/overlayfs.rst).
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Mark {
-    /// A directory that hides what is below.
+    /// A directory that hides the lower one.
     Opaque,
-    /// A file that stands for nothing, in a directory whose `Opaque` is `x`.
+    /// A whiteout file, in a directory whose `Opaque` is `x`.
     Whiteout,
-    /// A copy of what is below. With `userxattr` it does not say of what.
+    /// A copy of a lower file. With `userxattr` it does not name the original.
     Origin,
 }
 

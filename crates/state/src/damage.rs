@@ -1,9 +1,9 @@
-//! What belljar keeps and cannot understand: the one notion of damage for layers, shelves and clones.
+//! Stored files that belljar cannot parse: the one notion of damage for layers, managed clones and clones.
 //!
-//! *Absent*, *unfinished* and *not understood* are three things. What is being made has a name that says so
-//! ([`UNFINISHED`]); only that, and what is being removed, may be swept, and only by a command that makes something. A
-//! directory with an ordinary name whose label is missing, unreadable, cut short or of another version is [`Damaged`]: it is
-//! listed with its path, never swept, and removed only by its whole name. A reading command removes nothing.
+//! *Absent*, *unfinished* and *damaged* are three things. A directory in the making has a name that says so ([`UNFINISHED`]); only
+//! those, and directories being removed, may be swept, and only by a command that makes something. A directory with an ordinary
+//! name whose label is missing, unreadable, cut short or of another version is [`Damaged`]: it is listed with its path, never
+//! swept, and removed only by its whole name. A command that only reads removes nothing.
 
 use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_sys::rustix::fs::{Mode, OFlags, open};
@@ -14,14 +14,14 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Something that is kept and not understood.
+/// A stored item that belljar cannot parse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damaged {
-    /// Its whole name, by which it can be removed.
+    /// Its full name, by which it can be removed.
     pub id: String,
-    /// Where its files are.
+    /// The path of its files.
     pub directory: PathBuf,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
@@ -30,7 +30,7 @@ impl Damaged {
         Damaged { id: id.into(), directory: directory.to_path_buf(), reason: reason.into() }
     }
 
-    /// As an error: what is wrong, where its files are, and how it is removed.
+    /// As an error: the reason, the path of its files, and the command that removes it.
     pub fn error(&self) -> SandboxError {
         let directory = self.directory.display().to_string();
         let directory = directory.escape_debug();
@@ -48,14 +48,14 @@ impl fmt::Display for Damaged {
     }
 }
 
-/// Reads the label of something that is kept: `None` if its directory is not there at all, an error with the reason if the
-/// directory is there and the label is not understood. Nothing is waited for and no link is followed.
+/// Reads the label of a stored item: `None` if its directory does not exist, an error with the reason if the directory exists and
+/// the label cannot be parsed. Never blocks and follows no link.
 pub fn read_label<T: DeserializeOwned>(path: &Path, versions: &[u32]) -> Result<Option<T>, String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let text = match read_small(path, MAX_LABEL_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            // What cannot be looked at is there.
+            // An inaccessible directory counts as existing.
             let directory = path.parent().unwrap_or(path);
             return match directory.symlink_metadata() {
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -67,7 +67,7 @@ pub fn read_label<T: DeserializeOwned>(path: &Path, versions: &[u32]) -> Result<
     understand(&text, versions).map(Some).map_err(|reason| format!("its label `{name}`: {reason}"))
 }
 
-/// What a label says, if it is of a version that we know. The version first: another one has other fields.
+/// Parses a label of a known version. The version is checked first: another one has other fields.
 pub fn understand<T: DeserializeOwned>(text: &[u8], versions: &[u32]) -> Result<T, String> {
     let Format { version } = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     if !versions.contains(&version) {
@@ -76,7 +76,7 @@ pub fn understand<T: DeserializeOwned>(text: &[u8], versions: &[u32]) -> Result<
     serde_json::from_slice(text).map_err(|error| error.to_string())
 }
 
-/// A small regular file. A pipe or a device in its place is not waited for, a link not followed.
+/// Reads a small regular file. Never blocks on a pipe or a device in its place, and follows no link.
 pub fn read_small(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(open(path, flags, Mode::empty())?);
@@ -91,13 +91,13 @@ pub fn read_small(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// What every label has.
+/// The field that every label has.
 #[derive(Deserialize)]
 struct Format {
     version: u32,
 }
 
-/// How the name of what is being made begins.
+/// The name prefix of unfinished directories.
 pub const UNFINISHED: &str = ".new-";
 /// A label is a few lines.
 const MAX_LABEL_BYTES: u64 = 1 << 20;
@@ -134,7 +134,7 @@ mod tests {
         fs::write(&label, r#"{"version":1,"name":"x"}"#).unwrap();
         assert_eq!(read(&label).unwrap().unwrap().name, "x");
         fs::set_permissions(&label, PermissionsExt::from_mode(0o000)).unwrap();
-        // root reads it all the same.
+        // root can read it anyway.
         assert!(
             read(&label).is_ok_and(|label| label.is_some())
                 || read(&label).unwrap_err().contains("cannot be read")

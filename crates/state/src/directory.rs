@@ -1,4 +1,4 @@
-//! Where the state directory is, and directories in it.
+//! The path of the state directory, and making directories in it.
 
 use belljar_spec::{ErrorCode, SandboxError};
 use std::fs::DirBuilder;
@@ -6,18 +6,18 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Where belljar keeps what must outlive it: `$XDG_STATE_HOME/belljar`, else `~/.local/state/belljar`. It may still have to be made.
+/// Where belljar keeps what must outlive it: `$XDG_STATE_HOME/belljar`, else `~/.local/state/belljar`. It may not exist yet.
 pub fn state_directory() -> Result<PathBuf, NoStateDirectory> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     state_below(variable("XDG_STATE_HOME"), variable("HOME"))
 }
 
-/// Makes a directory that only its owner can enter, with those above it. One that is there stays as it is.
+/// Makes a directory that only its owner can enter, and its parents. An existing one is not changed.
 pub fn create_private(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(directory)
 }
 
-/// Neither variable names a place.
+/// Neither variable names a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is no state directory: neither `HOME` nor `XDG_STATE_HOME` is an absolute path")]
 pub struct NoStateDirectory;
@@ -36,7 +36,7 @@ impl From<NoStateDirectory> for SandboxError {
 }
 
 fn state_below(state: Option<PathBuf>, home: Option<PathBuf>) -> Result<PathBuf, NoStateDirectory> {
-    // The XDG specification: a path that is not absolute does not count.
+    // By the XDG specification, a relative path is ignored.
     let absolute = |path: &PathBuf| path.is_absolute();
     let state =
         state.filter(absolute).or_else(|| home.filter(absolute).map(|home| home.join(".local/state")));

@@ -1,11 +1,11 @@
-//! Which process holds a lock, as the kernel says: a file that names its owner lies after a kill.
+//! The process that holds a lock, from the kernel: a file that names its owner would be wrong after a kill.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The process that holds the lock on this file or directory ([`crate::Lock`]); none if it is free, or held in another process
+/// The process that holds the lock on this file or directory ([`crate::Lock`]); `None` if it is free, or held in another process
 /// namespace.
 pub fn lock_holder(path: &Path) -> io::Result<Option<u32>> {
     let inode = fs::metadata(path)?.ino();

@@ -1,4 +1,4 @@
-//! Names that nothing else on the machine has.
+//! Unique names on this machine.
 
 use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};

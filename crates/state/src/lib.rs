@@ -1,11 +1,11 @@
-//! What belljar keeps on disk: where the state directory is, locks, files that are written whole or not at all, directories
-//! that are removed whole or not at all, and the list of sweeps.
+//! Belljar's state on disk: the path of the state directory, locks, files that are written atomically, directories that are removed
+//! atomically, and the list of sweeps.
 //!
-//! Called by every crate that keeps something. Knows nothing of what is kept: formats and names belong to their crates.
+//! Called by every crate that stores something. Knows nothing of the content: formats and names belong to their crates.
 //!
-//! Two kinds of locks and renames are not here. Stubs in a user's folder are locked by a protocol between the host and the
+//! Two kinds of locks and renames are not here. Mount points in a user's folder are locked by a protocol between the host and the
 //! guest ([`belljar_sys::remove`]), and the guest cannot see this crate. Files in a user's git directory are written under the
-//! names that git itself uses (`NAME.lock`, `tmp_NAME`), which git respects and its gc removes.
+//! names that git itself uses (`NAME.lock`, `tmp_NAME`), which git respects and `git gc` removes.
 
 pub mod damage;
 mod directory;

@@ -1,8 +1,8 @@
-//! The one lock: flock(2) on a file or a directory. The kernel releases it when its holder dies, however it dies, so a lock that is
-//! free says that no process works there; process ids are used again, and a file that names its owner lies after a kill.
+//! The one lock: flock(2) on a file or a directory. The kernel releases it when its holder dies in any way, so a free lock means
+//! that no process works there; process ids are reused, and a file that names its owner would be wrong after a kill.
 //!
-//! A lock file is never removed alone, only with the directory that it lies in. Who waited for a lock may then hold one on a file
-//! that is gone: [`Lock::is_at`] tells.
+//! A lock file is never removed alone, only with the directory that it lies in. A process that waited for a lock may then hold one
+//! on a deleted file: [`Lock::is_at`] tells.
 
 use belljar_sys::rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use belljar_sys::rustix::io::{Errno, retry_on_intr};
@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Lock {
     file: File,
-    /// A program that we started holds it as well.
+    /// A program that we started may hold it as well.
     is_passed_on: AtomicBool,
 }
 
 impl Lock {
-    /// Waits until no other process holds it. The file is made if it is missing, as in all functions that do not say otherwise.
+    /// Waits until no other process holds it. The file is made if it is missing, as in all functions unless documented otherwise.
     pub fn wait(path: &Path) -> io::Result<Lock> {
         Lock::waited(open_file(path, true)?, FlockOperation::LockExclusive)
     }
@@ -35,17 +35,17 @@ impl Lock {
         Lock::tried(open_file(path, true)?)
     }
 
-    /// The same, of a file that is there; otherwise an error of the kind `NotFound`.
+    /// The same for an existing file; if it is missing, an error of the kind `NotFound`.
     pub fn try_existing(path: &Path) -> io::Result<Option<Lock>> {
         Lock::tried(open_file(path, false)?)
     }
 
-    /// Waits for so long at most.
+    /// Waits at most for the time limit.
     pub fn wait_within(path: &Path, timeout: Duration) -> io::Result<Option<Lock>> {
         Lock::tried_within(open_file(path, true)?, timeout)
     }
 
-    /// Takes it beside others that share it, as soon as no process holds it alone.
+    /// Takes it shared, as soon as no process holds it exclusively.
     pub fn share(path: &Path) -> io::Result<Lock> {
         Lock::waited(open_file(path, true)?, FlockOperation::LockShared)
     }
@@ -55,17 +55,17 @@ impl Lock {
         Lock::waited(open_directory(path, OFlags::empty())?, FlockOperation::LockExclusive)
     }
 
-    /// The same, for so long at most.
+    /// The same, with a time limit.
     pub fn wait_directory_within(path: &Path, timeout: Duration) -> io::Result<Option<Lock>> {
         Lock::tried_within(open_directory(path, OFlags::empty())?, timeout)
     }
 
-    /// Takes a directory that others may remove and make anew, if no other process holds it. An error of the kind `NotFound` if there is
-    /// no such directory.
+    /// Takes a directory that others may remove and recreate, if no other process holds it. An error of the kind `NotFound` if
+    /// there is no such directory.
     pub fn try_directory(path: &Path) -> io::Result<Option<Lock>> {
         loop {
             let Some(lock) = Lock::tried(open_directory(path, OFlags::NOFOLLOW)?)? else { return Ok(None) };
-            // Between opening and locking it may have been removed, and made anew by a process that holds that one.
+            // Between opening and locking it may have been removed, and recreated by a process that holds the new one.
             let (ours, found) = (lock.file.metadata()?, fs::metadata(path)?);
             if (ours.dev(), ours.ino()) == (found.dev(), found.ino()) {
                 return Ok(Some(lock));
@@ -73,18 +73,18 @@ impl Lock {
         }
     }
 
-    /// Whether a process holds it, alone or shared. Only looks: a file that is missing is not made.
+    /// Whether a process holds it, exclusively or shared. Only reads: a missing file is not made.
     pub fn is_held(path: &Path) -> bool {
-        // A pipe in its place is not waited for.
+        // Never blocks on a pipe in its place.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         match OpenOptions::new().read(true).write(true).custom_flags(flags).open(path) {
-            // Whatever keeps us from taking it may be another's lock.
+            // Any error that keeps us from taking it may be another process's lock.
             Ok(file) => flock(&file, FlockOperation::NonBlockingLockExclusive).is_err(),
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         }
     }
 
-    /// Whether the file that is locked is still the one at this path. It may have been removed while we waited.
+    /// Whether the locked file is still the one at this path. It may have been removed while we waited.
     pub fn is_at(&self, path: &Path) -> bool {
         let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
         self.file.metadata().ok().zip(fs::metadata(path).ok()).is_some_and(|(a, b)| same(a, b))
@@ -130,8 +130,8 @@ impl Drop for Lock {
     }
 }
 
-/// Locks a file that its owner writes to, such as a log, so that readers know that the writer lives. Waits for so long at most; says
-/// whether it is locked now. The lock ends when the file is closed.
+/// Locks a file that its owner writes to, such as a log, so that readers know that the writer lives. Waits at most for the time
+/// limit; returns whether it is locked now. The lock ends when the file is closed.
 pub fn lock_open_file(file: &File, timeout: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + timeout;
     loop {
@@ -143,11 +143,11 @@ pub fn lock_open_file(file: &File, timeout: Duration) -> io::Result<bool> {
     }
 }
 
-/// Whether a writer holds a file by [`lock_open_file`], which is to say: lives. Readers that ask at the same time do not see each other.
+/// Whether a writer holds a file by [`lock_open_file`], and so lives. Concurrent readers do not see each other.
 pub fn is_written_to(file: &File) -> bool {
     match flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => {
-            // Held until the file is closed otherwise; even that cannot fail in a way that matters.
+            // If unlocking fails, the lock ends when the file is closed.
             let _ = flock(file, FlockOperation::Unlock);
             false
         }
@@ -176,7 +176,7 @@ fn open_directory(path: &Path, more: OFlags) -> io::Result<File> {
     Ok(File::from(open(path, flags, Mode::empty())?))
 }
 
-/// Holders need less than a millisecond, most of the time.
+/// Most holders need less than a millisecond.
 const LOCK_INTERVAL: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
@@ -186,7 +186,7 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::process::Command;
 
-    /// Takes the lock in a process of its own, says so, and stays.
+    /// Takes the lock in a separate process, prints a line, and waits.
     #[test]
     fn child_holds_a_lock() {
         if let Some(path) = is_child() {

@@ -1,4 +1,4 @@
-//! Directories of ours that are removed: for everybody else at once, and from the disk as soon as that can be.
+//! Removes our directories: for other processes at once, and from the disk as soon as possible.
 
 use crate::Lock;
 use belljar_sys::remove_tree::{remove, remove_until};
@@ -7,13 +7,13 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Removes a directory of ours: for everybody else at once, and under another name until it is gone. [`sweep_removed`] goes on with the
-/// rest after a kill, or where a sandbox made so many files that it takes longer than [`REMOVAL_TIME`].
+/// Removes one of our directories: its name disappears for other processes at once, and the files are removed under another name.
+/// [`sweep_removed`] continues after a kill, or if a sandbox made so many files that removing takes longer than [`REMOVAL_TIME`].
 pub fn remove_whole(directory: &Path) -> io::Result<()> {
     remove_alone(&set_aside(directory)?, Instant::now() + REMOVAL_TIME)
 }
 
-/// Removes what [`set_aside`] gave, however long it takes.
+/// Removes a directory from [`set_aside`], without a time limit.
 pub fn remove_set_aside(gone: &Path) -> io::Result<()> {
     alone(gone, || remove(gone))
 }
@@ -25,26 +25,26 @@ fn remove_alone(gone: &Path, deadline: Instant) -> io::Result<()> {
     }
 }
 
-/// Does it, unless another process is at it: two of them would each move away what the other one empties.
+/// Removes it, unless another process is doing so: two of them would disturb each other.
 fn alone(gone: &Path, remove: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     match Lock::try_directory(gone) {
         Ok(None) => Ok(()),
         Ok(Some(_alone)) => remove(),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        // One that cannot be opened is made so by the removal, where it is ours.
+        // The removal makes an unreadable directory readable, if it is ours.
         Err(_) => remove(),
     }
 }
 
-/// Takes the name of a directory away, and gives the one that it has until it is removed. From here on it is not there for anybody
-/// else; what is not removed now is left to [`sweep_removed`].
+/// Renames a directory, and returns the name that it has until it is removed. From here on other processes do not see it;
+/// [`sweep_removed`] removes what is not removed now.
 pub fn set_aside(directory: &Path) -> io::Result<PathBuf> {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     let mut number = 0;
     loop {
         let gone = directory.with_file_name(format!("{GONE}{}-{number}-{name}", std::process::id()));
         match fs::rename(directory, &gone) {
-            // The last one of this name could not be removed whole yet.
+            // The last one of this name could not be removed completely yet.
             Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => {
                 number += 1;
             }
@@ -53,18 +53,18 @@ pub fn set_aside(directory: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Goes on with what [`remove_whole`] left in a directory, for at most [`SWEEP_TIME`]: a start waits for it.
+/// Continues with the leftovers of [`remove_whole`] in a directory, for at most [`SWEEP_TIME`]: a start waits for it.
 pub fn sweep_removed(parent: &Path) {
     let deadline = Instant::now() + SWEEP_TIME;
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(GONE.as_bytes())) {
-        // It stays for the next sweep then, and is in no process's way.
+        // Then it stays for the next sweep, and does no harm.
         let _ = remove_alone(&entry.path(), deadline);
     }
 }
 
 const GONE: &str = ".gone-";
-/// Several times what the largest work tree takes that is not made to be slow.
+/// Several times what the largest honest work tree takes.
 const REMOVAL_TIME: Duration = Duration::from_secs(10);
 const SWEEP_TIME: Duration = Duration::from_millis(500);
 
@@ -94,7 +94,7 @@ mod tests {
         for number in 0..3 {
             fs::create_dir_all(gone.join(number.to_string()).join("d/".repeat(20))).unwrap();
         }
-        // However little time there is, each comes some way.
+        // Each makes some progress, even with little time.
         for _ in 0..1000 {
             remove_alone(&gone, Instant::now()).unwrap();
         }

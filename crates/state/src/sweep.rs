@@ -1,13 +1,13 @@
-//! The list of sweeps. A crate that can be killed while it has something on this machine that nothing else would remove says here
-//! what that is and how it is removed; a start and a sweep of sandboxes run the list, in its order.
+//! The list of sweeps. A crate that can be killed while it has something on this machine that nothing else would remove declares
+//! here what that is and how it is removed; a start and a sweep of sandboxes run the list, in its order.
 //!
-//! A sweep takes nothing from the living: it removes only what no process holds ([`crate::Lock`]). What it cannot remove now it leaves
-//! to the next one, so it has no error to report.
+//! A sweep takes nothing from running processes: it removes only what no process has locked ([`crate::Lock`]). What it cannot
+//! remove now is left to the next sweep, so there is no error to report.
 //!
 //! Not in the list, since each needs more than the state directory, or another time than the start of a sandbox:
 //! - quarantines of commits (`workspace/quarantine`): before each import and each relay, because what a killed import left may hold the
 //!   index of the host's repository that is written next; it reports what it cannot undo
-//! - shelves and clones: by the next process that takes the lock of that shelf, or of all clones
+//! - managed clones and clones: by the next process that takes the lock of that managed clone, or of all clones
 //! - change sets (`overlay`): an unfinished apply writes in the user's folder, which only commands that change one may do
 //! - prepared roots (`backend/native/prepared`): with each new one, so that a start that finds its root looks at nothing else
 //! - the golden root: below the lock of a build, since each build is held against the current one
@@ -19,7 +19,7 @@ use std::path::Path;
 /// One kind of leftover, and how it is removed.
 #[derive(Debug, Clone, Copy)]
 pub struct Sweep {
-    /// What is removed, for people.
+    /// What is removed, for messages.
     pub of: &'static str,
     run: Run,
 }
@@ -31,12 +31,12 @@ enum Run {
 }
 
 impl Sweep {
-    /// Of leftovers that are found without the state directory.
+    /// A sweep of leftovers outside of the state directory.
     pub const fn of_machine(of: &'static str, run: fn()) -> Sweep {
         Sweep { of, run: Run::Machine(run) }
     }
 
-    /// Of leftovers in the state directory.
+    /// A sweep of leftovers in the state directory.
     pub const fn of_state(of: &'static str, run: fn(&Path)) -> Sweep {
         Sweep { of, run: Run::State(run) }
     }
@@ -47,7 +47,7 @@ impl Sweep {
 pub struct Sweeps(Vec<Sweep>);
 
 impl Sweeps {
-    /// Adds those of a crate.
+    /// Adds the sweeps of a crate.
     pub fn with(mut self, sweeps: &[Sweep]) -> Sweeps {
         self.0.extend_from_slice(sweeps);
         self
@@ -72,7 +72,7 @@ mod tests {
 
     const SWEEPS: [Sweep; 2] = [
         Sweep::of_state("first", |state| drop(fs::remove_file(state.join("first")))),
-        // Fails where the one before did not run.
+        // Fails if the one before did not run.
         Sweep::of_state("directory", |state| drop(fs::remove_dir(state))),
     ];
 

@@ -1,21 +1,21 @@
-//! How much a directory of ours takes on the disk.
+//! The disk usage of our directories.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What the files below a directory take.
+/// The usage of the files below a directory.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct DiskUsage {
-    /// As the filesystem has set aside for them, files with several names once.
+    /// Allocated bytes, hard links counted once.
     pub bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
 }
 
-/// Counts a file or a directory with all below it. No link is followed and no other filesystem entered; what goes away meanwhile or
-/// cannot be read is left out.
+/// Counts a file or a directory with all below it. No link is followed and no other filesystem entered; entries that are removed
+/// meanwhile or cannot be read are skipped.
 pub fn disk_usage(path: &Path) -> DiskUsage {
     let mut usage = DiskUsage::default();
     let Ok(top) = fs::symlink_metadata(path) else { return usage };
@@ -30,7 +30,7 @@ pub fn disk_usage(path: &Path) -> DiskUsage {
     let mut left = if top.is_dir() { vec![path.to_path_buf()] } else { Vec::new() };
     while let Some(directory) = left.pop() {
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            // Of the entry itself, also of a link.
+            // The metadata of the entry itself, even of a link.
             let Ok(found) = entry.metadata() else { continue };
             if found.dev() != top.dev() {
                 continue;

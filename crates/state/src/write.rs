@@ -22,17 +22,17 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What a file that was written survives.
+/// What a written file survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survives {
-    /// A power cut: content and name are on the disk when the call returns. Costs two writes to the disk, some milliseconds.
+    /// A power cut: content and name are on disk when the call returns. Costs two syncs, some milliseconds.
     PowerCut,
-    /// The death of any process, and nothing more: the disk is not waited for. After a power cut the file may be the old one, the new
-    /// one, or empty. For what the next start makes again, and where a start would have to wait.
+    /// The death of any process, and nothing more: there is no sync. After a power cut the file may be the old one, the new one, or
+    /// empty. For files that the next start makes again, and if a start would have to wait.
     Kill,
 }
 
-/// Replaces a file of ours, whole or not at all, by one that only its owner can read.
+/// Replaces one of our files atomically, by one that only its owner can read.
 pub fn write_atomic(path: &Path, content: &[u8], survives: Survives) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -46,7 +46,7 @@ pub fn write_atomic(path: &Path, content: &[u8], survives: Survives) -> io::Resu
     write_atomic_at(&directory, name, content, PRIVATE_FILE, survives)
 }
 
-/// The same, in a directory that is open, which a sandbox may write to as well: no link is followed, and whatever else has the name of
+/// The same, in an open directory, which a sandbox may write to as well: no link is followed, and any other entry with the name of
 /// the file or of its draft is replaced, not written through. For [`Survives::PowerCut`] the directory must be open for reading.
 pub fn write_atomic_at(
     directory: impl AsFd,
@@ -64,7 +64,7 @@ pub fn write_atomic_at(
         }
         Ok(renameat(directory, &draft, directory, name)?)
     };
-    // It is the first error that counts.
+    // The first error is the one to report.
     replace().inspect_err(|_| {
         let _ = unlinkat(directory, &draft, AtFlags::empty());
     })?;
@@ -81,15 +81,15 @@ fn draft_of(name: &OsStr) -> OsString {
     draft
 }
 
-/// A new file for this one, locked by us, and its name. A sandbox that can write to the directory may keep the usual name of a draft
-/// taken, with a lock or a folder: after a short while the draft gets a name that nothing else has.
+/// A draft for this file, locked by us, and its name. A sandbox that can write to the directory may block the usual name of a draft
+/// with a lock or a folder: after a short while the draft gets a unique name.
 fn create_draft(directory: BorrowedFd<'_>, name: &OsStr, mode: Mode) -> io::Result<(File, OsString)> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let deadline = Instant::now() + DRAFT_TIMEOUT;
     let draft = draft_of(name);
     while Instant::now() < deadline {
         match openat(directory, &draft, flags, mode) {
-            // Another writer that saw it before it was locked may have taken it for that of a dead one, and removed it.
+            // Another writer that saw it before it was locked may have taken it for a dead writer's draft, and removed it.
             Ok(file) if is_locked_by_us(&file) && fstat(&file)?.st_nlink > 0 => {
                 return Ok((File::from(file), draft));
             }
@@ -108,9 +108,9 @@ fn create_draft(directory: BorrowedFd<'_>, name: &OsStr, mode: Mode) -> io::Resu
     Ok((File::from(file), draft))
 }
 
-/// Removes the draft of a writer that was killed, or what else has that name; false if its writer lives.
+/// Removes the draft of a killed writer, or another entry of that name; `false` if its writer lives.
 fn remove_abandoned(directory: BorrowedFd<'_>, draft: &OsStr) -> io::Result<bool> {
-    // For writing: some filesystems lock no other.
+    // Opened for writing: some filesystems lock only such files.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(directory, draft, flags, Mode::empty()) {
         Ok(file) if !is_locked_by_us(&file) => return Ok(false),
@@ -121,7 +121,7 @@ fn remove_abandoned(directory: BorrowedFd<'_>, draft: &OsStr) -> io::Result<bool
                 removed(unlinkat(directory, draft, AtFlags::empty()))?;
             }
         }
-        // A link, a socket, or a file that its owner shut: no writer made that.
+        // A link, a socket, or a file without permissions: no writer made that.
         Err(Errno::LOOP | Errno::NXIO | Errno::NODEV | Errno::ACCESS) => {
             removed(unlinkat(directory, draft, AtFlags::empty()))?;
         }
@@ -131,7 +131,7 @@ fn remove_abandoned(directory: BorrowedFd<'_>, draft: &OsStr) -> io::Result<bool
     Ok(true)
 }
 
-/// Where the filesystem knows no locks, the caller alone sees to it that there is one writer.
+/// On a filesystem without locks, only the caller ensures that there is one writer.
 fn is_locked_by_us(file: &OwnedFd) -> bool {
     retry_on_intr(|| flock(file, FlockOperation::NonBlockingLockExclusive)) != Err(Errno::WOULDBLOCK)
 }
@@ -140,7 +140,7 @@ fn removed(outcome: Result<(), Errno>) -> Result<(), Errno> {
     if outcome == Err(Errno::NOENT) { Ok(()) } else { outcome }
 }
 
-/// For its owner alone.
+/// Accessible to its owner only.
 pub const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// A writer that lives needs some milliseconds, unless it was stopped.
 const DRAFT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -156,7 +156,7 @@ pub(crate) mod tests {
 
     const CHILD: &str = "BELLJAR_STATE_TEST_CHILD";
 
-    /// Runs a test of this program in a process of its own, with a path to work on.
+    /// Runs a test of this program in a separate process, with a path to work on.
     pub(crate) fn child(test: &str, path: &Path) -> Child {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--nocapture"]).env(CHILD, path).stdout(Stdio::piped());
@@ -253,7 +253,7 @@ pub(crate) mod tests {
         assert!(write_atomic(&path, b"new", Survives::Kill).is_err());
         assert!(path.join("below").exists());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        // What is in the way of the draft, as a sandbox can put it there, does not keep us from writing.
+        // An entry that blocks the draft, as a sandbox can make one, does not keep us from writing.
         fs::create_dir(folder.path().join(".file.new")).unwrap();
         write_atomic(&folder.path().join("file"), b"new", Survives::Kill).unwrap();
         let locked = fs::File::create(folder.path().join(".other.new")).unwrap();

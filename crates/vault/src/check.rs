@@ -1,26 +1,26 @@
-//! Is the vault as it should be? Every part is looked at, also when another one is wrong.
+//! Checks the vault. Every part is checked, even if another one is wrong.
 
 use super::{Vault, VaultError};
 use belljar_spec::secret::SecretName;
 use std::path::PathBuf;
 
-/// What was found of a vault.
+/// The result of a check.
 pub struct Report {
-    /// In the order in which they were looked at.
+    /// In the order in which they were checked.
     pub findings: Vec<Finding>,
 }
 
-/// A part of the vault, and what is wrong with it.
+/// A part of the vault, and its problem.
 pub struct Finding {
     pub part: Part,
     pub outcome: Result<(), VaultError>,
 }
 
-/// What was looked at.
+/// The part that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
     Folder(PathBuf),
-    /// Where the key comes from, in words.
+    /// The source of the key, as text.
     Key(String),
     File(PathBuf),
     Secret(SecretName),
@@ -34,7 +34,7 @@ impl Report {
 }
 
 impl Vault {
-    /// Looks at the folder, the key and the file, and opens every secret.
+    /// Checks the folder, the key and the file, and decrypts every secret.
     pub fn check(&self) -> Report {
         let mut findings = Vec::new();
         let mut found =
@@ -48,7 +48,7 @@ impl Vault {
         let contents = self.contents_in(&path);
         let has_secrets = contents.as_ref().is_ok_and(|contents| !contents.entries.is_empty());
         let key = match self.key.read() {
-            // Nothing needs one yet.
+            // No secret needs a key yet.
             Ok(None) if !has_secrets => None,
             Ok(None) => Some(Err(VaultError::KeyGone { path: self.place.key() })),
             Ok(Some(_)) => Some(Ok(())),
@@ -64,7 +64,7 @@ impl Vault {
                 if is_there && path.exists() {
                     found(Part::File(path), Ok(()));
                 }
-                // Without a key nothing more can be said of them.
+                // Without a key they cannot be checked further.
                 for (name, _) in contents.entries().filter(|_| has_key) {
                     found(Part::Secret(name.clone()), self.open(name, &contents).map(drop));
                 }

@@ -1,5 +1,5 @@
-//! What the vault's file says: for each name, a sealed value. Somebody else may have written it; it is judged before
-//! anything is done with it, and only the key can make a value of it.
+//! The content of the vault's file: for each name, an encrypted value. Another user may have written it; it is checked before use,
+//! and only the key can decrypt a value.
 
 use super::key::{NONCE, TAG};
 use belljar_spec::secret::SecretName;
@@ -7,25 +7,25 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The vault's file, understood.
+/// The parsed vault file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Which key sealed the values; none in a vault that is empty.
+    /// The key that encrypted the values; `None` in an empty vault.
     pub(super) key: Option<String>,
     pub(super) entries: BTreeMap<SecretName, Entry>,
 }
 
-/// A sealed value.
+/// An encrypted value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// When it was set, in seconds since 1970.
     pub(super) set: u64,
     pub(super) nonce: [u8; NONCE],
-    /// The value encrypted, and behind it the tag that shows a change.
+    /// The encrypted value, followed by the authentication tag.
     pub(super) sealed: Vec<u8>,
 }
 
-/// What is wrong with the file. What stands in it is not repeated: it may be a value that somebody put there by hand.
+/// What is wrong with the file. Its content is not repeated: it may be a value that the user put there by hand.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     #[error("it is not whole, or was changed, in line {line}")]
@@ -41,13 +41,13 @@ pub enum Damage {
 }
 
 impl Contents {
-    /// Understands a file.
+    /// Parses a file.
     pub fn read(bytes: &[u8]) -> Result<Contents, Damage> {
         if bytes.len() > MAX_FILE {
             return Err(Damage::TooLong);
         }
         let not_ours = |error: serde_json::Error| Damage::NotOurs { line: error.line() };
-        // First of all: a later format may look like anything else.
+        // The format first: a later one may have other fields.
         let Versioned { format } = serde_json::from_slice(bytes).map_err(not_ours)?;
         if format != FORMAT {
             return Err(Damage::Newer(format));
@@ -63,7 +63,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// The file that says this.
+    /// Serializes the file.
     pub fn written(&self) -> Vec<u8> {
         let secrets = self.entries.iter().map(|(name, entry)| Written {
             name: name.to_string(),
@@ -77,19 +77,19 @@ impl Contents {
         bytes
     }
 
-    /// Which secrets there are.
+    /// The names of the secrets.
     pub fn entries(&self) -> impl Iterator<Item = (&SecretName, &Entry)> {
         self.entries.iter()
     }
 }
 
-/// What every format has.
+/// The field that every format has.
 #[derive(Deserialize)]
 struct Versioned {
     format: u64,
 }
 
-/// The file as it is written. A field that is not known would be lost at the next change, so there may be none.
+/// The file's fields. An unknown field would be lost at the next change, so there may be none.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -116,7 +116,7 @@ impl Written {
     }
 }
 
-/// Part of what is sealed: a value of this format opens in no other.
+/// A part of the authenticated data: a value of this format opens in no other.
 pub(super) const FORMAT: u64 = 1;
 /// Hundreds of the longest values.
 pub(super) const MAX_FILE: usize = 16 << 20;
@@ -211,7 +211,7 @@ mod tests {
             ).as_bytes());
         }
 
-        /// Whatever one byte of the file becomes, or wherever it ends: the value that was set, or none.
+        /// With any one byte changed, or truncated anywhere: the value that was set, or none.
         #[test]
         fn a_changed_file_gives_no_other_value(at: prop::sample::Index, byte: u8, cut: bool) {
             let (contents, key) = kept(&[("a", "value of a"), ("b", "value of b")]);

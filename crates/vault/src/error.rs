@@ -1,4 +1,4 @@
-//! What can go wrong with the vault, by the step that failed. No message holds a value.
+//! The errors of the vault, by the step that failed. No message contains a value.
 
 use crate::Damage;
 use crate::SecretError;
@@ -10,49 +10,49 @@ use std::path::{Path, PathBuf};
 /// The vault could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
-    /// There is no place for state.
+    /// There is no state directory.
     #[error("there is no place for the vault: neither `HOME` nor `XDG_STATE_HOME` is an absolute path")]
     NoHome,
-    /// Something of it belongs to another user.
+    /// A part of it belongs to another user.
     #[error("{} belongs to the user {owner}, not to you", path.display())]
     NotOurs { path: PathBuf, owner: u32 },
-    /// Something of it can be read or written by others.
+    /// Other users can read or write a part of it.
     #[error("{} is open to others (mode {mode:03o}), and the vault is for you alone", path.display())]
     OpenToOthers { path: PathBuf, mode: u32, right: u32 },
     /// A file or the folder could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A file was not written; the old one is as it was.
+    /// A file could not be written; the old one is unchanged.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// Another process holds what is held for an instant only.
+    /// Another process holds the lock for longer than an instant.
     #[error("the vault has been held by another process for {seconds} seconds: {}", path.display())]
     Held { path: PathBuf, seconds: u64 },
-    /// The file is not what belljar wrote.
+    /// The file is damaged.
     #[error("the vault {} cannot be understood: {damage}", path.display())]
     Damaged { path: PathBuf, damage: Damage },
     /// There are secrets, and no key.
     #[error("the key of the vault is missing: there is no {}", path.display())]
     KeyGone { path: PathBuf },
-    /// The file that was named is not there.
+    /// The named key file does not exist.
     #[error("there is no {}, which BELLJAR_VAULT_KEY_FILE names", path.display())]
     NoKeyFile { path: PathBuf },
-    /// What should be a key is none.
+    /// The text is not a key.
     #[error("{from} holds no key: a key is 64 hexadecimal digits, or 32 bytes as base64")]
     NotAKey { from: String },
-    /// The secrets were sealed with another key.
+    /// The secrets were encrypted with another key.
     #[error("the vault was sealed with another key than the one in {from}")]
     WrongKey { from: String },
-    /// A sealed value is not the one that was set.
+    /// An encrypted value was changed.
     #[error("the secret `{name}` cannot be opened: it was changed since it was set")]
     Changed { name: SecretName },
     /// There is no such secret.
     #[error("there is no secret `{name}` in the vault")]
     NoSuchSecret { name: SecretName },
-    /// A value has to be something.
+    /// The value is empty.
     #[error("the secret `{name}` was not set: its value is empty")]
     Empty { name: SecretName },
-    /// A value is longer than any key is.
+    /// The value is longer than any key.
     #[error("the secret `{name}` was not set: its value is longer than {} KiB", crate::secret::MAX >> 10)]
     TooLong { name: SecretName },
     /// The kernel gives no random bytes, or the cipher does not work.

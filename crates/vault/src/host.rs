@@ -1,4 +1,4 @@
-//! Every secret that a reference can mean: in the vault, in a variable of the host, in a file of the host.
+//! Reads secrets by reference: from the vault, a variable of the host, or a file of the host.
 
 use super::contents::Contents;
 use super::{Vault, VaultError, vault_dir};
@@ -14,9 +14,9 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The secrets of this host. Asked at every use: a value that was set anew counts at once.
+/// The secrets of this host. Read at every use: a changed value counts at once.
 ///
-/// What it remembers of the vault is sealed; no value and no key is kept from one read to the next.
+/// It caches only the encrypted vault; no value and no key is kept from one read to the next.
 pub struct HostSecrets {
     vault: Option<Vault>,
     seen: Mutex<Option<Seen>>,
@@ -29,12 +29,12 @@ struct Seen {
     contents: Contents,
 }
 
-/// What tells one version of a file from another: inode, length, time of the last change.
+/// Identifies a version of a file: inode, length, modification time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State(u64, u64, i64, i64);
 
 impl HostSecrets {
-    /// The user's own. Never fails: reading does, for what cannot be read. A process that has one leaves no core behind.
+    /// The user's own vault. Never fails: a read fails if something cannot be read. A process that has one writes no core dump.
     pub fn open() -> HostSecrets {
         HostSecrets::new(Vault::real().ok())
     }
@@ -45,7 +45,7 @@ impl HostSecrets {
     }
 
     fn new(vault: Option<Vault>) -> HostSecrets {
-        // Nothing better can be done where it fails; it needs no right that a process could lack.
+        // There is no remedy if it fails; it needs no privilege that a process could lack.
         let _ = belljar_sys::core_dump::leave_none();
         HostSecrets { vault, seen: Mutex::new(None) }
     }
@@ -53,7 +53,7 @@ impl HostSecrets {
     fn vault(&self, name: &SecretName) -> Result<Secret, SecretError> {
         let vault = self.vault.as_ref().ok_or(VaultError::NoHome)?;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        // Looked at before it is read: what changes in between is seen the next time.
+        // The metadata is taken before reading: a change in between is seen the next time.
         let state = fs::metadata(vault.place.secrets()).ok().map(|found| State::of(&found));
         let current =
             seen.as_ref().filter(|seen| Some(seen.state) == state && seen.at.elapsed() < REMEMBERED);
@@ -110,7 +110,7 @@ fn file(path: &Path) -> Result<Secret, (String, String)> {
     let Some((file, found)) = vault_dir::open_file(path).map_err(unreadable)? else {
         return Err(("there is no such file".into(), format!("put the value into {}", path.display())));
     };
-    // Who can write it chooses what we send as our own.
+    // A user who can write to it chooses what we send as our secret.
     if found.uid() != geteuid().as_raw() && found.uid() != ROOT {
         let problem = format!("the file belongs to the user {}, who can change it", found.uid());
         return Err((problem, "use a file of your own".into()));
@@ -129,7 +129,7 @@ fn file(path: &Path) -> Result<Secret, (String, String)> {
     Ok(value)
 }
 
-/// How long an unchanged file is believed to be so. Two changes within one tick of the filesystem's clock look alike.
+/// How long the cache of an unchanged file is used. Two changes within one tick of the filesystem's clock look alike.
 const REMEMBERED: Duration = Duration::from_secs(1);
 const ROOT: u32 = 0;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_host_is_a_secret_if_nobody_else_can_write_it() {
+    fn a_host_file_is_a_secret_if_no_other_user_can_write_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         let (store, reference) = (HostSecrets::new(None), SecretRef::File(path.clone()));

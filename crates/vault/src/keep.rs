@@ -1,4 +1,4 @@
-//! What can be done with the vault.
+//! The operations on the vault.
 
 use super::contents::{Contents, MAX_FILE};
 use super::key::{Key, KeySource};
@@ -17,16 +17,16 @@ pub struct Vault {
     pub(super) key: KeySource,
 }
 
-/// What setting a secret did.
+/// The result of setting a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// There was none of this name.
+    /// There was no secret of this name.
     New,
-    /// There was one of this name; its value is gone.
+    /// There was one of this name; its old value is gone.
     Replaced,
 }
 
-/// A secret as anybody may know it.
+/// The public facts of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     pub name: SecretName,
@@ -34,14 +34,14 @@ pub struct Listed {
 }
 
 impl Vault {
-    /// The user's, with the key that the environment names.
+    /// The user's vault, with the key that the environment names.
     pub fn real() -> Result<Vault, VaultError> {
         let place = VaultDir::real()?;
         let key = KeySource::real(&place);
         Ok(Vault { place, key })
     }
 
-    /// One in this folder, with its key beside it.
+    /// A vault in this folder, with its key beside it.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Vault {
         let place = VaultDir { folder: folder.into() };
         let key = KeySource::Beside(place.key());
@@ -55,12 +55,12 @@ impl Vault {
         self
     }
 
-    /// Where it is.
+    /// Its folder.
     pub fn folder(&self) -> &Path {
         &self.place.folder
     }
 
-    /// Keeps a value under a name. The first one in a vault also makes the key, if none was given.
+    /// Stores a value under a name. The first one in a vault also makes the key, if none was given.
     pub fn set(&self, name: &SecretName, value: &Secret) -> Result<Kept, VaultError> {
         if value.is_empty() {
             return Err(VaultError::Empty { name: name.clone() });
@@ -81,7 +81,7 @@ impl Vault {
         Ok(if before.is_some() { Kept::Replaced } else { Kept::New })
     }
 
-    /// Takes secrets away: all of these, or none if one of them is not there. No key is needed for it.
+    /// Removes secrets: all of these, or none if one of them does not exist. Needs no key.
     pub fn remove(&self, names: &[SecretName]) -> Result<(), VaultError> {
         if !self.place.is_there()? {
             return names.first().map_or(Ok(()), |name| Err(VaultError::NoSuchSecret { name: name.clone() }));
@@ -95,7 +95,7 @@ impl Vault {
         self.write(&contents, &held)
     }
 
-    /// Which secrets there are, by name. No key is needed for it.
+    /// The secrets, by name. Needs no key.
     pub fn list(&self) -> Result<Vec<Listed>, VaultError> {
         let listed = |(name, entry): (&SecretName, &super::Entry)| Listed {
             name: name.clone(),
@@ -116,7 +116,7 @@ impl Vault {
         key.open(name, entry).ok_or_else(|| VaultError::Changed { name: name.clone() })
     }
 
-    /// What the file says now; nothing if there is none.
+    /// The present content of the file; empty if there is no file.
     pub(super) fn contents(&self) -> Result<Contents, VaultError> {
         if !self.place.is_there()? {
             return Ok(Contents::default());
@@ -124,7 +124,7 @@ impl Vault {
         self.contents_in(&self.place.secrets())
     }
 
-    /// The same, whatever the folder is.
+    /// The same, without checking the folder.
     pub(super) fn contents_in(&self, path: &Path) -> Result<Contents, VaultError> {
         match vault_dir::read_private(path, MAX_FILE)? {
             None => Ok(Contents::default()),
@@ -134,7 +134,7 @@ impl Vault {
         }
     }
 
-    /// The key, if it is the one that sealed what is there.
+    /// The key, if it is the one that encrypted the present secrets.
     pub(super) fn key_of(&self, contents: &Contents) -> Result<Key, VaultError> {
         let key = self.key.read()?.ok_or_else(|| VaultError::KeyGone { path: self.place.key() })?;
         match &contents.key {
@@ -147,7 +147,7 @@ impl Vault {
 
     fn make_key(&self, held: &Held) -> Result<Key, VaultError> {
         let key = Key::random()?;
-        // On the disk before anything is sealed with it.
+        // On disk before any value is encrypted with it.
         self.place.replace(&self.place.key(), key.text().as_bytes(), held)?;
         Ok(key)
     }
@@ -189,7 +189,7 @@ mod tests {
         vault.read(&name(called)).is_ok_and(|read| read.reveal() == value.as_bytes())
     }
 
-    /// Why it failed; also a check that no message holds a value.
+    /// The error; also checks that no message contains a value.
     fn failure<T>(outcome: Result<T, VaultError>) -> VaultError {
         let error = outcome.err().expect("it fails");
         assert!(!format!("{error} {} {error:?}", error.hint()).contains("hunter2"), "{error}");
@@ -257,7 +257,7 @@ mod tests {
         assert!(matches!(failure(no_key.read(&name("a"))), VaultError::NotAKey { .. }));
         let nowhere = vault.clone().with_key(KeySource::Named("/nowhere/key".into()));
         assert!(matches!(failure(nowhere.read(&name("a"))), VaultError::NoKeyFile { .. }));
-        // Without secrets there is nothing that a key has to fit.
+        // Without secrets any key fits.
         vault.remove(&[name("a")]).unwrap();
         set(&other, "b", "hunter2 of b").unwrap();
         assert!(reads(&other, "b", "hunter2 of b"));
@@ -315,11 +315,11 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_somebody_else_is_not_used() {
+    fn what_belongs_to_another_user_is_not_used() {
         let (_folder, vault) = vault();
         set(&vault, "a", "hunter2").unwrap();
         if !geteuid().is_root() {
-            // Only root can give something away; to an ordinary user, what is root's is somebody else's.
+            // Only root can change a file's owner; for an ordinary user, root is another user.
             let theirs = Vault::in_folder("/etc");
             assert!(matches!(failure(theirs.read(&name("a"))), VaultError::NotOurs { owner: 0, .. }));
             return;
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_writer_left_is_in_nobodys_way() {
+    fn leftovers_of_a_killed_writer_do_no_harm() {
         let (_folder, vault) = vault();
         set(&vault, "a", "hunter2").unwrap();
         fs::write(vault.folder().join("secrets.new"), "half a fi").unwrap();

@@ -1,4 +1,4 @@
-//! The vault's key: where it comes from, and what it does to a value.
+//! The vault's key: its source, and encryption of values.
 
 use super::VaultError;
 use super::contents::{Entry, FORMAT};
@@ -12,19 +12,19 @@ use std::fmt;
 use std::path::PathBuf;
 use zeroize::Zeroizing;
 
-/// Where the key comes from, the first that is given.
+/// The source of the key; the first one that is set counts.
 #[derive(Clone)]
 pub enum KeySource {
     /// `BELLJAR_VAULT_KEY` holds it.
     Variable(Zeroizing<Vec<u8>>),
     /// `BELLJAR_VAULT_KEY_FILE` names its file.
     Named(PathBuf),
-    /// It lies beside the vault, and is made with the first secret.
+    /// A file beside the vault, made with the first secret.
     Beside(PathBuf),
 }
 
 impl KeySource {
-    /// What the environment says, else the file in the vault's folder.
+    /// From the environment, else the file in the vault's folder.
     pub(super) fn real(place: &VaultDir) -> KeySource {
         use std::os::unix::ffi::OsStringExt;
         if let Some(text) = std::env::var_os(KEY_VARIABLE) {
@@ -36,7 +36,7 @@ impl KeySource {
         }
     }
 
-    /// The key; none if the file beside the vault is not there yet.
+    /// The key; `None` if the file beside the vault does not exist yet.
     pub(super) fn read(&self) -> Result<Option<Key>, VaultError> {
         let (text, found) = match self {
             KeySource::Variable(text) => (text.clone(), true),
@@ -64,23 +64,23 @@ impl fmt::Display for KeySource {
     }
 }
 
-/// The key's file, where it is not in the vault's folder: another thing that no sandbox may be given.
+/// The key's file, if it is outside of the vault's folder: no sandbox may be given it either.
 pub fn named_key_file() -> Option<PathBuf> {
     std::env::var_os(FILE_VARIABLE).map(PathBuf::from)
 }
 
-/// 256 bits that seal values. Its memory is cleared when it is dropped.
+/// 256 bits that encrypt values. Its memory is cleared on drop.
 pub struct Key(Zeroizing<[u8; LENGTH]>);
 
 impl Key {
-    /// A new one.
+    /// Makes a random key.
     pub fn random() -> Result<Key, VaultError> {
         let mut bytes = Zeroizing::new([0; LENGTH]);
         rand::fill(&mut bytes[..]).map_err(|_| VaultError::NoRandomness)?;
         Ok(Key(bytes))
     }
 
-    /// 64 hexadecimal digits, or 32 bytes as base64; white space around it does not count.
+    /// 64 hexadecimal digits, or 32 bytes as base64; surrounding white space is ignored.
     pub fn parse(text: &[u8]) -> Option<Key> {
         let text = text.trim_ascii();
         let decoded = match text.len() {
@@ -93,7 +93,7 @@ impl Key {
         Some(Key(Zeroizing::new(decoded.as_slice().try_into().ok()?)))
     }
 
-    /// As it stands in a file.
+    /// As text for a file.
     pub(super) fn text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(2 * LENGTH + 1));
         HEXLOWER.encode_append(&self.0[..], &mut text);
@@ -101,15 +101,15 @@ impl Key {
         text
     }
 
-    /// A name for it that says nothing about it, so that a wrong key can be told from a changed value.
+    /// A fingerprint that reveals nothing about it, so that a wrong key can be distinguished from a changed value.
     pub(super) fn id(&self) -> String {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0[..]);
         HEXLOWER.encode(&hmac::sign(&key, b"belljar vault: the name of this key").as_ref()[..8])
     }
 
-    /// Seals a value: it opens only with this key, under this name, as set at this time.
+    /// Encrypts a value: it opens only with this key, under this name, as set at this time.
     pub(super) fn seal(&self, name: &SecretName, set: u64, value: &Secret) -> Result<Entry, VaultError> {
-        // With room for the tag, so that no copy of the value is left behind by growing.
+        // With room for the tag, so that growing leaves no copy of the value in memory.
         let mut sealed = Zeroizing::new(Vec::with_capacity(value.len() + TAG));
         sealed.extend_from_slice(value.reveal());
         let nonce = self.cipher().and_then(|cipher| {
@@ -119,7 +119,7 @@ impl Key {
         Ok(Entry { set, nonce: *nonce.as_ref(), sealed: std::mem::take(&mut *sealed) })
     }
 
-    /// Opens what [`Key::seal`] made; nothing else.
+    /// Decrypts a value from [`Key::seal`]; nothing else.
     pub fn open(&self, name: &SecretName, entry: &Entry) -> Option<Secret> {
         let mut value = Zeroizing::new(entry.sealed.clone());
         let nonce = Nonce::assume_unique_for_key(entry.nonce);
@@ -134,7 +134,7 @@ impl Key {
     }
 }
 
-/// What a sealed value is bound to. A name has no zero byte.
+/// The authenticated data of a value. A name has no zero byte.
 fn meant(name: &SecretName, set: u64) -> Vec<u8> {
     format!("belljar vault {FORMAT}\0{name}\0{set}").into_bytes()
 }

@@ -1,15 +1,15 @@
-//! The vault: values of secrets, encrypted, in a file of the user's.
+//! The vault: encrypted values of secrets, in a file of the user.
 //!
 //! ```text
 //! <state>/vault/              0700
-//!     secrets.json            the values, each sealed for its name     (contents.rs)
-//!     key                     what seals them, unless it is elsewhere  (key.rs)
-//!     lock                    who writes holds it                      (place.rs)
+//!     secrets.json            the values, each encrypted for its name  (contents.rs)
+//!     key                     their key, unless it is elsewhere        (key.rs)
+//!     lock                    locked by a writer                       (vault_dir.rs)
 //! ```
 //!
-//! [`Vault`] changes and reads it; [`HostSecrets`] is what the gateway asks, and also knows variables and files of the host.
-//! [`Secret`] is the only type that holds a value in memory. Nothing here prints, and no message holds a value. No sandbox can be given
-//! the folder.
+//! [`Vault`] changes and reads it; the gateway uses [`HostSecrets`], which also reads variables and files of the host. [`Secret`]
+//! is the only type that holds a value in memory. Nothing here prints, and no message contains a value. No sandbox can be given the
+//! folder.
 
 mod check;
 mod contents;

@@ -1,5 +1,5 @@
-//! The value of a secret, while it is needed. It cannot be printed or written anywhere by accident: a caller that wants the bytes has to
-//! ask for them by name, and `./dev lint` lists the crates that may.
+//! The value of a secret, while it is needed. It cannot be printed or written anywhere by accident: a caller that needs the bytes
+//! has to call a method by name, and `./dev lint` lists the crates that may.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use belljar_spec::Hint;
@@ -7,7 +7,7 @@ use belljar_spec::secret::SecretRef;
 use std::io::{self, Read};
 use zeroize::Zeroizing;
 
-/// A value that must not leave the host. Its memory is cleared when it is dropped.
+/// A value that must not leave the host. Its memory is cleared on drop.
 ///
 /// It has no `Debug`, no `Display` and no `Serialize`, so that it cannot end up in a message, a log or a file:
 ///
@@ -23,10 +23,10 @@ impl Secret {
         Secret(Zeroizing::new(value))
     }
 
-    /// Reads a value to its end, without the line break that a file or a pipe has behind it. It is longer than [`MAX`]
-    /// at most by one byte, which says that there is more.
+    /// Reads a value to its end, without the final line break of a file or a pipe. It is longer than [`MAX`] by at most one byte,
+    /// which means that there is more.
     pub fn read_from(source: impl Read) -> io::Result<Secret> {
-        // Enough from the start: growing would leave a copy behind.
+        // Full capacity from the start: growing would leave a copy behind.
         let most = MAX + b"\r\n".len() + 1;
         let mut value = Zeroizing::new(Vec::with_capacity(most));
         source.take(most as u64).read_to_end(&mut value)?;
@@ -40,33 +40,33 @@ impl Secret {
         Ok(Secret(value))
     }
 
-    /// How long it is.
+    /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Is there nothing in it?
+    /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// One that is text, without white space behind it: a token for a git host.
+    /// Makes one from text, without trailing white space: a token for a git host.
     pub fn from_text(text: &str) -> Secret {
         Secret::new(text.trim_end().as_bytes().to_vec())
     }
 
-    /// The value as text; empty if it is none.
+    /// The value as text; empty if it is not UTF-8.
     pub fn reveal_text(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// The value itself: to be put into a request, to be sealed, or to be looked for.
+    /// The value itself: to be put into a request, encrypted, or searched for.
     pub fn reveal(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// In a time that does not depend on where they differ.
+/// Compares in constant time.
 impl PartialEq for Secret {
     fn eq(&self, other: &Secret) -> bool {
         verify_slices_are_equal(&self.0, &other.0).is_ok()
@@ -75,17 +75,17 @@ impl PartialEq for Secret {
 
 impl Eq for Secret {}
 
-/// The most bytes that a value has: the longest private keys have a tenth of it.
+/// The maximum length of a value: the longest private keys have a tenth of it.
 pub const MAX: usize = 64 << 10;
 
-/// Where values are kept. Asked at every use, so that a secret that was changed counts without a restart.
+/// A store of values. Read at every use, so that a changed secret counts without a restart.
 pub trait SecretStore: Send + Sync {
-    /// The value now.
+    /// The present value.
     fn read(&self, reference: &SecretRef) -> Result<Secret, SecretError>;
 }
 
 impl dyn SecretStore + '_ {
-    /// A value that is text, for a clone or a push that the host does. It goes neither into arguments nor into files.
+    /// A text value, for a clone or a push on the host. It goes neither into arguments nor into files.
     pub fn read_text(&self, reference: &SecretRef) -> Result<Secret, SecretError> {
         let value = self.read(reference)?;
         let text = std::str::from_utf8(value.reveal()).map_err(|_| SecretError {
@@ -96,7 +96,7 @@ impl dyn SecretStore + '_ {
     }
 }
 
-/// Why there is no value: what happened, to what, and what to do.
+/// Why there is no value: what happened, to which secret, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SecretError {

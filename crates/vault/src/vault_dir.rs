@@ -1,4 +1,4 @@
-//! Where the vault lies, and how a file in it is replaced: whole or not at all, by one process at a time.
+//! The vault's folder, and replacing a file in it: atomically, by one process at a time.
 
 use super::VaultError;
 use belljar_state::{Lock, Survives, create_private, state_directory, write_atomic};
@@ -33,7 +33,7 @@ impl VaultDir {
         self.folder.join("key")
     }
 
-    /// Is the folder there, and nobody else's?
+    /// Does the folder exist, owned by us and closed to other users?
     pub(super) fn is_there(&self) -> Result<bool, VaultError> {
         match fs::metadata(&self.folder) {
             Ok(found) => only_ours(&self.folder, &found).map(|()| true),
@@ -42,8 +42,8 @@ impl VaultDir {
         }
     }
 
-    /// Makes the folder if need be, and takes the vault for this process alone. Whoever else holds it does so for some
-    /// milliseconds, unless somebody stopped them just then: waiting has an end.
+    /// Makes the folder if needed, and locks the vault for this process. Other processes hold the lock for some milliseconds,
+    /// unless they were stopped just then: so the wait has a time limit.
     pub(super) fn hold(&self) -> Result<Held, VaultError> {
         let failed = |source| VaultError::Write { path: self.folder.clone(), source };
         if !self.is_there()? {
@@ -58,17 +58,17 @@ impl VaultDir {
         }
     }
 
-    /// Puts a file in the place of another. Who is killed meanwhile, or runs out of disk, leaves the old one.
+    /// Replaces a file. After a kill or on a full disk, the old one stays.
     pub(super) fn replace(&self, path: &Path, bytes: &[u8], _: &Held) -> Result<(), VaultError> {
         write_atomic(path, bytes, Survives::PowerCut)
             .map_err(|source| VaultError::Write { path: path.into(), source })
     }
 }
 
-/// The vault, taken: as long as this lives, nobody else changes it.
+/// The vault's lock: while it is held, no other process changes the vault.
 pub(super) struct Held(#[expect(dead_code, reason = "dropping it releases the lock")] Lock);
 
-/// What is in a file that only we can read or write; none if there is no such file.
+/// Reads a file that only our user can read or write; `None` if there is no such file.
 pub(super) fn read_private(path: &Path, most: usize) -> Result<Option<Zeroizing<Vec<u8>>>, VaultError> {
     let failed = |source| VaultError::Read { path: path.into(), source };
     let Some((file, found)) = open_file(path).map_err(failed)? else { return Ok(None) };
@@ -76,7 +76,7 @@ pub(super) fn read_private(path: &Path, most: usize) -> Result<Option<Zeroizing<
     read_at_most(file, &found, most).map_err(failed).map(Some)
 }
 
-/// Opens a plain file. A pipe that somebody put there does not make us wait.
+/// Opens a regular file. A pipe in its place does not make us wait.
 pub(super) fn open_file(path: &Path) -> io::Result<Option<(File, Metadata)>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match open(path, flags, Mode::empty()) {
@@ -91,7 +91,7 @@ pub(super) fn open_file(path: &Path) -> io::Result<Option<(File, Metadata)>> {
     Ok(Some((file, found)))
 }
 
-/// All of a file, in memory that is cleared and was never moved.
+/// A file's whole content, in memory that is cleared and never reallocated.
 pub(super) fn read_at_most(file: File, found: &Metadata, most: usize) -> io::Result<Zeroizing<Vec<u8>>> {
     let room = usize::try_from(found.len()).unwrap_or(most).min(most) + 1;
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));
@@ -102,7 +102,7 @@ pub(super) fn read_at_most(file: File, found: &Metadata, most: usize) -> io::Res
     Ok(bytes)
 }
 
-/// Somebody else who can write here chooses our secrets, somebody else who can read the key has them.
+/// Another user who can write here chooses our secrets, and one who can read the key has them.
 pub(super) fn only_ours(path: &Path, found: &Metadata) -> Result<(), VaultError> {
     if found.uid() != geteuid().as_raw() {
         return Err(VaultError::NotOurs { path: path.into(), owner: found.uid() });

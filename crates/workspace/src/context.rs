@@ -1,7 +1,7 @@
-//! Agent context: `*.md` of some directories, behind what the repository's own `AGENTS.md` says. Additive: nothing of what is there is
-//! taken away, and no file replaces another, whatever its name is. Nothing is changed on the host; a backend shows the result.
+//! Agent context: `*.md` of some directories, appended to the repository's own `AGENTS.md`. Additive: no content is removed, and no
+//! file replaces another, whatever its name. Nothing is changed on the host; a backend mounts the result.
 //!
-//! What is read comes into the sandbox, so that links are not followed: a repository could have one to any file of this machine.
+//! The content goes into the sandbox, so links are not followed: a repository could link to any file of this machine.
 
 use belljar_spec::workspace::View;
 use belljar_spec::{AgentContext, ErrorCode, SandboxError, Term, hint};
@@ -22,7 +22,7 @@ struct Piece {
     text: Vec<u8>,
 }
 
-/// What agents see in this workspace, with what these directories add; nothing where they add nothing.
+/// The instruction files of this workspace, extended by these directories; `None` if these add nothing.
 pub fn of(directories: &[PathBuf], view: Option<&View>) -> Result<Option<AgentContext>, SandboxError> {
     let mut pieces = Vec::new();
     let mut left = MAX_CONTEXT_BYTES;
@@ -59,7 +59,7 @@ fn read(directory: &Path, left: &mut u64) -> Result<Vec<Piece>, SandboxError> {
     for name in names {
         let shown = String::from_utf8_lossy(&name).escape_debug().to_string();
         let within = |errno: Errno| unusable(&format!("`{shown}`: {errno}"));
-        // What is no file of its own is passed over, a link too.
+        // Only regular files count; links are skipped too.
         let found = statat(&opened, &*name, AtFlags::SYMLINK_NOFOLLOW).map_err(within)?;
         if !is_file(&found) {
             continue;
@@ -74,8 +74,8 @@ fn read(directory: &Path, left: &mut u64) -> Result<Vec<Piece>, SandboxError> {
     Ok(pieces)
 }
 
-/// The file that agents read, and what it says by itself. Where it is a link to another file of the workspace, as `CLAUDE.md` often
-/// is, that file is meant.
+/// The file that agents read, and its own content. If it is a link to another file of the workspace, as `CLAUDE.md` often is, that
+/// file is used.
 fn beneath(view: &View) -> Result<(String, Option<Vec<u8>>), SandboxError> {
     let no_place = |what: &dyn std::fmt::Display| {
         let message =
@@ -84,7 +84,7 @@ fn beneath(view: &View) -> Result<(String, Option<Vec<u8>>), SandboxError> {
             .error(message)
             .hint(hint!("put a plain file in its place, or work without {}", Term::AgentContext))
     };
-    // What a layer has lies on top.
+    // The overlay's file hides the folder's.
     let upper = view.layer.as_ref().map(|layer| layer.upper.as_path());
     for folder in upper.into_iter().chain([view.folder.as_path()]) {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -115,7 +115,7 @@ fn beneath(view: &View) -> Result<(String, Option<Vec<u8>>), SandboxError> {
     Ok((NAME.to_string(), None))
 }
 
-/// Where the link leads, if that is a name beside it.
+/// The link's target, if that is a name in the same directory.
 fn link(folder: &OwnedFd) -> Option<String> {
     let to = readlinkat(folder, NAME, Vec::new()).ok()?;
     let to = to.to_str().ok()?;
@@ -128,10 +128,10 @@ fn is_file(found: &Stat) -> bool {
     FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
 }
 
-/// All of a file with nobody's link on the way; nothing where that is too much.
+/// A file's whole content, opened without following any link; `None` if it is too large.
 fn regular(folder: impl AsFd, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    // A pipe must not be waited for: it may have taken the file's place by now.
+    // Never wait for a pipe: one may have replaced the file by now.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat2(folder, std::ffi::OsStr::from_bytes(name), flags, Mode::empty(), resolve)?;
     if !is_file(&fstat(&file)?) {
@@ -163,9 +163,9 @@ fn assembled(own: &[u8], pieces: &[Piece]) -> Vec<u8> {
     text
 }
 
-/// What agents read.
+/// Files that agents read.
 const NAME: &str = "AGENTS.md";
-/// Of all files together, and of the repository's own. A model reads it with every request.
+/// Limit of all files together, and of the repository's own. A model reads them with every request.
 const MAX_CONTEXT_BYTES: u64 = 256 << 10;
 const BEGINS: &str = "<!-- belljar: agent context begins. It was added for this sandbox, and is no part of the repository. -->\n";
 const ENDS: &str = "\n<!-- belljar: agent context ends. -->\n";
@@ -214,7 +214,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let text = String::from_utf8(seen(&[directory.path()], folder.path()).text).unwrap();
         assert!(text.contains("told") && !text.contains("SECRET") && !text.contains("no\n"), "{text}");
-        // The repository's own is no way to files of this machine either.
+        // The repository's own file cannot link to files of this machine either.
         symlink(secret.path().join("secret"), folder.path().join("AGENTS.md")).unwrap();
         let error = of(&[directory.path().into()], Some(&View::plain(folder.path().into()))).unwrap_err();
         assert_eq!(error.code, ErrorCode::RequestValue);

@@ -1,7 +1,7 @@
-//! What git is told in a sandbox: who commits, that the workspace is safe to work in, and where the host's repository is.
+//! Git's config in a sandbox: the committer, that the workspace is safe to work in, and where the host's repository is.
 //!
-//! It is a file of the system's level, so that a repository's own config counts more. The host's files are read for it and
-//! nothing is run; of all that they hold, the name and the address of the user go in.
+//! It is a system-level file, so that a repository's own config overrides it. The host's config is read without running anything;
+//! only the user's name and address are copied from it.
 
 use crate::settings::{HostFiles, MAX_BYTES_TOGETHER};
 use belljar_git::config::quoted;
@@ -10,7 +10,7 @@ use belljar_spec::secret::{Carrier, Credential};
 use belljar_spec::workspace::View;
 use std::fmt::Write;
 
-/// Who commits.
+/// The committer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
     pub name: String,
@@ -18,8 +18,8 @@ pub struct Person {
 }
 
 impl Person {
-    /// The user of the host, as their own config has it for this workspace. Somebody who never said has a name all the
-    /// same: a commit inside must not fail for that.
+    /// The host's user, by their own config for this workspace. A user without a configured name gets a default: a commit inside
+    /// must not fail for that.
     pub fn of_host(view: Option<&View>) -> Person {
         Person::of(view, &HostFiles::real())
     }
@@ -43,19 +43,19 @@ impl Person {
     }
 }
 
-/// The host's repository, as it is reached from inside.
+/// The host's repository, as seen from inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remote {
-    /// Of the sandbox's loopback, where the relay listens.
+    /// The port on the sandbox's loopback where the relay listens.
     pub port: u16,
-    /// The branch that is worked on: a plain `git push` goes there.
+    /// The current branch, the target of a plain `git push`.
     pub branch: Option<BranchName>,
 }
 
 /// The config file.
 pub fn config(person: &Person, remote: Option<&Remote>) -> String {
-    // Inside, every file is the sandbox user's or nobody's, whoever owns it outside. So git must not take a file for changed because
-    // the index has another owner: `git reset --hard` would write it anew, and fail where it is protected.
+    // Inside, every file belongs to the sandbox user or to `nobody`, whatever user owns it outside. So git must not take a file for
+    // changed because the index has another owner: `git reset --hard` would rewrite it, and fail where it is protected.
     let mut text = format!(
         "# Made by belljar. The repository's own config counts more.\n\
          [include]\n\tpath = /etc/gitconfig\n[safe]\n\tdirectory = *\n[core]\n\tcheckStat = minimal\n[user]\n\tname = {}\n\temail = {}\n",
@@ -77,8 +77,8 @@ pub fn config(person: &Person, remote: Option<&Remote>) -> String {
     text
 }
 
-/// Where git finds the placeholders of credentials that are passwords: it asks when a host wants one, and sends it to that host
-/// alone. A program that takes the variable away gets none.
+/// Credential helpers for the placeholders of passwords: git asks them when a host wants a password, and sends it to that host
+/// alone. A program that unsets the variable gets none.
 pub fn helpers(credentials: &[Credential]) -> String {
     let mut text = String::new();
     for (credential, place) in
@@ -96,7 +96,7 @@ pub fn helpers(credentials: &[Credential]) -> String {
             443 => String::new(),
             port => format!(":{port}"),
         };
-        // As a word of the shell.
+        // Quoted as a word of the shell.
         let user = user.replace('\'', r"'\''");
         let helper = format!(
             "!f() {{ test \"$1\" = get && test -n \"${variable}\" && \
@@ -112,9 +112,9 @@ pub fn helpers(credentials: &[Credential]) -> String {
     text
 }
 
-/// What the host's repository is called inside.
+/// The host repository's name inside.
 const NAME: &str = "host";
-/// `.invalid` is nobody's: RFC 2606.
+/// `.invalid` is reserved: RFC 2606.
 const NOBODY: (&str, &str) = ("belljar agent", "agent@belljar.invalid");
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! How files get into a sandbox and changes out of it: shelves, clones, and git that cannot bite.
+//! How files get into a sandbox and changes out of it: managed clones, clones, and git calls that run no foreign code.
 //!
-//! Blocking, and without a word to anybody: the engine calls it, the command line speaks. Nothing here ever runs what an
-//! agent wrote: git is only started by [`inert`].
+//! Blocking, and prints nothing: the engine calls it, the command line reports. Nothing here ever runs code from an agent: git is
+//! only started by [`inert`].
 
 pub mod clone;
 pub mod context;
@@ -25,6 +25,6 @@ pub use traps::{Trap, TrapKind};
 
 use belljar_state::Sweep;
 
-/// What the first start of a process removes of what killed ones left here.
+/// Sweeps the leftovers of killed processes, at the first start in a process.
 pub const SWEEPS: [Sweep; 1] =
     [Sweep::of_state("pushes", |state| pack_judge::sweep(&state.join(pack_judge::DIRECTORY)))];

@@ -1,12 +1,12 @@
-//! What git's commands that compare print with `--raw -z --no-renames`: `:MODE MODE HASH HASH STATUS`, a zero byte, the path, a zero
-//! byte; with `--stdin` the commit before what it changes (git-diff-tree(1), "RAW OUTPUT FORMAT").
+//! Parses the output of git's diff commands with `--raw -z --no-renames`: `:MODE MODE HASH HASH STATUS`, a zero byte, the path, a
+//! zero byte; with `--stdin` the commit precedes its changes (git-diff-tree(1), "RAW OUTPUT FORMAT").
 
 use std::iter::from_fn;
 
-/// One part of it.
+/// One part of the output.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Part<'r> {
-    /// The commit that what follows belongs to.
+    /// The commit that the next parts belong to.
     Commit(&'r [u8]),
     Change(Change<'r>),
 }
@@ -21,7 +21,7 @@ pub(crate) struct Change<'r> {
     pub(crate) path: &'r [u8],
 }
 
-/// All parts, in order. A record that is none is left out.
+/// All parts, in order. Malformed records are skipped.
 pub(crate) fn parts(raw: &[u8]) -> impl Iterator<Item = Part<'_>> {
     let mut fields = raw.split(|byte| *byte == 0);
     let one = move || {
@@ -39,7 +39,7 @@ pub(crate) fn parts(raw: &[u8]) -> impl Iterator<Item = Part<'_>> {
     from_fn(one)
 }
 
-/// The mode of a repository of its own.
+/// The mode of a gitlink.
 pub(crate) const GITLINK: &[u8] = b"160000";
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Config of git on the host, read without git: which files there are, and what they say.
+//! Git's config on the host, read without git: the files and their variables.
 //!
-//! Two questions are asked of them. Which paths does the host's git run or read (protect)? There every include counts, whatever
-//! its condition: too much protected is no harm. And who is the user (inside)? There an include counts if its condition holds.
+//! It answers two questions. Which paths does the host's git run or read (protect)? There every include counts, regardless of its
+//! condition: protecting too much is no harm. And who is the user (inside)? There an include counts only if its condition holds.
 
 use belljar_git::config::{Variable, variables};
 use belljar_spec::{ErrorCode, SandboxError, Term, hint};
@@ -14,25 +14,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// The files of the user and of the machine, as this process' environment names them to git.
+/// The files of the user and of the machine, as git would find them in this process's environment.
 #[derive(Debug, Clone, Default)]
 pub struct HostFiles {
-    /// In git's order: what comes later counts.
+    /// In git's order: later files override earlier ones.
     pub files: Vec<PathBuf>,
     pub home: Option<PathBuf>,
 }
 
-/// A variable, and where it was said.
+/// A variable, and the file that sets it.
 #[derive(Debug)]
 pub(crate) struct Setting {
     pub(crate) variable: Variable,
     pub(crate) file: PathBuf,
-    /// Whether it counts here and now, as far as that can be told.
+    /// Whether it applies here and now, as far as that is known.
     pub(crate) counts: bool,
 }
 
 impl HostFiles {
-    /// Those of this process.
+    /// The files of this process.
     pub fn real() -> HostFiles {
         let path = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = path("HOME");
@@ -46,13 +46,13 @@ impl HostFiles {
         HostFiles { files, home }
     }
 
-    /// None of them: for files that are named beside.
+    /// No files: for explicitly named ones.
     pub(crate) fn only_home() -> HostFiles {
         HostFiles { files: Vec::new(), home: HostFiles::real().home }
     }
 
-    /// What they and `more` say, with what they include: files of no more than `most_bytes` together. `git_dir` is
-    /// what conditions are about.
+    /// The variables of these files, of `more`, and of their includes: files of no more than `most_bytes` together. Conditions are
+    /// evaluated for `git_dir`.
     pub(crate) fn settings(
         &self,
         more: &[PathBuf],
@@ -62,7 +62,7 @@ impl HostFiles {
         let mut settings = Vec::new();
         let mut waiting: VecDeque<(PathBuf, bool)> =
             self.files.iter().chain(more).map(|file| (file.clone(), true)).collect();
-        // Includes may go in circles.
+        // Includes may be circular.
         let mut read = HashSet::new();
         let mut bytes_left = most_bytes;
         while let Some((file, counts)) = waiting.pop_front() {
@@ -91,7 +91,7 @@ impl HostFiles {
         Ok(settings)
     }
 
-    /// A path as it is written in a file: from somebody's home, from where git was installed, from the root, or from `base`.
+    /// A path as written in a config file: relative to a user's home, to git's installation, to the root, or to `base`.
     pub(crate) fn resolve(&self, text: &str, base: &Path) -> Option<PathBuf> {
         let path = if let Some(from_home) = text.strip_prefix('~') {
             let (user, rest) = from_home.split_once('/').unwrap_or((from_home, ""));
@@ -105,7 +105,8 @@ impl HostFiles {
         Some(plain(&path))
     }
 
-    /// Whether a condition holds: none does, and `gitdir:` without wildcards. Others cannot be told without git.
+    /// Whether a condition holds: an absent one does, and `gitdir:` without wildcards is evaluated. Others cannot be evaluated
+    /// without git.
     fn holds(&self, condition: &str, file: &Path, git_dir: Option<&Path>) -> bool {
         if condition.is_empty() {
             return true;
@@ -124,7 +125,7 @@ impl HostFiles {
                     None => return false,
                 }
             }
-            // Any folder of that name on the way.
+            // Any parent folder of that name.
             None => return format!("{}/", git_dir.display()).contains(&format!("/{pattern}")),
         };
         let real = place.canonicalize().unwrap_or(place);
@@ -132,7 +133,7 @@ impl HostFiles {
     }
 }
 
-/// As the file of users has it (passwd(5)).
+/// From the user database (passwd(5)).
 fn home_of(user: &str) -> Option<PathBuf> {
     let users = std::fs::read("/etc/passwd").ok()?;
     users.split(|byte| *byte == b'\n').find_map(|line| {
@@ -150,7 +151,7 @@ fn include_condition(variable: &Variable) -> Option<&str> {
     name.strip_prefix("includeif.")?.strip_suffix(".path")
 }
 
-/// A regular file and its size; nothing is waited for, whatever it turns into.
+/// A regular file and its size; never blocks, even if it is replaced by a pipe.
 pub(crate) fn open_file(file: &Path) -> Option<(File, u64)> {
     let without_waiting = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
     let file = File::options().read(true).custom_flags(without_waiting).open(file).ok()?;
@@ -161,13 +162,13 @@ pub(crate) fn open_file(file: &Path) -> Option<(File, u64)> {
 /// A small regular file.
 pub(crate) fn contents(file: &Path) -> Option<Vec<u8>> {
     let (file, size) = open_file(file)?;
-    // With a byte more its end is seen without another look.
+    // One more byte of capacity shows the end without another read.
     let mut bytes = Vec::with_capacity(usize::try_from(size.min(MAX_BYTES)).unwrap_or_default() + 1);
     file.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
-/// A path without `.` and `..`, as it is spelled.
+/// A path without `.` and `..`, resolved textually.
 pub(crate) fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -187,7 +188,7 @@ pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
 }
 
-/// What is not looked at is not protected: then nothing runs.
+/// Files beyond the limit would not be protected: then no sandbox starts.
 pub(crate) fn too_many(what: &str, most: usize) -> SandboxError {
     let message = format!("git's config has more than {most} {what}, too many to protect all that it names");
     ErrorCode::PathRefused
@@ -197,7 +198,7 @@ pub(crate) fn too_many(what: &str, most: usize) -> SandboxError {
 
 const MAX_FILES: usize = 256;
 const MAX_BYTES: u64 = 1 << 20;
-/// Of all files together; a repository of thousands of branches has a megabyte.
+/// The size limit of all files together; a repository with thousands of branches has a megabyte.
 pub(crate) const MAX_BYTES_TOGETHER: u64 = 4 << 20;
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! What a sandbox changed in a folder that it worked in itself: a look before, a look after, and what is different.
+//! The changes of a sandbox that worked in the folder itself: a look before, a look after, and the differences.
 //!
-//! Only what the kernel says of files is compared (kind, size, inode, time of change, which no program can set); nothing is
-//! read. A folder is read as hostile: no link is followed, no other filesystem entered. Of a git directory only what says
-//! where branches and tags are is looked at; what nobody inside could change is left out. The engine looks where somebody
-//! asked for it.
+//! Only metadata from the kernel is compared (kind, size, inode, change time, which no program can set); no content is read. A
+//! folder is treated as hostile: no link is followed, no other filesystem entered. Of a git directory only the refs of branches and
+//! tags are compared; paths that the sandbox could not change are skipped. The engine does this on request.
 
 use belljar_overlay::beneath::{self, Beneath};
 use belljar_overlay::{Kind, Moment, RelPath, Stat};
@@ -12,48 +11,48 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
-/// What a folder was like.
+/// The state of a folder.
 #[derive(Debug)]
 pub struct Look {
     folder: PathBuf,
-    /// What nobody inside could change.
+    /// Paths that the sandbox could not change.
     held: HashSet<RelPath>,
-    /// `None`: too many.
+    /// `None`: too many files.
     seen: Option<Seen>,
 }
 
-/// What is different.
+/// The differences.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compared {
-    /// This.
+    /// These changes.
     Touched(Touched),
-    /// There were too many files before to be compared.
+    /// There were too many files before to compare.
     TooMany,
 }
 
-/// What was touched.
+/// The touched files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Touched {
     pub added: u64,
-    /// Also with another type or mode.
+    /// Including changes of type or mode.
     pub modified: u64,
     pub deleted: u64,
-    /// The first of them, in the order of their names.
+    /// The first of them, ordered by name.
     pub paths: Vec<TouchedPath>,
-    /// There are too many new ones to look at them: none of them is in `added`. Of what was there before, all is told.
+    /// There are too many new files: none of them is in `added`. All changes of earlier files are reported.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }
 
-/// One of them.
+/// One touched path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TouchedPath {
     pub path: RelPath,
     pub how: How,
 }
 
-/// What was done to it.
+/// The kind of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
@@ -62,14 +61,14 @@ pub enum How {
     Deleted,
 }
 
-/// What was seen, by path.
+/// The files that were seen, by path.
 type Seen = BTreeMap<RelPath, Entry>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
-    /// With something in it: whoever works in it touches it, and that is said of what is in it.
+    /// With entries: any work in it changes its metadata, and the changed entries are reported instead.
     Directory,
-    /// With nothing in it, or with what is nobody's business.
+    /// Empty, or with only ignored entries.
     Empty,
     Other {
         kind: Kind,
@@ -90,18 +89,18 @@ impl Look {
         look
     }
 
-    /// Looks again, and says what is different. Nobody works in it any more.
+    /// Looks again, and returns the differences. The sandbox has ended.
     pub fn compare(&self) -> Compared {
-        // Where there were too many, nobody has to count them again.
+        // If there were too many files before, there is no need to count them again.
         let Some(before) = &self.seen else { return Compared::TooMany };
         let again = self.again();
         let more = again.is_none();
-        // Nobody hides what was done to a file behind a heap of new ones.
+        // A sandbox must not hide a change behind a heap of new files.
         let after = again.unwrap_or_else(|| self.known(before));
         Compared::Touched(Touched { more, ..different(before, &after) })
     }
 
-    /// What became of what was there before, whatever else is there now.
+    /// The present state of the earlier files, whatever else is there now.
     fn known(&self, before: &Seen) -> Seen {
         let Ok(folder) = Beneath::open(&self.folder) else { return Seen::new() };
         let found = before.keys().filter_map(|path| Some((path.clone(), folder.stat(path).ok()??.into())));
@@ -109,7 +108,7 @@ impl Look {
     }
 
     fn again(&self) -> Option<Seen> {
-        // Whoever shows the folder says what is wrong with it.
+        // The backend, which mounts the folder, reports the error.
         let Ok(folder) = Beneath::open(&self.folder) else { return Some(Seen::new()) };
         let mut walk = Walk { folder: &folder, held: &self.held, seen: Seen::new(), todo: vec![Vec::new()] };
         while let Some(path) = walk.todo.pop() {
@@ -128,7 +127,7 @@ struct Walk<'w> {
 }
 
 impl Walk<'_> {
-    /// `None` if there are too many. What cannot be read, or is gone by now, has nothing in it.
+    /// `None` if there are too many. An unreadable or deleted directory counts as empty.
     fn directory(&mut self, path: &[u8]) -> Option<()> {
         let Ok(directory) = self.folder.directory(path) else { return Some(()) };
         let names = match path == GIT || path.ends_with(BELOW_GIT) {
@@ -198,11 +197,11 @@ impl Entry {
 
 const GIT: &[u8] = b".git";
 const BELOW_GIT: &[u8] = b"/.git";
-/// What says where branches and tags are, and which one is worked on.
+/// The refs of branches and tags, and HEAD.
 const REFS: [&[u8]; 4] = [b"HEAD", b"packed-refs", b"refs", b"reftable"];
 /// Tens of milliseconds for a look, and some megabytes.
 const MAX_TOUCHED_PATHS: usize = 20_000;
-/// More than anybody reads.
+/// More than a user reads.
 const NAMED: usize = 200;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Files that would hold git up in a worktree that an agent worked in.
+//! Files that would make git hang in a worktree that an agent worked in.
 //!
-//! git opens what it finds: a pipe in the place of `.gitattributes`, or of `HEAD` in a folder that looks like a repository,
-//! keeps it waiting for ever, and a sparse file of terabytes in the place of a small one keeps it reading. So the worktree is
-//! looked at first, by names, kinds and sizes; nothing is opened but directories. Nobody works in it meanwhile. Asked by
-//! shelves and clones before they let git compare.
+//! git opens every file that it expects: a pipe in the place of `.gitattributes`, or of `HEAD` in a folder that looks like a
+//! repository, makes it wait for ever, and a sparse file of terabytes in the place of a small one keeps it reading. So the worktree
+//! is checked first, by names, kinds and sizes; only directories are opened. No sandbox works in it meanwhile. Called for managed
+//! clones and clones before git compares their files.
 
 use crate::inert::{Call, GitError};
 use belljar_git::ObjectId;
@@ -16,20 +16,20 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// Something that would hold git up.
+/// A file on which git would hang.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trap {
     pub path: RelPath,
     pub why: TrapKind,
 }
 
-/// Why it would.
+/// The reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrapKind {
     Pipe,
     Device,
     TooLarge,
-    /// Below this folder there are more files than are looked at.
+    /// Below this folder there are more files than the limit.
     TooMany,
 }
 
@@ -60,7 +60,7 @@ enum What {
     Repository,
 }
 
-/// All files of a commit, asked of the repository that the call is on.
+/// All files of a commit, from the call's repository.
 pub(crate) fn committed(call: Call, commit: &ObjectId) -> Result<Vec<Committed>, GitError> {
     let list = call.args(["ls-tree", "-r", "-l", "-z", "--full-tree", commit.as_str()]).output()?;
     Ok(list.split(|byte| *byte == 0).filter_map(one).collect())
@@ -80,23 +80,23 @@ fn one(line: &[u8]) -> Option<Committed> {
     Some(Committed { path: RelPath::child(b"", &path[1..]), what, id: id.to_string() })
 }
 
-/// How a committed file is in a worktree.
+/// The state of a committed file in a worktree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// As much as names and sizes say, it may be the same: git can compare it.
+    /// By name and size it may be unchanged: git can compare it.
     Comparable,
-    /// Surely another, or gone.
+    /// Certainly changed, or gone.
     Different,
-    /// A repository of its own, whose files are not compared.
+    /// A submodule, whose files are not compared.
     Apart,
-    /// Git must not come near it.
+    /// Git must not read it.
     Trapped(Trap),
 }
 
-/// A worktree, looked at.
+/// A checked worktree.
 pub(crate) struct Ground {
     root: Beneath,
-    /// What git would meet in a folder, or above it, that reads a file of it.
+    /// A trap in a folder, or above it, for a git that reads a file of it.
     folders: HashMap<Vec<u8>, Option<Trap>>,
 }
 
@@ -105,7 +105,7 @@ impl Ground {
         Ok(Ground { root: Beneath::open(folder)?, folders: HashMap::new() })
     }
 
-    /// How a committed file is here.
+    /// The state of a committed file here.
     pub(crate) fn find(&mut self, file: &Committed) -> Found {
         if let Some(trap) = self.rules(file.path.parent()) {
             return Found::Trapped(trap);
@@ -124,7 +124,7 @@ impl Ground {
         }
     }
 
-    /// What git would meet that writes a file: in the folders on the way, and in one in its place.
+    /// A trap for a git that writes a file: in its parent folders, and in a folder in its place.
     pub(crate) fn trap_on_the_way_to(&mut self, file: &Committed) -> Option<Trap> {
         if let Some(trap) = self.rules(file.path.parent()) {
             return Some(trap);
@@ -135,17 +135,17 @@ impl Ground {
         }
     }
 
-    /// Whether a folder there looks like a repository: git would read of it.
+    /// Whether a folder there looks like a repository: git would read files of it.
     pub(crate) fn has_repository(&self, folder: &RelPath) -> bool {
         self.stat(&RelPath::child(folder.as_bytes(), b".git")).is_some()
     }
 
-    /// What git would meet that looks through all of it.
+    /// A trap for a git that walks the whole worktree.
     pub(crate) fn trap_anywhere(&self) -> Option<Trap> {
         self.search(b"")
     }
 
-    /// Files that are not among these, up to so many.
+    /// Files that are not in this set, up to a limit.
     pub(crate) fn others(&self, known: &HashSet<&RelPath>, most: usize) -> Vec<RelPath> {
         let mut others = Vec::new();
         let _ = self.walk(b"", &mut |path, stat| {
@@ -160,7 +160,7 @@ impl Ground {
         others
     }
 
-    /// What holds git up that reads its rules for a folder: those of every folder above it count.
+    /// A trap for a git that reads the rules (`.gitattributes`, `.gitignore`) for a folder: those of every parent count.
     fn rules(&mut self, folder: &[u8]) -> Option<Trap> {
         if let Some(known) = self.folders.get(folder) {
             return known.clone();
@@ -186,7 +186,7 @@ impl Ground {
         let walked = self.walk(folder, &mut |path, stat| {
             let most = match path.name() {
                 name if RULES.contains(&name) => MAX_RULES_BYTES,
-                // Where a folder that looks like a repository says that its other half is.
+                // The file in which a folder that looks like a repository names its common directory.
                 b"commondir" => MAX_LINE_BYTES,
                 _ => u64::MAX,
             };
@@ -202,7 +202,7 @@ impl Ground {
         }
     }
 
-    /// Everything below a folder. What cannot be read, git cannot read either.
+    /// Everything below a folder. Git cannot read an unreadable entry either.
     fn walk<T>(&self, folder: &[u8], visit: &mut dyn FnMut(RelPath, Stat) -> ControlFlow<T>) -> Walked<T> {
         let mut left = MAX_SEEN;
         let mut waiting = vec![folder.to_vec()];
@@ -212,7 +212,7 @@ impl Ground {
             let Some(names) = names else { return Walked::TooMuch };
             left -= names.len();
             for name in names {
-                // The git directory itself: nobody starts git on that.
+                // The git directory itself: git is never started on it.
                 if folder.is_empty() && name == b".git" {
                     continue;
                 }
@@ -240,7 +240,7 @@ enum Walked<T> {
     TooMuch,
 }
 
-/// Whether this would hold up who opens it, and reads no more than so much of it.
+/// Whether opening it, and reading up to a limit, would hang.
 fn trap(path: RelPath, stat: &Stat, most: u64) -> Option<Trap> {
     let why = match stat.kind {
         Kind::Fifo => TrapKind::Pipe,
@@ -252,17 +252,17 @@ fn trap(path: RelPath, stat: &Stat, most: u64) -> Option<Trap> {
     Some(Trap { path, why })
 }
 
-/// What git reads in every folder on its way.
+/// Files that git reads in every folder on its way.
 const RULES: [&[u8]; 2] = [b".gitattributes", b".gitignore"];
-/// More rules than anybody wrote by hand.
+/// More rules than a person writes by hand.
 const MAX_RULES_BYTES: u64 = 16 << 20;
-/// A path and little else.
+/// The file holds a path and little else.
 const MAX_LINE_BYTES: u64 = 64 << 10;
-/// A file may be larger than what was committed of it: line ends have two bytes, other encodings four for one, and `$Id$` becomes
-/// twelve times itself. One that is larger still was changed.
+/// A file may be larger than its committed content: line ends take two bytes, other encodings four for one, and `$Id$` grows
+/// twelvefold. One that is even larger was changed.
 const GROWTH: u64 = 16;
 const SLACK: u64 = 64 << 10;
-/// The largest of repositories, with what was built in them.
+/// As many as in the largest repositories with their build output.
 const MAX_SEEN: usize = 2_000_000;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What a sandbox left uncommitted in a worktree of belljar's own: files that differ from a commit, and files beside it.
+//! The uncommitted files of a sandbox in a worktree of belljar: files that differ from a commit, and untracked ones.
 //!
-//! Asked at the end of a run, by shelves and clones. git works on a repository of ours, with an index of ours and with
-//! attributes that name nothing which could run. What would hold git up is kept from it: then everything that is not
-//! committed is named, also what the project's rules leave out.
+//! Called at the end of a run, for managed clones and clones. git works on our repository, with our index and with attributes that
+//! cannot run any program. Files on which git would hang are kept from it: then all uncommitted files are listed, even ignored
+//! ones.
 
 use crate::inert::{Call, Git, GitError, PLAIN_DIFF};
 use crate::traps::{self, Found, Ground};
@@ -18,11 +18,11 @@ pub(crate) struct Beside<'a> {
     pub(crate) git: &'a Git,
     pub(crate) ours: &'a Path,
     pub(crate) work: &'a Path,
-    /// A name for an index of ours; what is there is removed, before and after.
+    /// A path for our own index; an existing file is removed, before and after.
     pub(crate) index: &'a Path,
 }
 
-/// Why it cannot be told.
+/// Why the files are not known.
 #[derive(Debug)]
 pub(crate) enum BesideError {
     Git(GitError),
@@ -36,7 +36,7 @@ impl From<GitError> for BesideError {
 }
 
 impl Beside<'_> {
-    /// The names of the first so many.
+    /// The names of the first files, up to a limit.
     pub(crate) fn uncommitted(
         &self,
         tip: Option<&ObjectId>,
@@ -99,9 +99,9 @@ fn split(names: &[u8]) -> Vec<Vec<u8>> {
     names.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-/// Bytes of names.
+/// Limit of the names' bytes.
 const MAX_NAMES: u64 = 64 << 20;
-/// A file that is read whole is small, and the index of a million others is a tenth of it.
+/// Only small files are read completely, and the index of a million files is a tenth of this limit.
 const MAX_MEMORY: &str = "1g";
-/// A tree of any size is looked through in less.
+/// A tree of any size is walked in less time.
 const LOOKING: Duration = Duration::from_secs(120);

@@ -1,4 +1,4 @@
-//! Clones, from real repositories by real git: by path, and from a host that wants a token.
+//! Clones, from real repositories by real git: by path, and from a host that requires a token.
 
 // Helpers of tests may fail as tests do.
 #![allow(clippy::unwrap_used)]
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 const ID: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 const SECRET: &str = "ghp_s3cret/x+y";
-/// `x-access-token:SECRET`, as HTTP has it.
+/// `x-access-token:SECRET`, encoded for HTTP.
 const BASIC: &str = "Basic eC1hY2Nlc3MtdG9rZW46Z2hwX3MzY3JldC94K3k=";
 
 /// A remote, and a state directory.
@@ -98,7 +98,7 @@ fn a_named_branch_is_the_one_that_is_worked_on() {
     let named = CloneSpec { branch: Some("feature".parse().unwrap()), ..machine.spec() };
     let cloned = machine.make(&named);
     assert_eq!(inside(&cloned).git(&["symbolic-ref", "--short", "HEAD"]), "feature");
-    // One that the remote does not have starts from its default.
+    // A branch that the remote does not have starts from its default one.
     let new = CloneSpec { branch: Some("new".parse().unwrap()), ..machine.spec() };
     let id = SandboxId::from_random([9; 8]);
     let cloned = clone::make(&machine.state(), id, &new, None).unwrap();
@@ -153,10 +153,10 @@ fn what_was_committed_is_taken_over_and_what_was_not_is_said() {
     assert_eq!((files(0), files(1)), (vec!["b"], vec!["a/file"]));
     let uncommitted: Vec<_> = collected.uncommitted.iter().map(|file| file.as_str()).collect();
     assert_eq!(uncommitted, ["second", "untracked\\nfile"]);
-    // It is ours now: what becomes of the folder does not matter.
+    // The commits are ours now: the folder is no longer needed.
     let ours = machine.state().join("clones/0102030405060708/ours.git");
     assert_eq!(git(&ours, &["cat-file", "-t", &last]).stdout, b"commit\n");
-    // Nothing went to the remote by itself.
+    // Nothing was pushed automatically.
     assert_eq!(machine.remote.git(&["for-each-ref", "--format=%(refname)"]).lines().count(), 3);
 }
 
@@ -246,7 +246,7 @@ fn nothing_of_a_clone_runs_and_no_link_of_it_is_followed() {
     }
     inside.write("second", "changed\n");
     inside.write(".git/info/attributes", "* filter=evil diff=evil\n");
-    // Objects of somebody else's, by a link and as alternates.
+    // Objects of another repository, by a link and as alternates.
     let private = Repository::with_commit(&machine.base.join("private"));
     let hidden = private.commit("hidden", "hidden\n", "hidden");
     inside.write(".git/objects/info/alternates", private.git_directory().join("objects").to_str().unwrap());
@@ -264,7 +264,7 @@ fn nothing_of_a_clone_runs_and_no_link_of_it_is_followed() {
     assert!(!canary.exists());
 }
 
-/// Each of them held git up until a deadline of minutes: at a pipe it waits, of a sparse file it reads every byte.
+/// Each of them made git hang until a deadline of minutes: it waits for a pipe, and reads every byte of a sparse file.
 #[test]
 fn nothing_that_an_agent_left_holds_up_who_collects() {
     let pipe = |path: PathBuf| {
@@ -277,7 +277,7 @@ fn nothing_that_an_agent_left_holds_up_who_collects() {
         pipe(folder.join(".git/HEAD"));
     };
     type Leave<'a> = &'a dyn Fn(&Path);
-    // What git looks at goes by the project's rules; where it cannot look, everything is named.
+    // Where git can look, the project's ignore rules apply; where it cannot, all files are listed.
     let cases: [(&str, Leave<'_>, &[&str]); 8] = [
         ("nothing", &|_| {}, &[]),
         (
@@ -377,7 +377,7 @@ fn a_tree_of_a_billion_names_takes_bounded_memory_of_the_host() {
     assert!(most < 5 << 28, "one git of the host had {} MiB", most >> 20);
 }
 
-/// What this gives, and the most memory that any process started by it had.
+/// The result, and the peak memory of any process started by it.
 fn watched<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let (stop, stopped) = mpsc::channel::<()>();
     let watching = thread::spawn(move || {
@@ -392,7 +392,7 @@ fn watched<T>(work: impl FnOnce() -> T) -> (T, u64) {
     (given, watching.join().unwrap())
 }
 
-/// The most memory that any process below this one has had so far, in bytes (`VmHWM`, proc_pid_status(5)).
+/// The peak memory of any descendant process so far, in bytes (`VmHWM`, proc_pid_status(5)).
 fn largest_below(process: u32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -406,7 +406,7 @@ fn largest_below(process: u32) -> u64 {
     children.split_whitespace().filter_map(|child| child.parse().ok()).map(of).max().unwrap_or_default()
 }
 
-/// Above what git holds in memory as a whole, and far below what four of them take.
+/// Above git's limit for one object in memory, and far below the size of four.
 const BLOB: u64 = 96 << 20;
 
 #[test]
@@ -417,7 +417,7 @@ fn a_push_is_asked_for_and_never_forced() {
     let mine = inside(&cloned).commit("mine", "m\n", "mine");
     drop(cloned);
     machine.collect();
-    // A remote on this machine does not make us run anything either.
+    // A remote on this machine cannot make us run anything either.
     let canary = machine.base.join("canary");
     for hook in ["pre-receive", "update", "post-receive", "reference-transaction", "post-update"] {
         let path = machine.remote.folder.join("hooks").join(hook);
@@ -436,7 +436,7 @@ fn a_push_is_asked_for_and_never_forced() {
     assert!(!clone::list(&state).unwrap()[0].as_ref().unwrap().unpushed);
     assert!(!canary.exists());
     fs::remove_dir_all(machine.remote.folder.join("hooks")).unwrap();
-    // Somebody else was quicker.
+    // Another push was quicker.
     let source = Repository { folder: machine.base.join("source") };
     let theirs = source.commit("theirs", "t\n", "theirs");
     source.git(&["push", "-q", machine.remote.folder.to_str().unwrap(), "main"]);
@@ -488,7 +488,7 @@ fn a_token_is_not_sent_elsewhere() {
     let spec = CloneSpec { url, branch: None, depth: None };
     let cloned = clone::make(&machine.state(), machine.id, &spec, Some(Secret::from_text(SECRET)));
     assert!(matches!(cloned, Err(CloneError::Failed { .. })), "{cloned:?}");
-    assert!(!thief.seen.lock().unwrap().is_empty(), "nobody was sent there");
+    assert!(!thief.seen.lock().unwrap().is_empty(), "no request was redirected there");
     assert_eq!(thief.authorizations(), [""; 0]);
 }
 
@@ -585,7 +585,7 @@ fn what_is_kept_is_listed_and_removed() {
     assert_eq!((kept.unpushed, kept.in_use), (true, true));
     assert!(matches!(clone::remove(&state, machine.id), Err(CloneError::InUse(_))));
     drop(cloned);
-    // Asked for again, it is what it was.
+    // A second request returns the same.
     let again = machine.make(&machine.spec());
     assert_eq!(inside(&again).git(&["log", "-1", "--format=%s"]), "mine");
     drop(again);
@@ -635,7 +635,7 @@ fn a_clone_whose_label_is_not_understood_is_listed_and_never_swept() {
             let listed = damaged(clone::list(&machine.state()).unwrap());
             assert_eq!(listed, (machine.id.to_string(), root.clone()), "{name}");
         }
-        // Making another one sweeps what is unfinished, and not this.
+        // Making another one sweeps unfinished clones, but not this one.
         let other = SandboxId::from_random([9; 8]);
         drop(clone::make(&machine.state(), other, &machine.spec(), None).unwrap());
         clone::remove(&machine.state(), other).unwrap();

@@ -13,7 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A repository that bites, and the place where one sees it.
+/// A malicious repository, and the place of its canaries.
 struct Trap {
     repository: Repository,
     canaries: PathBuf,
@@ -39,7 +39,7 @@ impl Trap {
         trap
     }
 
-    /// A program that leaves a canary, whatever it is called with.
+    /// A program that leaves a canary, regardless of its arguments.
     fn program(&self, name: &str) -> String {
         let path = self.canaries.parent().unwrap().join(format!("run-{name}"));
         let script = format!("#!/bin/sh\ntouch '{}'\nexit 1\n", self.canaries.join(name).display());
@@ -142,7 +142,7 @@ impl Trap {
             .unwrap();
     }
 
-    /// What has run.
+    /// The programs that have run.
     fn sprung(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.canaries).unwrap();
         let mut names: Vec<String> =
@@ -161,8 +161,7 @@ impl Trap {
     }
 }
 
-/// Every operation of belljar's on a repository whose config is not surely harmless. Output does not matter, nor whether
-/// it went well.
+/// Every belljar operation on a repository whose config may be harmful. Neither output nor success matters.
 #[test]
 fn nothing_of_a_repository_runs_whatever_we_do_with_it() {
     let trap = Trap::set();
@@ -211,7 +210,7 @@ fn nothing_of_a_repository_runs_whatever_we_do_with_it() {
             git.anywhere().args(["config", "--file", config, "--includes", "--list", "-z"]),
             b"",
         ),
-        // Not operations of ours; each would be a way out if it ran anything.
+        // Not operations that we use; each would be an escape if it ran anything.
         ("fetch", on().args(["fetch", "origin"]), b""),
         ("fetch everything", on().args(["fetch", "--all"]), b""),
         ("fetch a foreign one", on().args(["fetch", "foreign"]), b""),
@@ -256,7 +255,7 @@ fn a_repository_that_bites_can_be_pushed_to() {
     fetch.allow_protocols(&["file"]).output().unwrap();
     let push = git.on(&ours).args(["push", "-q"]);
     let push = push.arg(format!("--receive-pack={}", other_side("receive-pack")));
-    // With `receive.procReceiveRefs` it wants a hook, and has none: refused, and nothing ran.
+    // With `receive.procReceiveRefs` it needs a hook, and has none: refused, and nothing ran.
     let _ = push.args([folder, "main:refs/heads/pushed"]).allow_protocols(&["file"]).run().unwrap();
     assert_eq!(trap.sprung(), [""; 0]);
 }
@@ -278,7 +277,7 @@ fn a_worktree_that_bites_is_compared_with_a_repository_of_ours() {
     let status = here.args(["status", "--porcelain", "-z", "--ignore-submodules=all"]).output().unwrap();
     assert_eq!(trap.sprung(), [""; 0]);
     assert!(String::from_utf8_lossy(&status).contains("M file.txt\0"));
-    // Back to what was committed, through the attributes that are there.
+    // Back to the committed files, with the existing attributes.
     on().args(["read-tree", "--reset", "-u", &trap.last]).output().unwrap();
     assert_eq!(trap.sprung(), [""; 0]);
     assert_eq!(fs::read_to_string(trap.repository.folder.join("file.txt")).unwrap(), "something\n");
@@ -296,7 +295,7 @@ fn no_repository_is_found_by_looking_upward() {
     clone.output().unwrap();
     let _ = git.anywhere().args(["evil"]).in_directory(&below).run().unwrap();
     assert_eq!(trap.sprung(), [""; 0]);
-    // Without being told where, it is in no repository at all.
+    // Without an explicit directory, it is in no repository at all.
     assert!(git.anywhere().args(["rev-parse", "--git-dir"]).output().is_err());
 }
 
@@ -357,7 +356,7 @@ fn the_trap_is_one() {
 fn what_does_not_end_is_ended_with_all_that_it_started() {
     let (_guard, base) = directory();
     let repository = Repository::with_commit(&base.join("here"));
-    // A loose ref that is a pipe: whoever opens it waits for ever.
+    // A loose ref that is a pipe: opening it waits for ever.
     let pipe = repository.git_directory().join("refs/heads/pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
@@ -404,7 +403,7 @@ fn git_opens_nothing_beyond_its_reach() {
     let write = call(reach()).args(["update-ref", "refs/heads/linked/planted", "HEAD"]).run().unwrap();
     assert_ne!(write.code, Some(0));
     assert!(!other.git_directory().join("refs/heads/planted").exists());
-    // What it may only read it does not write.
+    // It does not write to read-only directories.
     let only_read = Git::find().unwrap().on(&own).reaching(Reach::default().read(&own));
     assert_ne!(only_read.args(["update-ref", "refs/heads/x", "HEAD"]).run().unwrap().code, Some(0));
 }
@@ -473,7 +472,7 @@ fn a_git_does_not_outlive_the_thread_that_started_it() {
     let started = std::thread::spawn(|| {
         let running = Git::find().unwrap().anywhere().args(["hash-object", "--stdin"]).spawn().unwrap();
         let id = running.id();
-        // Its input stays open, and nobody ends it: as if we had been killed.
+        // Its input stays open, and it is not killed: as if we had been killed.
         std::mem::forget(running);
         id
     });
@@ -493,7 +492,7 @@ fn what_is_used_up_starts_no_other() {
     let git = Git::find().unwrap().on_leash(&leash);
     let refused = git.anywhere().args(["version"]).output();
     assert!(matches!(refused, Err(GitError::Spent { .. })), "{refused:?}");
-    // What has to be finished is.
+    // A call that must finish does.
     git.anywhere().args(["version"]).to_its_end().output().unwrap();
 }
 
@@ -501,7 +500,7 @@ fn what_is_used_up_starts_no_other() {
 fn what_a_git_that_is_ended_has_started_is_counted_too() {
     let leash = belljar_workspace::inert::Leash::with_allowance(Duration::from_millis(200));
     let git = Git::find().unwrap().on_leash(&leash);
-    // As `upload-pack` has `pack-objects` compute for it, and a client hangs up.
+    // Like `pack-objects`, which computes for `upload-pack`, when a client hangs up.
     let call = git.anywhere().config("alias.compute", "!while :; do :; done");
     let running = call.args(["compute"]).spawn().unwrap();
     let (children, pid) = (|id: &str| format!("/proc/{id}/task/{id}/children"), running.id().to_string());

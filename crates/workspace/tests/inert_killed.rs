@@ -1,4 +1,4 @@
-//! kill -9 of belljar while git waits for a remote: nothing that git has started is left.
+//! kill -9 of belljar while git waits for a remote: no process that git has started is left.
 
 use belljar_workspace::inert::Git;
 use std::fs;
@@ -39,7 +39,7 @@ fn what_git_has_started_dies_with_the_process_that_started_git() {
     assert_eq!(names(&left()), Vec::<String>::new());
 }
 
-/// All that a process has started, and what those have.
+/// All descendants of a process.
 fn below(process: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());

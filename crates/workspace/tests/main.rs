@@ -1,4 +1,5 @@
-//! Clones, the private git directory's neighbours, shelves and the relay: real git, real repositories, a subject a module.
+//! Clones, the private git directory's neighbours, managed clones and the relay: real git, real repositories, one module per
+//! subject.
 
 mod clone;
 mod git_host;

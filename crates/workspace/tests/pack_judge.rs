@@ -1,4 +1,4 @@
-//! Packs of real pushes, and packs that no push would make, seen for what they are.
+//! Packs of real pushes, and packs that no push would make, judged correctly.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -64,7 +64,7 @@ impl World {
         fs::write(path, text).unwrap();
     }
 
-    /// Commits everything; says what it is called.
+    /// Commits everything; returns the commit.
     fn commit(&self) -> ObjectId {
         self.git(&["add", "-A"]);
         self.git(&["commit", "-q", "--allow-empty", "-m", "x"]);
@@ -75,7 +75,7 @@ impl World {
         self.git(&["rev-parse", "HEAD"]).parse().unwrap()
     }
 
-    /// What a push of `new` brings to who has `has`.
+    /// The pack of a push of `new` to a server that has `has`.
     fn pack(&self, new: &ObjectId, has: &[&ObjectId], options: &[&str]) -> File {
         let excluded = has.iter().map(|id| format!("^{id}\n"));
         let revisions: String = std::iter::once(format!("{new}\n")).chain(excluded).collect();
@@ -101,7 +101,7 @@ impl World {
         self.judge.take(pack, self.head().format(), PushLimits::default())
     }
 
-    /// What a push from `old` to `new` is seen to be, with what the server tells when it is asked.
+    /// The findings on a push from `old` to `new`, with the objects that the server provides on request.
     fn seen(&self, old: &ObjectId, new: &ObjectId) -> Facts {
         let mut quarantine = self.take(self.pack(new, &[old], &[])).unwrap();
         let wanted: String = quarantine.wanted().iter().map(|id| format!("{id}\n")).collect();
@@ -183,7 +183,7 @@ fn a_change_of_workflows_is_seen_wherever_it_hides() {
         change(&world);
         let changed = world.commit();
         assert_eq!(world.seen(&old, &changed).keeps_workflows, Seen::No, "{what}");
-        // Undone by the last commit; the one before is on the server all the same.
+        // Undone by the last commit; the one before still gets to the server.
         world.git(&["revert", "--no-edit", "HEAD"]);
         assert_eq!(world.seen(&old, &world.head()).keeps_workflows, Seen::No, "{what}, and undone");
     }
@@ -209,7 +209,7 @@ fn a_merge_has_the_workflows_of_a_side() {
         .add(world.pack_of(&["pack-objects", "--revs", "--stdout", "-q", "--filter=blob:none"], &wanted))
         .unwrap();
     assert_eq!(quarantine.facts(&update(&topic, &new)), FINE);
-    // A merge that brings something of its own.
+    // A merge with a change of its own.
     world.git(&["checkout", "-q", "-b", "evil", &topic.to_string()]);
     world.git(&["merge", "-q", "--no-commit", "main"]);
     world.write(".github/workflows/ci.yml", "on: evil\n");
@@ -218,7 +218,7 @@ fn a_merge_has_the_workflows_of_a_side() {
     assert_eq!(world.seen(&base, &evil).follows, Seen::Yes);
 }
 
-/// Said in docs/git.md as what this does not hold: it is no new content, and from a push nobody sees which branch has it.
+/// A limit that docs/git.md states: it is no new content, and a push does not show which branch has it.
 #[test]
 fn what_the_server_has_passes_with_its_workflows() {
     let world = World::new();
@@ -226,10 +226,10 @@ fn what_the_server_has_passes_with_its_workflows() {
     world.git(&["checkout", "-q", "-b", "somebody"]);
     world.write(".github/workflows/ci.yml", "on: [push, pull_request]\n");
     let theirs = world.commit();
-    // A branch is moved there, and nothing comes with it.
+    // A branch is moved there, without any objects.
     let empty = world.take(world.pack(&theirs, &[&theirs], &[])).unwrap();
     assert_eq!((empty.wanted(), empty.facts(&update(&old, &theirs)).keeps_workflows), (vec![], Seen::Yes));
-    // Something is built on it.
+    // A commit is built on it.
     world.write("src/main.rs", "more");
     let mine = world.commit();
     assert_eq!(world.seen(&theirs, &mine).keeps_workflows, Seen::Yes);
@@ -248,7 +248,7 @@ fn going_back_or_aside_is_not_going_forward() {
     let aside = world.commit();
     assert_eq!(world.seen(&second, &first).follows, Seen::Unknown, "back");
     assert_eq!(world.seen(&second, &aside).follows, Seen::No, "aside");
-    // All of the history is here, and the old place is not in it.
+    // The whole history is here, and the old commit is not in it.
     let quarantine = world.take(world.pack(&aside, &[], &[])).unwrap();
     assert_eq!(quarantine.facts(&update(&second, &aside)).follows, Seen::No);
     world.git(&["checkout", "-q", "--orphan", "orphan"]);
@@ -314,7 +314,7 @@ fn what_is_no_pack_is_refused() {
 fn objects_that_git_doubts_are_refused() {
     let world = World::new();
     let tree = world.git(&["rev-parse", "HEAD^{tree}"]);
-    // Two entries of one name: which one a checkout takes is anybody's guess.
+    // Two entries of one name: it is undefined which one a checkout takes.
     let blob = world.git(&["rev-parse", "HEAD:src/main.rs"]);
     let raw: Vec<u8> =
         (0..40).step_by(2).map(|at| u8::from_str_radix(&blob[at..at + 2], 16).unwrap()).collect();
@@ -339,7 +339,7 @@ fn an_object_that_swells_does_not_take_the_memory() {
     fs::remove_file(path).unwrap();
     let pack = world.pack_of(&["pack-objects", "--stdout", "-q"], &format!("{blob}\n"));
     assert!(pack.metadata().unwrap().len() < 1 << 20);
-    // Passed over piece by piece, or refused: never held.
+    // Streamed in pieces, or refused: never held in memory.
     let outcome = world.take(pack);
     assert!(matches!(outcome, Ok(_) | Err(PushRefusal::Pack { .. })), "{outcome:?}");
 }
@@ -361,13 +361,13 @@ fn what_a_kill_left_is_removed() {
 #[test]
 fn every_git_that_looks_at_a_pack_enters_the_cgroup_of_its_sandbox() {
     let world = World::new();
-    // What a cgroup's file is written to by a process that enters.
+    // Stands in for a cgroup's file, to which an entering process writes.
     let tasks = world.directory.path().join("tasks");
     let entry = CgroupEntry::new(vec![File::create(&tasks).unwrap()]);
     let judge = PackJudge::new(world.directory.path().join("quarantines"), &Leash::of_sandbox(Some(entry)));
     let pack = world.pack(&world.head(), &[], &[]);
     judge.take(pack, ObjectFormat::Sha1, PushLimits::default()).unwrap();
-    // One that indexes, and those that list and read.
+    // The git that indexes, and those that list and read.
     let entered = fs::read_to_string(tasks).unwrap();
     assert!(entered.len() >= 3 && entered.bytes().all(|byte| byte == b'0'), "{entered:?}");
 }

@@ -1,4 +1,4 @@
-//! What a sandbox must not be able to do at the relay, tried with the git that people have. Judged by the host's repository.
+//! Actions that the relay must prevent, tried with ordinary git. Judged by the host's repository.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,7 +9,7 @@ use belljar_spec::git::{PushLimits, RefPolicy};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// The push fails, says so, is recorded so, and the host has not changed by a byte.
+/// The push fails with this message, the refusal is recorded, and the host has not changed by a byte.
 fn refused(stage: &Stage, clone: &Repository, words: &[&str], code: &str, message: &str) {
     let before = stage.everything();
     let recorded = stage.refusals().len();
@@ -67,7 +67,7 @@ fn nothing_goes_away() {
 }
 
 #[test]
-fn refs_that_nobody_allowed() {
+fn refs_that_are_not_allowed() {
     let stage = Stage::with(RefPolicy::only(vec!["agent/*".parse().unwrap()]));
     let clone = working(&stage);
     clone.commit("work", "two\n", "work");
@@ -138,7 +138,7 @@ fn a_name_that_stands_for_another() {
     let clone = working(&stage);
     refused(&stage, &clone, &["HEAD:agent/alias"], "push_symbolic", "it stands for another ref");
     refused(&stage, &clone, &["HEAD:agent/dangling"], "push_symbolic", "it stands for another ref");
-    // The clone's HEAD is a name for its branch, not for the host's.
+    // The clone's HEAD refers to its own branch, not the host's.
     refused(&stage, &clone, &["HEAD:refs/heads/HEAD"], "", "");
 }
 
@@ -176,7 +176,7 @@ fn the_host_commits_while_a_push_is_on_its_way() {
     assert!(said(&output).contains("it moved meanwhile: fetch, then push again"), "{}", said(&output));
     assert_eq!(stage.host.git(&["log", "-1", "--format=%s", "agent/x"]), "theirs");
     assert!(stage.refusals().contains(&"push_stale"));
-    // And with a merge, as it says.
+    // And with a merge, as the message says.
     fs::remove_file(clone.folder.join(".git/hooks/pre-push")).unwrap();
     clone.git(&["pull", "-q", "--no-rebase", "--no-edit", "host", "agent/x"]);
     push(&clone, &["agent/x"]);
@@ -238,10 +238,10 @@ fn workflows_stay_as_they_are_if_policy_says_so() {
     clone.commit(".github/workflows/ci.yml", "on: never\n", "evil");
     refused(&stage, &clone, &["agent/x"], "push_workflows", message);
     refused(&stage, &clone, &["agent/x:agent/new"], "push_workflows", message);
-    // Undone again, but it was there.
+    // Undone again, but still in the history.
     clone.commit(".github/workflows/ci.yml", "on: push\n", "good again");
     refused(&stage, &clone, &["agent/x"], "push_workflows", message);
-    // In a merge that says nothing of it.
+    // In a merge that does not mention it.
     clone.git(&["reset", "-q", "--hard", "HEAD~2"]);
     clone.git(&["checkout", "-q", "-b", "side"]);
     clone.commit("side", "one\n", "side");
@@ -249,11 +249,11 @@ fn workflows_stay_as_they_are_if_policy_says_so() {
     clone.git(&["merge", "-q", "--no-ff", "--no-commit", "side"]);
     clone.commit(".github/workflows/more.yml", "on: push\n", "evil merge");
     refused(&stage, &clone, &["agent/x"], "push_workflows", message);
-    // A root of its own.
+    // A separate root commit.
     clone.git(&["checkout", "-q", "--orphan", "root"]);
     clone.git(&["commit", "-q", "-m", "root"]);
     refused(&stage, &clone, &["root:agent/root"], "push_workflows", message);
-    // What the host changed comes along.
+    // The host's changes come along.
     stage.host.commit(".github/workflows/ci.yml", "on: pull_request\n", "the host's");
     clone.git(&["checkout", "-q", "-B", "agent/x", "host/agent/x"]);
     clone.git(&["pull", "-q", "--no-rebase", "--no-edit", "host", "main"]);
@@ -261,7 +261,7 @@ fn workflows_stay_as_they_are_if_policy_says_so() {
 }
 
 #[test]
-fn files_that_bite_whoever_checks_them_out() {
+fn files_that_are_dangerous_to_check_out() {
     let stage = Stage::new();
     let clone = working(&stage);
     let blob = clone.git(&["rev-parse", "HEAD:work"]);
@@ -301,7 +301,7 @@ fn too_much() {
     clone.git(&["commit", "-q", "-m", "many"]);
     refused(&stage, &clone, &["agent/x"], "push_objects", "more than 10 objects");
     clone.git(&["reset", "-q", "--hard", "HEAD~1"]);
-    // Larger than the limit as it is sent.
+    // Larger than the limit on the wire.
     let noise = clone.git(&["rev-list", "--all"]);
     let mut state = noise.len() as u64 + 88172645463325252;
     let noise = std::iter::repeat_with(|| {
@@ -316,7 +316,7 @@ fn too_much() {
     clone.git(&["commit", "-q", "-m", "noise"]);
     refused(&stage, &clone, &["agent/x"], "push_bytes", "larger than 1m");
     clone.git(&["reset", "-q", "--hard", "HEAD~1"]);
-    // Small as it is sent, and large on the disk of whoever takes it.
+    // Small on the wire, and large on the receiver's disk.
     fs::File::create(clone.folder.join("bomb")).unwrap().set_len(200 << 20).unwrap();
     clone.git(&["add", "bomb"]);
     clone.git(&["commit", "-q", "-m", "bomb"]);
@@ -328,7 +328,7 @@ fn many_pushes_do_not_fill_the_disk() {
     let limits = PushLimits { bytes: ByteSize::bytes(20 << 10), objects: 100 };
     let stage = Stage::with(RefPolicy { limits, ..policy() });
     let clone = working(&stage);
-    // Each of them is allowed; ten times as much as one of them may have is not.
+    // Each of them is allowed; together they exceed ten times the limit of one.
     let mut landed = 0;
     while try_push(&clone, &[&format!("HEAD:agent/{landed}")]).status.success() {
         landed += 1;
@@ -337,7 +337,7 @@ fn many_pushes_do_not_fill_the_disk() {
     assert!(landed > 10, "{landed}");
     clone.commit("work", "more\n", "more");
     refused(&stage, &clone, &["agent/x"], "push_total", "all pushes of this sandbox are larger than 200k");
-    // Another sandbox begins anew.
+    // Another sandbox starts from zero.
     let next = stage.landing(belljar_workspace::relay::LANDING);
     clone.git(&["remote", "set-url", "host", &next.url()]);
     push(&clone, &["agent/x"]);
@@ -347,7 +347,7 @@ fn many_pushes_do_not_fill_the_disk() {
 fn objects_that_are_not_shown_cannot_be_had_by_name() {
     let stage = Stage::of(policy(), |folder| {
         let host = Repository::with_commit(folder);
-        // As generous as it gets.
+        // The most permissive config.
         for name in [
             "allowTipSHA1InWant",
             "allowReachableSHA1InWant",
@@ -376,7 +376,7 @@ fn objects_that_are_not_shown_cannot_be_had_by_name() {
         git(&stage.place, &[&words[..], &[&stage.url(), folder.to_str().unwrap()]].concat());
     }
     assert!(!git(&clone.folder, &["cat-file", "-e", &stash]).status.success());
-    // Nor by a push that says: this is mine, too.
+    // Nor by a push that claims to have it.
     let tree = literal_tree(&clone, &[("100644", "mine", &blob)]);
     let commit = literal_commit(&clone, &tree);
     let list = format!("{commit}\n{tree}\n");
@@ -388,7 +388,7 @@ fn objects_that_are_not_shown_cannot_be_had_by_name() {
         relay::raw_push(stage.address, &[("0".repeat(40), stash, "refs/heads/agent/y")], &packed(&clone, ""));
     assert!(raw.contains("ng refs/heads/agent/y bad pack"), "{raw}");
     assert!(!stage.refs().contains("agent/y"));
-    // What is shown can be named.
+    // Visible objects can be named.
     let shown = stage.host.git(&["rev-parse", "main:README"]);
     let tree = literal_tree(&clone, &[("100644", "mine", &shown)]);
     let commit = literal_commit(&clone, &tree);

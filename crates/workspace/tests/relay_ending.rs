@@ -1,5 +1,5 @@
-//! The end of a sandbox in the middle of a push: what has not come whole is given up, what has lands, and nothing takes for
-//! ever. A git that is stopped stands for one that computes for as long as a pack can make it.
+//! The end of a sandbox in the middle of a push: an incomplete push is aborted, a complete one lands, and nothing takes for ever. A
+//! stopped git stands in for one that computes as long as a pack can make it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,7 +13,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// With a branch `agent/x` on the host, and a commit on top of it that is not there.
+/// With a branch `agent/x` on the host, and a commit on top of it that the host lacks.
 struct Pushing {
     stage: Stage,
     raw: Raw,
@@ -23,7 +23,7 @@ struct Pushing {
 }
 
 impl Pushing {
-    /// A push of it has begun, and has come up to the last byte; who unpacks it stands still.
+    /// A push has begun, and all but its last byte has arrived; the unpacking git is stopped.
     fn begin(landing: Duration) -> (Pushing, Pid) {
         let stage = Stage::new().landing(landing);
         let clone = stage.clone_as("clone");
@@ -48,7 +48,7 @@ impl Pushing {
         }
     }
 
-    /// Ends the relay; meanwhile, something else is done.
+    /// Ends the relay, and runs `meanwhile` at the same time.
     fn end(&mut self, meanwhile: impl FnOnce()) {
         let (relay, (sender, receiver)) = (self.stage.relay.take(), channel());
         let ending = thread::spawn(move || {
@@ -79,7 +79,7 @@ fn pack(clone: &Repository) -> Vec<u8> {
     pack_of(&clone.folder, &list)
 }
 
-/// Whether the other side has read all that was sent to it (proc(5), `/proc/net/tcp`).
+/// Whether the relay has read all that was sent to it (proc(5), `/proc/net/tcp`).
 fn is_read(raw: &Raw) -> bool {
     let (ours, theirs) = (raw.socket.local_addr().unwrap().port(), raw.socket.peer_addr().unwrap().port());
     let rows = fs::read_to_string("/proc/net/tcp").unwrap();
@@ -96,7 +96,7 @@ fn a_push_that_does_not_land_is_given_up() {
     let (mut pushing, process) = Pushing::begin(Duration::from_millis(500));
     pushing.send_last_byte();
     let _ = pushing.raw.socket.shutdown(Shutdown::Write);
-    // The relay now waits for git alone; it did before, and for as long as git liked.
+    // The relay now waits only for git; it did so before, without a time limit.
     thread::sleep(Duration::from_millis(300));
     pushing.end(|| {});
     assert_eq!(pushing.tip(), pushing.old);

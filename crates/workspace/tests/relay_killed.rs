@@ -1,5 +1,5 @@
-//! kill -9 of the relay's process at any moment: the host's repository is whole, works, and has nothing of ours in it after
-//! the next start.
+//! kill -9 of the relay's process at any moment: the host's repository is intact, works, and has no file of ours in it after the
+//! next start.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
@@ -60,7 +60,7 @@ fn a_killed_relay_leaves_the_host_whole() {
             child.wait().unwrap();
             !pushing.join().unwrap()
         });
-        // Each ref is old or new, and the host's git is not in the way of itself.
+        // Each ref is old or new, and no lock blocks the host's git.
         for name in ["refs/heads/agent/x", "refs/heads/agent/y"] {
             let output = git(&host.folder, &["rev-parse", "--verify", "-q", name]);
             let now = String::from_utf8(output.stdout).unwrap().trim_end().to_string();
@@ -70,7 +70,7 @@ fn a_killed_relay_leaves_the_host_whole() {
         }
         assert_eq!(host.git(&["rev-parse", "main"]), before);
         sweep(&place.join("state")).unwrap();
-        // The git that moved the refs was not ours to end: it is done in a moment.
+        // The git that moved the refs is not ended by us: it is done in a moment.
         for _ in 0..100 {
             if leftovers(&place).is_empty() {
                 break;
@@ -81,7 +81,7 @@ fn a_killed_relay_leaves_the_host_whole() {
         host.git(&["update-ref", "refs/heads/agent/z", &before]);
         assert_eq!(leftovers(&place), Vec::<PathBuf>::new(), "{round}");
     }
-    // And a push goes through in the end.
+    // And a push succeeds in the end.
     let (mut child, address) = start(&place);
     clone.git(&["remote", "set-url", "host", &format!("git://{address}/repo")]);
     let output = try_push(&clone, &["agent/x", "HEAD:agent/y"]);
@@ -90,7 +90,7 @@ fn a_killed_relay_leaves_the_host_whole() {
     child.wait().unwrap();
 }
 
-/// What git would not have there by itself.
+/// Files that git itself would not have there.
 fn leftovers(place: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![place.join("host/.git"), place.join("state/quarantine")];
@@ -128,7 +128,7 @@ fn who_unpacks_dies_with_its_relay() {
     raw.send(b"PACK\0\0\0\x02\0\0\0\x03");
     let process = indexer(&place.join("state"));
     let handle = pidfd_open(process, PidfdFlags::empty()).unwrap();
-    // As one that computes: it does not notice that nobody sends any more.
+    // Like a process that computes: it does not notice that its input has ended.
     kill_process(process, Signal::STOP).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -156,7 +156,7 @@ fn what_a_killed_push_left_is_swept() {
         lock("refs/heads/b.lock", &format!("{id}\\n")),
         lock("HEAD.lock", ""),
     );
-    // Somebody else's lock, from before.
+    // An older lock of another process.
     fs::write(host.git_directory().join("HEAD.lock"), "").unwrap();
     std::thread::sleep(Duration::from_millis(50));
     fs::write(quarantine.join("journal.json"), journal).unwrap();

@@ -1,4 +1,4 @@
-//! What a sandbox must not be able to do at the relay, tried without git, byte by byte. Judged by the host's repository.
+//! Actions that the relay must prevent, tried without git, byte by byte. Judged by the host's repository.
 
 use crate::relay::{Raw, Stage, commands, pack_of, policy, push, raw_push};
 use crate::repository::Repository;
@@ -9,7 +9,7 @@ use std::net::{Shutdown, TcpStream};
 
 const ZERO: &str = "0000000000000000000000000000000000000000";
 
-/// With a branch `agent/x` on the host, one commit on top of it that is not there, and a pack of it.
+/// With a branch `agent/x` on the host, one commit on top of it that the host lacks, and a pack of it.
 struct Prepared {
     stage: Stage,
     clone: Repository,
@@ -32,7 +32,7 @@ fn prepared(policy: RefPolicy) -> Prepared {
     Prepared { stage, clone, main, old, new, pack }
 }
 
-/// Nothing of the host has changed by what was done, and a push that is right still arrives.
+/// Nothing on the host has changed, and a correct push still arrives.
 fn unchanged(prepared: &Prepared, attack: impl FnOnce(&Prepared)) {
     let before = prepared.stage.everything();
     attack(prepared);
@@ -204,7 +204,7 @@ fn packs_that_are_none() {
         };
         let mut many = b"PACK\0\0\0\x02\xff\xff\xff\xff".to_vec();
         many.extend_from_slice(&pack[12..]);
-        // A tree that says it is a tebibyte.
+        // A tree that claims to be a tebibyte.
         let mut huge = b"PACK\0\0\0\x02\0\0\0\x01".to_vec();
         huge.extend_from_slice(&[0xa0, 0x80, 0x80, 0x80, 0x80, 0x40, 0x78, 0x9c]);
         for (what, pack) in [
@@ -275,7 +275,7 @@ fn a_delta_on_what_is_not_in_the_pack_is_not_taken() {
             "{answer}"
         );
     });
-    // git itself does not try: it was told.
+    // git itself does not try: the capabilities exclude it.
     push(clone, &["HEAD:agent/large"]);
     assert_eq!(prepared.stage.host.git(&["rev-parse", "agent/large"]), tip);
 }
@@ -286,7 +286,7 @@ fn the_pack_of_a_refused_push_is_read_to_its_end() {
     unchanged(&prepared, |Prepared { stage, new, .. }| {
         let mut raw = Raw::push(stage.address);
         raw.send(&commands(&[(ZERO.to_string(), new.clone(), "refs/heads/other")]));
-        // Much more than any buffer holds; a client that is cut off here would not see why.
+        // Much more than any buffer holds; a client that is disconnected here would not see why.
         for _ in 0..256 {
             assert!(raw.send(&[0; 1 << 16]));
         }
@@ -305,7 +305,7 @@ fn clients_that_go_away_in_the_middle() {
             let mut raw = Raw::push(stage.address);
             raw.send(&whole[..end]);
         }
-        // All of them are seen to be gone before the host is looked at.
+        // The relay sees that all of them are gone before the host is checked.
         for _ in 0..8 {
             Raw::push(stage.address);
         }
@@ -321,7 +321,7 @@ fn a_thousand_connections_and_endless_commands() {
         let mut line = format!("{ZERO} {} refs/heads/agent/", "a".repeat(40));
         line += &"x".repeat(100);
         let mut sent = 0;
-        // A line more each time; it is over after a megabyte, not after all memory.
+        // One more line each time; it ends after a megabyte, not when memory is full.
         while sent < 64 << 20 && endless.send(&pkt::data(format!("{line}{sent}").as_bytes())) {
             sent += line.len();
         }
@@ -337,7 +337,8 @@ fn a_thousand_connections_and_endless_commands() {
     still_works(&prepared);
 }
 
-/// `deepen` asks for the parents of what a client says its history ends at. Git does not ask whether those are shown.
+/// `deepen` requests the parents of the commits where a client claims that its history ends. Git does not check whether those are
+/// visible.
 #[test]
 fn no_history_is_deepened_into_what_is_not_shown() {
     let stage = Stage::with(policy());
@@ -359,7 +360,7 @@ fn no_history_is_deepened_into_what_is_not_shown() {
         raw.send(&request);
         assert!(!raw.rest().contains("PACK"), "{lines:?}");
     }
-    // One of them alone is what people do.
+    // One of them alone is ordinary use.
     let mut raw = Raw::ask(stage.address, &pkt::data(b"git-upload-pack /repo\0host=x\0"));
     raw.list();
     let mut request = pkt::data(format!("want {main} ofs-delta\n").as_bytes());

@@ -1,4 +1,4 @@
-//! What a sandbox can do at the relay, with the git that people have.
+//! Actions that the relay allows, with ordinary git.
 
 use crate::relay::{self, Stage, policy, push, said};
 use crate::repository::{Repository, git};
@@ -53,7 +53,7 @@ fn a_new_branch_arrives_and_its_next_commit_too() {
     }
     assert_eq!(stage.host.git(&["reflog", "show", "--format=%gs", "agent/x"]).lines().count(), 2);
     stage.host.git(&["fsck", "--strict", "--connectivity-only"]);
-    // Only that ref and its log, and what leads to them.
+    // Only that ref and its log, and their parent folders.
     let mut after = stage.snapshot();
     after.retain(|path, content| before.get(path) != Some(content));
     let changed =
@@ -85,7 +85,7 @@ fn a_checked_out_branch_waits_beside() {
     assert_eq!(stage.host.git(&["rev-parse", "main"]), base);
     assert_eq!(stage.host.git(&["rev-parse", "refs/belljar/main"]), first);
     assert_eq!(stage.host.git(&["status", "--porcelain"]), "");
-    // What was there is as it was.
+    // The existing files are unchanged.
     let after = stage.snapshot();
     assert!(
         before
@@ -117,7 +117,7 @@ fn what_waits_is_not_lost_to_a_rewrite() {
     assert!(!output.status.success());
     assert!(said(&output).contains("earlier commits wait at refs/belljar/main"), "{}", said(&output));
     assert_eq!(stage.host.git(&["rev-parse", "refs/belljar/main"]), first);
-    // As soon as the host has it, in whatever way, the place is free.
+    // As soon as the host has the commits, in any way, the name is free.
     stage.host.commit("b", "b\n", "the host's");
     stage.host.git(&["merge", "-q", "--no-edit", "refs/belljar/main"]);
     clone.git(&["pull", "-q", "--no-rebase", "--no-edit", "-X", "ours", "host", "main"]);
@@ -228,7 +228,7 @@ fn refs_in_a_reftable_work_as_well() {
     let stage = Stage::of(policy(), |folder| {
         std::fs::create_dir_all(folder).unwrap();
         let host = Repository { folder: folder.to_path_buf() };
-        // An older git does not know it, and has files.
+        // An older git does not support it, and uses files.
         let init = Git::find().unwrap().anywhere().args(["init", "-q", "--ref-format=reftable"]).arg(folder);
         init.run().unwrap();
         host.git(&["init", "-q"]);
@@ -283,7 +283,7 @@ fn every_version_of_the_protocol() {
 }
 
 #[test]
-fn a_detached_head_is_nobodys_branch() {
+fn a_detached_head_is_no_branch() {
     let stage = Stage::new();
     stage.host.git(&["checkout", "-q", "--detach"]);
     let detached = stage.host.commit("b", "b\n", "on no branch");
@@ -356,7 +356,7 @@ fn tags_force_and_delete_if_policy_says_so() {
     assert_eq!(stage.host.git(&["rev-parse", "v1"]), clone.git(&["rev-parse", "v1"]));
     push(&clone, &["--delete", "agent/x"]);
     assert!(!stage.refs().contains("agent/x"));
-    // But never what somebody works on.
+    // But never a branch that is in use on the host.
     assert!(!relay::try_push(&clone, &["--delete", "main"]).status.success());
     assert!(stage.refs().contains("refs/heads/main"));
 }
@@ -365,7 +365,7 @@ fn tags_force_and_delete_if_policy_says_so() {
 fn a_dropped_relay_is_gone() {
     let mut stage = Stage::new();
     let clone = stage.clone_as("clone");
-    // One that says nothing does not hold it up.
+    // An idle client does not block it.
     let _silent = std::net::TcpStream::connect(stage.address).unwrap();
     drop(stage.relay.take());
     assert!(!git(&clone.folder, &["ls-remote", "host"]).status.success());

@@ -1,4 +1,4 @@
-//! What can be wrong with a log, as a closed list.
+//! The closed list of problems with a log.
 
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
@@ -7,11 +7,11 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Something that is not as it was written.
+/// A problem in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub file: PathBuf,
-    /// Counted from one; none if it is of the whole file.
+    /// Counted from one; `None` for the whole file.
     pub line: Option<u64>,
     pub problem: Problem,
 }
@@ -20,26 +20,26 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// What a killed process or a full disk leaves.
+    /// The trace of a killed process or a full disk.
     Warning,
-    /// Somebody changed something.
+    /// The log or the ledger was tampered with.
     Error,
 }
 
-/// What it is.
+/// The kind of problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
     /// The line is not a record.
     NotARecord,
-    /// The next line has another hash of this one.
+    /// The next line's hash does not match this line.
     LineChanged,
-    /// Lines that came before this one are gone.
+    /// Lines before this one are missing.
     LinesRemoved { count: u64 },
     /// This line was not written here.
     OutOfPlace,
     /// The line is of another sandbox.
     OfAnotherSandbox { sandbox: Printable },
-    /// The first line does not follow from the ledger's.
+    /// The first line does not follow the ledger's line.
     NotFromLedger,
     /// The ledger says that there were more lines.
     CutShort { lines: u64, written: u64 },
@@ -51,21 +51,21 @@ pub enum Problem {
     Removed,
     /// The ledger does not know of the log.
     NotInLedger,
-    /// The ledger says it a second time, or says that something ended which never began.
+    /// The ledger states it twice, or states the end of a log that was never opened.
     LedgerContradiction { sandbox: SandboxId },
     /// The ledger's head knows of more lines.
     LedgerCutShort { lines: u64, written: u64 },
-    /// The ledger's last line is not the one that its head knows of.
+    /// The ledger's last line is not the one in its head.
     LedgerHeadDiffers,
     /// The ledger has no head.
     LedgerHeadMissing,
-    /// The hash that the caller knows is of no line of the ledger.
+    /// No line of the ledger has the hash that the caller gave.
     KnownHeadMissing,
     /// The file cannot be read.
     Unreadable { why: String },
-    /// There is more than is worth listing.
+    /// There are more findings than are listed.
     More { count: u64 },
-    /// The last line is not whole.
+    /// The last line is incomplete.
     Torn { bytes: u64 },
     /// The writer was killed.
     EndedWithoutAWord,
@@ -75,12 +75,12 @@ pub enum Problem {
     LedgerHeadBehind,
     /// The ledger had no head when this line of it was written.
     LedgerHeadWasMissing,
-    /// Whoever pruned it was killed before it removed the file.
+    /// The pruning process was killed before it removed the file.
     PrunedAndThere,
 }
 
 impl Problem {
-    /// Stable, for programs.
+    /// A stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Problem::NotARecord => "not_a_record",
@@ -241,5 +241,5 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// A file of somebody's novel has as many findings as lines.
+/// A file that is no log at all would have as many findings as lines.
 const LISTED: usize = 50;

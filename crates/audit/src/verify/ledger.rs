@@ -1,4 +1,4 @@
-//! What the ledger says, read without holding it up.
+//! Reads the ledger without blocking its writers.
 
 use super::finding::{Finding, Findings, Problem};
 use super::walk::walk;
@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::Path;
 
-/// All of it.
+/// The whole content.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) accounts: BTreeMap<SandboxId, Account>,
@@ -20,26 +20,26 @@ pub(crate) struct View {
     pub(crate) findings: Vec<Finding>,
 }
 
-/// What it says of one log.
+/// The ledger's statements on one log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Account {
-    /// The hash of the line that opened it, from which its own chain goes on.
+    /// The hash of the line that opened it, where the log's own chain begins.
     pub(super) opened: Hash,
     pub(crate) closed: Option<Closing>,
-    /// Its file was removed, as it should be.
+    /// Its file was pruned.
     pub(crate) is_pruned: bool,
 }
 
-/// Who may be writing to it.
+/// Which processes may write to it meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// This process holds it already.
+    /// This process holds the lock already.
     Us,
     Others,
 }
 
 impl View {
-    /// Reads what is there now. `known` is the hash of a line that must be in it.
+    /// Reads the present content. `known` is the hash of a line that must be in it.
     pub(crate) fn read(directory: &Path, known: Option<Hash>, holder: Holder) -> Result<View, AuditError> {
         let path = log_path::ledger(directory);
         let mut found = Findings::of(&path);
@@ -89,11 +89,12 @@ impl View {
         Ok(view)
     }
 
-    /// False for what cannot be.
+    /// `false` for a contradiction.
     fn account(&mut self, sandbox: SandboxId, said: Said, hash: Hash) -> bool {
         match said {
             Said::Opened => {
-                // The first one counts: what comes later cannot undo it. Only after a log was pruned its sandbox's name is free.
+                // The first statement counts: later ones cannot undo it. A sandbox's name is free again only after its log was
+                // pruned.
                 let fresh = self.accounts.get(&sandbox).is_none_or(|known| known.is_pruned);
                 if fresh {
                     self.accounts.insert(sandbox, Account { opened: hash, closed: None, is_pruned: false });
@@ -119,7 +120,7 @@ impl View {
     }
 }
 
-/// The ledger up to where it ended at one moment, and its head at the same.
+/// The ledger up to its end at one moment, and its head at the same moment.
 struct Snapshot {
     file: Box<dyn Read>,
     head: Option<Tip>,
@@ -137,7 +138,7 @@ impl Snapshot {
             Err(error) => return Err(failed(error)),
         };
         if holder == Holder::Others {
-            // For an instant: whoever starts a sandbox meanwhile waits for it.
+            // For an instant: a process that starts a sandbox meanwhile waits for it.
             hold(&file, path)?;
         }
         let (length, head) = (file.metadata().map_err(failed)?.len(), head());

@@ -1,7 +1,7 @@
-//! Is everything still as it was written? Reads the ledger and the logs, and finds what was changed, removed, put in, moved,
+//! Checks that the logs are intact. Reads the ledger and the logs, and finds lines that were changed, removed, inserted, moved,
 //! exchanged or cut off, by file and line.
 //!
-//! It writes one thing, and only if nothing is wrong: that a log has ended whose writer was killed.
+//! It writes one thing, and only if nothing is wrong: the end of logs whose writers were killed.
 
 mod finding;
 mod ledger;
@@ -25,23 +25,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use walk::{Walked, walk};
 
-/// What `verify` came to.
+/// The result of `verify`.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The logs that were read.
     pub logs: Vec<Verified>,
-    /// What is wrong, the ledger first.
+    /// The problems found, those of the ledger first.
     pub findings: Vec<Finding>,
-    /// How many more logs there were that somebody has pruned.
+    /// How many more logs there were that have been pruned.
     pub pruned: u64,
-    /// How long the ledger is.
+    /// The number of the ledger's lines.
     pub ledger_lines: u64,
-    /// The hash of its last line. Kept where nobody who can write here can write, it proves all that was written so far.
+    /// The hash of its last line. A copy in a place that a user with write access here cannot change proves all that was written so
+    /// far.
     pub ledger_head: Hash,
 }
 
 impl Report {
-    /// Whether nobody changed anything.
+    /// Whether nothing was tampered with.
     pub fn is_fine(&self) -> bool {
         !self.findings.iter().any(|finding| finding.problem.severity() == Severity::Error)
     }
@@ -56,13 +57,13 @@ pub struct Verified {
     pub state: LogState,
 }
 
-/// Where a log is in its life.
+/// The state of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogState {
     /// The sandbox lives.
     Running,
-    /// It ended as it should.
+    /// It ended normally.
     Ended,
     /// Its writer was killed.
     Killed,
@@ -70,21 +71,21 @@ pub enum LogState {
     Removed,
 }
 
-/// How far `verify` is.
+/// The progress of `verify`.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     pub done: usize,
     pub logs: usize,
 }
 
-/// Reads everything, or of the logs only one. `known` is a hash of the ledger that the caller kept elsewhere.
+/// Checks everything, or only one of the logs. `known` is a hash of the ledger that the caller has stored elsewhere.
 pub fn verify(
     directory: &Path,
     only: Option<SandboxId>,
     known: Option<Hash>,
     mut progress: impl FnMut(Progress),
 ) -> Result<Report, AuditError> {
-    // The files before the ledger: a log is in the ledger before anything is in the log.
+    // List the files before reading the ledger: a log is in the ledger before it has any content.
     let files = read::list(directory)?.into_iter().map(|log| log.sandbox);
     let view = View::read(directory, known, Holder::Others)?;
     let expected =
@@ -112,8 +113,8 @@ pub fn verify(
         if !checked.iter().any(Checked::is_unsettled) {
             break;
         }
-        // The ledger may have been read an instant too early for them. Who is alive is asked before it is read again: a log
-        // that ends in between is known to the ledger, or was still held.
+        // The ledger may have been read an instant too early for them. Check which writers live before reading it again: a log that
+        // ends in between is in the ledger, or was still locked.
         let unsettled: Vec<_> = checked.iter_mut().filter(|checked| checked.is_unsettled()).collect();
         let lived: Vec<bool> = unsettled
             .iter()
@@ -137,16 +138,16 @@ pub fn verify(
     Ok(report)
 }
 
-/// One log, held against what the ledger says of it.
+/// Checks one log against the ledger's statements.
 struct Checked {
     verified: Verified,
     findings: Vec<Finding>,
-    /// The ledger does not know yet that it ended.
+    /// The ledger does not have its end yet.
     unclosed: Option<Closing>,
 }
 
 impl Checked {
-    /// Whether it could be that the ledger says more by now.
+    /// Whether the ledger could have more on it by now.
     fn is_unsettled(&self) -> bool {
         let late = |problem: &Problem| {
             matches!(problem, Problem::NotInLedger | Problem::NeverBegan | Problem::Removed)
@@ -155,7 +156,7 @@ impl Checked {
     }
 }
 
-/// `lived`: it was held when the ledger was read.
+/// `lived`: it was locked when the ledger was read.
 fn check(directory: &Path, sandbox: SandboxId, account: Option<&Account>, lived: bool) -> Checked {
     let file = log_path::log(directory, sandbox);
     let mut found = Findings::of(&file);
@@ -186,7 +187,7 @@ fn check_file(
     found: &mut Findings<'_>,
 ) -> std::io::Result<Outcome> {
     let file = File::open(path)?;
-    // Asked before reading: what was not held then has all its lines.
+    // Checked before reading: a log that was not locked then has all its lines.
     let live = is_written_to(&file) || lived;
     let is_new = file.metadata()?.modified().is_ok_and(|made| made.elapsed().is_ok_and(|age| age < MAKING));
     let closed = account.and_then(|account| account.closed);
@@ -199,7 +200,7 @@ fn check_file(
             }
         })?;
     if account.is_none() {
-        // Between the file and the ledger's line: it begins, or was killed there.
+        // Between making the file and the ledger's line: it is being created, or its creator was killed there.
         match (walked.lines, live) {
             _ if walked.torn > 0 => found.add(None, Problem::NotInLedger),
             (0, true) => {}
@@ -227,7 +228,7 @@ fn check_file(
     }
 }
 
-/// What the ledger says of the end, and what there is.
+/// Compares the ledger's end with the log's.
 fn against(closing: Closing, walked: &Walked, sealed: Option<Hash>, found: &mut Findings<'_>) {
     let (lines, written) = (walked.lines, closing.lines);
     if lines < written || (lines == written && walked.torn < closing.torn) {
@@ -250,10 +251,10 @@ fn unfinished(walked: &Walked, found: &mut Findings<'_>) {
     found.add(None, Problem::EndedWithoutAWord);
 }
 
-/// Tells the ledger of logs whose writers were killed. What cannot be told now is found again.
+/// Records logs whose writers were killed in the ledger. On failure they are found again the next time.
 fn close(directory: &Path, killed: &[(SandboxId, Closing)]) {
     let Ok(mut ledger) = Ledger::hold(directory) else { return };
-    // Read again while it is held: another process may have told it since.
+    // Read again under the lock: another process may have recorded it since.
     let Ok(view) = View::read(directory, None, Holder::Us) else { return };
     for (sandbox, closing) in killed {
         if view.accounts.get(sandbox).is_some_and(|account| account.closed.is_none()) {
@@ -263,7 +264,7 @@ fn close(directory: &Path, killed: &[(SandboxId, Closing)]) {
 }
 
 const BUFFER: usize = 64 * 1024;
-/// A file is made an instant before it is held; nothing is in it by then.
+/// A file is made an instant before it is locked; it is still empty then.
 const MAKING: Duration = Duration::from_secs(10);
-/// A log that was being made at the first look may begin at the second and end at the third.
+/// A log that is being made at the first look may begin at the second and end at the third.
 const LOOKS_AGAIN: usize = 3;

@@ -5,19 +5,19 @@ use crate::chain::{Hash, Link};
 use belljar_spec::SandboxId;
 use std::io::{BufRead, Read};
 
-/// What a walk came to.
+/// The result of a walk.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walked {
-    /// Whole lines.
+    /// Complete lines.
     pub(super) lines: u64,
     /// The hash of the last.
     pub(super) head: Hash,
-    /// Bytes behind it.
+    /// Bytes after it.
     pub(super) torn: u64,
 }
 
-/// Walks over all lines. `first` is what the first one must follow from, where that is known; `sandbox` is whose lines they
-/// must be, if they must be somebody's.
+/// Walks over all lines. `first` is the hash that the first line must follow, if known; `sandbox` is the sandbox that all lines
+/// must belong to, if they must belong to one.
 pub(super) fn walk(
     mut file: impl BufRead,
     first: Option<Hash>,
@@ -34,7 +34,7 @@ pub(super) fn walk(
         (&mut file).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
         if line.pop_if(|byte| *byte == b'\n').is_none() {
             if line.len() as u64 == MAX_LINE_BYTES {
-                // No writer of ours makes such a line. Its rest would be taken for lines.
+                // Our writers make no such line. Its rest would be taken for lines.
                 found.add(Some(walked.lines + 1), Problem::NotARecord);
             }
             walked.torn = line.len() as u64;
@@ -61,26 +61,26 @@ pub(super) fn walk(
     }
 }
 
-/// Where in the chain the walk is.
+/// The position in the chain.
 struct ChainPosition {
     /// The number that the next line must have.
     next: u64,
-    /// The hash that it must hold; none after what was no record.
+    /// The hash that it must hold; `None` after a line that was no record.
     head: Option<Hash>,
     /// The hash before that.
     before_junk: Option<Hash>,
 }
 
 impl ChainPosition {
-    /// What is wrong with the line that comes, and on which one that is to be said.
+    /// The problem of the next line, and the line to report it on.
     fn step(&mut self, line: u64, seq: u64, previous: Hash, hash: Hash) -> Option<(u64, Problem)> {
         if self.head.is_none() && self.before_junk == Some(previous) && seq.checked_add(1) == Some(self.next)
         {
-            // The junk was put in, it took no one's place.
+            // The garbage was inserted, and replaced no line.
             self.next = seq;
         }
         let problem = if seq < self.next {
-            // What was expected is still to come.
+            // The expected line is still to come.
             return Some((line, Problem::OutOfPlace));
         } else if seq > self.next {
             Some((line, Problem::LinesRemoved { count: seq - self.next }))
@@ -100,5 +100,5 @@ impl ChainPosition {
     }
 }
 
-/// As much as a sandbox's first record may need for its rules, and more.
+/// More than a sandbox's first record needs for its rules.
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Not a test in itself: what the killed process does. Makes logs, ends every other one, and never stops.
+/// Not a test itself: the code of the killed process. Makes logs, ends every other one, and never stops.
 #[test]
 fn writer_process() {
     let Some(directory) = child_directory() else { return };
@@ -30,7 +30,7 @@ fn a_writer_killed_at_any_moment_leaves_logs_that_verify() {
         let mut child = again("crash::writer_process", folder.path()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().contains("writing")));
-        // Somewhere else each time, in steps smaller than one record takes.
+        // At another point each time, in steps smaller than the time of one record.
         std::thread::sleep(Duration::from_micros(round * 137 % 3000));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -43,7 +43,7 @@ fn a_writer_killed_at_any_moment_leaves_logs_that_verify() {
     assert_eq!(found(&report, Severity::Error), []);
     assert!(report.logs.iter().any(|log| log.state == LogState::Ended && log.lines == 21));
     assert!(report.logs.iter().any(|log| log.state == LogState::Killed));
-    // What was said once is said again, and nothing more.
+    // A second run reports the same, and nothing more.
     let again = verify(folder.path());
     assert_eq!(again.findings, report.findings);
 }
@@ -69,7 +69,7 @@ fn the_next_create_closes_what_a_killed_writer_left() {
     (0..3).for_each(|number| killed.append(&event(number)).unwrap());
     drop(killed);
     ended_log(folder.path(), 2, 2);
-    // From here on its end is known: what is cut off is missed.
+    // From here on its end is known: truncation is noticed.
     let path = log_path(folder.path(), sandbox(1));
     let text = std::fs::read_to_string(&path).unwrap();
     let two: String = text.split_inclusive('\n').take(2).collect();

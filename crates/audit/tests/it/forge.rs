@@ -1,4 +1,4 @@
-//! Somebody inside who chooses names to look like records.
+//! An agent that chooses names which look like records.
 
 use super::{sandbox, verify};
 use belljar_audit::{Event, Log, Reader};
@@ -15,7 +15,7 @@ const HOSTILE: &[&[u8]] = &[
     b"\xed\xa0\x80",
 ];
 
-/// Writes what the bytes may become, and reads it back: one line each, every field where it belongs.
+/// Writes events with these bytes, and reads them back: one line each, every field in its place.
 fn survives(hostile: &[&[u8]]) {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::create(folder.path(), sandbox(1)).unwrap();
@@ -32,7 +32,7 @@ fn survives(hostile: &[&[u8]]) {
             times: 1,
         })
         .unwrap();
-        // What a person wrote is not cleaned; JSON has to do.
+        // Text from the user is not sanitized; JSON escaping has to be enough.
         log.append(&Event::SandboxStarted {
             backend: belljar_spec::BackendName::Native,
             mode: belljar_spec::egress::Mode::Strict,

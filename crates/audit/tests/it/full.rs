@@ -1,4 +1,4 @@
-//! A disk that takes no more.
+//! A full disk.
 
 use super::{again, child_directory, event, found, sandbox, verify};
 use belljar_audit::{AuditError, Event, Log, LogState, Severity};
@@ -6,11 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Writes until it fails, and says how many lines were confirmed.
+/// Writes until it fails, and returns how many lines were confirmed.
 fn fill(log: &Log) -> u64 {
     let confirmed = (0..1_000_000).take_while(|number| log.append(&event(*number)).is_ok()).count();
     assert!(confirmed > 3, "the disk was full from the start");
-    // Now and from now on: an error each time, and never half a line.
+    // From now on: an error each time, and never a partial line.
     for number in 0..10 {
         let error = log.append(&event(number)).unwrap_err();
         assert!(matches!(error, AuditError::Write { .. }), "{error}");
@@ -21,7 +21,7 @@ fn fill(log: &Log) -> u64 {
     confirmed as u64
 }
 
-/// Not a test in itself: runs where no file may grow beyond some kilobytes.
+/// Not a test itself: runs with a file size limit of some kilobytes.
 #[test]
 fn limited_process() {
     let Some(directory) = child_directory() else { return };
@@ -52,7 +52,7 @@ fn a_write_that_fails_half_way_leaves_nothing() {
     assert_eq!(report.logs[0].lines, confirmed);
 }
 
-/// Not a test in itself: runs with a directory that is a disk of 128 KiB.
+/// Not a test itself: runs with a directory that is a disk of 128 KiB.
 #[test]
 fn small_disk_process() {
     let Some(directory) = child_directory() else { return };
@@ -60,9 +60,9 @@ fn small_disk_process() {
     let ballast = directory.join("ballast");
     fs::write(&ballast, vec![0; 32 * 1024]).unwrap();
     let confirmed = fill(&log);
-    // With the disk full no sandbox starts, and none is half there.
+    // With the disk full no sandbox starts, and none is left half made.
     assert!(starts_no_log(&directory));
-    // Room again: the gap is recorded, then it goes on.
+    // With space again, the gap is recorded, then the log continues.
     fs::remove_file(&ballast).unwrap();
     log.append(&event(1)).unwrap();
     log.end(&Event::SandboxEnded {}).unwrap();

@@ -1,4 +1,4 @@
-//! The promises of `docs/audit.md`, tried from outside: with real files, real processes, and somebody who edits them.
+//! The promises of `docs/audit.md`, tested from outside: with real files, real processes, and an attacker who edits the files.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "all of this is a test")]
 
@@ -28,7 +28,7 @@ fn event(number: u64) -> Event {
     Event::refused(&Refusal::new(name, Some(443), Reason::NameNotAllowed), 1)
 }
 
-/// A log of so many lines, ended.
+/// An ended log of this many lines.
 fn ended_log(directory: &Path, number: u64, lines: u64) {
     let log = Log::create(directory, sandbox(number)).unwrap();
     (1..lines).for_each(|number| log.append(&event(number)).unwrap());
@@ -39,7 +39,7 @@ fn verify(directory: &Path) -> Report {
     belljar_audit::verify(directory, None, None, |_| {}).unwrap()
 }
 
-/// File name, line, code: of what is wrong, or of what is only said.
+/// File name, line and code of the findings of this severity.
 fn found(report: &Report, severity: Severity) -> Vec<(String, Option<u64>, &'static str)> {
     let matching = report.findings.iter().filter(|finding| finding.problem.severity() == severity);
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_string();
@@ -53,7 +53,7 @@ fn again(test: &str, directory: &Path) -> Command {
     command
 }
 
-/// The directory, in such a process; none in the test run itself.
+/// The directory, in such a process; `None` in the test run itself.
 fn child_directory() -> Option<PathBuf> {
     std::env::var_os(CHILD).map(PathBuf::from)
 }

@@ -1,4 +1,4 @@
-//! Old logs go, and nothing else does.
+//! Old logs are removed, and nothing else.
 
 use super::{again, child_directory, ended_log, event, found, log_path, sandbox, verify};
 use belljar_audit::{Event, Log, LogState, Pruned, Pruning, Severity, prune};
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// As if it had been written so long ago.
+/// Sets a file's times back by this much.
 fn age(directory: &Path, number: u64, age: Duration) {
     let file = File::options().append(true).open(log_path(directory, sandbox(number))).unwrap();
     file.set_modified(SystemTime::now() - age).unwrap();
@@ -57,7 +57,7 @@ fn what_ended_long_ago_is_removed_and_everything_still_verifies() {
     assert_eq!(states, [(sandbox(2), LogState::Ended), (sandbox(4), LogState::Running)]);
     assert!(prune_older_than(folder.path(), 30 * DAY).removed.is_empty(), "nothing is left to do");
 
-    // A name that is free again, and a log that goes on.
+    // A name that is free again, and a live log that continues.
     ended_log(folder.path(), 1, 3);
     live.end(&Event::SandboxEnded {}).unwrap();
     let report = verify(folder.path());
@@ -82,7 +82,7 @@ fn what_is_not_as_it_was_written_stays() {
     assert_eq!(pruned.doubtful, [sandbox(1)]);
     assert!(left(folder.path()).contains(&sandbox(1)));
 
-    // Nor does anything go by the word of a ledger that somebody has changed.
+    // Nor is anything removed by a ledger that was tampered with.
     let ledger = folder.path().join("ledger.jsonl");
     let text = fs::read_to_string(&ledger).unwrap();
     fs::write(&ledger, text.replacen("\"lines\":6", "\"lines\":7", 1)).unwrap();
@@ -127,7 +127,7 @@ fn many_prune_and_start_at_once() {
         .collect();
     (100..120).for_each(|number| {
         ended_log(folder.path(), number, 3);
-        assert!(verify(folder.path()).is_fine(), "whoever looks meanwhile finds nothing wrong");
+        assert!(verify(folder.path()).is_fine(), "a verify meanwhile finds nothing wrong");
     });
     children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
     let report = verify(folder.path());
@@ -136,7 +136,7 @@ fn many_prune_and_start_at_once() {
 }
 
 #[test]
-fn whoever_is_killed_in_between_leaves_a_file_that_goes_the_next_time() {
+fn a_prune_that_was_killed_is_completed_by_the_next() {
     let (folder, _live) = fixture();
     let path = log_path(folder.path(), sandbox(1));
     let log = fs::read(&path).unwrap();
@@ -153,7 +153,7 @@ fn whoever_is_killed_in_between_leaves_a_file_that_goes_the_next_time() {
 #[test]
 fn who_was_killed_goes_though_something_else_is_wrong() {
     let (folder, _live) = fixture();
-    // Another log is damaged, so that `verify` writes nothing; and one was never begun.
+    // Another log is damaged, so that `verify` writes nothing; and one has no record.
     let damaged = log_path(folder.path(), sandbox(2));
     fs::write(&damaged, fs::read_to_string(&damaged).unwrap().replacen("443", "444", 1)).unwrap();
     fs::write(log_path(folder.path(), sandbox(8)), "").unwrap();

@@ -1,4 +1,4 @@
-//! Somebody who can write to the files, and does.
+//! An attacker who can write to the files.
 
 use super::{ended_log, event, found, log_path, sandbox, verify};
 use belljar_audit::{Log, Severity};
@@ -227,7 +227,7 @@ fn every_kind_of_tampering_is_found_by_file_and_line() {
         ended_log(folder.path(), 9, 2);
         let later = verify(folder.path());
         if what.contains("head is") {
-            // There is one again; that there was none stays to be seen.
+            // There is a head again; that it was missing stays visible.
             let warned = found(&later, Severity::Warning);
             let is_told = |(_, line, code): &(String, Option<u64>, &str)| {
                 *code == "ledger_head_was_missing" && line.is_some()
@@ -247,7 +247,7 @@ fn a_chain_that_was_written_anew_is_found_by_a_hash_kept_elsewhere() {
     assert!(with(kept).is_fine());
     ended_log(folder.path(), 5, 2);
     assert!(with(kept).is_fine(), "it stays in the ledger");
-    // All of it again, every hash right.
+    // The whole log rewritten, with correct hashes.
     fs::read_dir(folder.path()).unwrap().for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
     (1..6).for_each(|number| ended_log(folder.path(), number, 3));
     assert!(verify(folder.path()).is_fine(), "a chain cannot know");
@@ -295,7 +295,7 @@ proptest! {
         prop_assert!(!verify(folder.path()).is_fine(), "{:?} {count} bytes from {from}", files[file]);
     }
 
-    /// Whatever is there instead of a file: an answer, not a crash.
+    /// Anything in the place of a file: an answer, not a crash.
     #[test]
     fn no_bytes_make_it_fall_over(file in 0usize..6, bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
         let folder = fixture();
@@ -303,7 +303,7 @@ proptest! {
         files.sort();
         fs::write(&files[file], bytes).unwrap();
         prop_assert!(!verify(folder.path()).is_fine());
-        // A start goes on, or says why not.
+        // A start continues, or says why not.
         let _ = Log::create(folder.path(), sandbox(77));
     }
 }

@@ -4,7 +4,7 @@ use super::{again, child_directory, ended_log, event, sandbox, verify};
 use belljar_audit::{Event, Log, LogState};
 use std::process::{Child, Stdio};
 
-/// Not a test in itself: what each process does.
+/// Not a test itself: the code of each process.
 #[test]
 fn maker_process() {
     let Some(directory) = child_directory() else { return };
@@ -18,7 +18,7 @@ fn processes_that_make_logs_at_once_share_one_ledger() {
     let children: Vec<Child> = (0..6)
         .map(|_| again("together::maker_process", folder.path()).stdout(Stdio::null()).spawn().unwrap())
         .collect();
-    // Somebody reads all the while; nothing looks wrong in between.
+    // Verify all the while; nothing looks wrong in between.
     for _ in 0..20 {
         assert_eq!(verify(folder.path()).findings, []);
     }
@@ -58,7 +58,7 @@ fn a_sandbox_has_one_log_and_it_ends_once() {
 }
 
 #[test]
-fn nobody_else_can_read_them() {
+fn other_users_cannot_read_them() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("state/audit");

@@ -1,4 +1,4 @@
-//! Layers and flags, made into one route.
+//! Merges layers and flags into one route.
 
 use super::LlmSettings;
 use crate::fault::{argument, at};
@@ -9,24 +9,24 @@ use belljar_spec::secret::SecretRef;
 use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use std::path::PathBuf;
 
-/// What files say of the route.
+/// The files' settings of the route.
 #[derive(Debug, Clone, Default)]
 pub struct LlmLayers {
     pub(crate) operator: Option<LlmSettings>,
     pub(crate) user: Option<LlmSettings>,
 }
 
-/// A route, and what else belongs to it.
+/// A route, and the settings that belong to it.
 #[derive(Debug, Clone)]
 pub struct LlmLoaded {
     pub route: LlmRoute,
-    /// What opens the books of a LiteLLM.
+    /// The key to the spend records of a LiteLLM.
     pub admin_key: Option<SecretRef>,
-    /// Who said where it leads.
+    /// The origin of its URL.
     pub origin: Origin,
 }
 
-/// What belongs to one server.
+/// The settings of one server.
 #[derive(Clone)]
 struct Server {
     url: Upstream,
@@ -72,7 +72,7 @@ impl LlmLayers {
         [&self.operator, &self.user].into_iter().flatten()
     }
 
-    /// A layer that names another server begins anew; one that names none adds to what is there.
+    /// A layer that names another server starts anew; one that names none adds to the present settings.
     fn server(&self, flags: &LlmRequest) -> Option<Server> {
         let mut server: Option<Server> = None;
         for layer in self.iter() {
@@ -127,7 +127,7 @@ impl LlmLayers {
         })
     }
 
-    /// The operator's word on who pays is the last.
+    /// The operator decides who pays.
     fn billing(&self) -> Billing {
         let first = |field: fn(&Billing) -> &Option<String>| {
             self.iter().find_map(|layer| field(&layer.billing).clone())
@@ -144,7 +144,7 @@ impl LlmLayers {
     }
 }
 
-/// What was said for one server is not told another.
+/// Settings for one server are not used with another.
 fn moved(known: Option<Server>, url: &Upstream, origin: Origin) -> Option<Server> {
     let same = known.filter(|known| known.url.same_server(url));
     let none = Server {

@@ -1,10 +1,10 @@
-//! `[llm]`: the route to a model, from files and flags. Of the operator and the user only: a repository can neither choose
-//! where a key is shown nor who pays.
+//! `[llm]`: the route to a model, from files and flags. From the operator and the user only: a repository can choose neither the
+//! server that gets a key nor the account that pays.
 //!
 //! | setting | who wins |
 //! | --- | --- |
-//! | `url` with `kind`, `key`, `admin_key`, `authority` | flag, else user, else operator; a key is never shown to another server than the one it was named for |
-//! | `models` | everybody's hold |
+//! | `url` with `kind`, `key`, `admin_key`, `authority` | flag, else user, else operator; a key is never sent to another server than the one it was given for |
+//! | `models` | the lists of all layers apply |
 //! | `budget` | flag, else user, else operator; never above the operator's |
 //! | `price`, billing | the operator's first |
 //! | `port` | user, else operator, else 8080 |

@@ -1,4 +1,4 @@
-//! The table as it was written, and understood.
+//! The table as written, and its parsed settings.
 
 use crate::fault::{at, plain};
 use crate::file::Scalar;
@@ -44,33 +44,33 @@ struct BudgetTable {
     usd: Option<Spanned<Scalar>>,
 }
 
-/// `[llm.price."MODEL"]`: dollars for a million tokens. What costs nothing is left out, but for these two.
+/// `[llm.price."MODEL"]`: dollars for a million tokens. Free items can be omitted, except for these two.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PriceTable {
     input: f64,
     output: f64,
-    /// Without it, as much as input: too much rather than too little.
+    /// Without it, the same as input: too much rather than too little.
     cache_read: Option<f64>,
     cache_write: Option<f64>,
 }
 
-/// What one file says of the route.
+/// One file's settings of the route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LlmSettings {
-    /// Where the first word of it stands.
+    /// The position of its first setting.
     pub place: Position,
     pub url: Option<At<Upstream>>,
     pub kind: Option<UpstreamKind>,
     pub key: Option<SecretRef>,
-    /// What opens LiteLLM's books.
+    /// The key to LiteLLM's spend records.
     pub admin_key: Option<SecretRef>,
     pub authority: Option<At<PathBuf>>,
     pub models: Option<Vec<ModelGlob>>,
     pub port: Option<u16>,
     pub billing: Billing,
     pub budget: Budget,
-    /// The most exact first.
+    /// The most specific first.
     pub prices: Vec<(ModelGlob, Price)>,
 }
 
@@ -86,7 +86,7 @@ impl LlmSettings {
         for (model, price) in &table.price {
             prices.push(reader.price(model, price)?);
         }
-        // A name without a star before one with, and a longer one before a shorter.
+        // A name without a star before one with a star, and a longer one before a shorter.
         prices.sort_by_key(|(glob, _): &(ModelGlob, _)| {
             (glob.as_str().contains('*'), std::cmp::Reverse(glob.as_str().len()))
         });
@@ -123,7 +123,7 @@ impl LlmSettings {
     }
 }
 
-/// Makes sense of values, and names the line of one that has none.
+/// Parses values, and names the line of an invalid one.
 struct Reader<'a> {
     text: &'a Text,
 }
@@ -179,7 +179,7 @@ fn absolute(path: &str) -> Result<PathBuf, String> {
 }
 
 fn route_port(port: i64) -> Result<u16, String> {
-    // Lower ones need a power that nobody has inside, and one of them is the gateway's own.
+    // Lower ports need a capability that no process inside has, and one of them is the gateway's own.
     u16::try_from(port)
         .ok()
         .filter(|port| *port >= 1024)

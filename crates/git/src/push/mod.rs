@@ -1,25 +1,25 @@
-//! What a client of receive-pack asks for: a list of commands, perhaps options, then a pack (gitprotocol-pack(5)).
+//! Parses the request of a receive-pack client: a list of commands, perhaps options, then a pack (gitprotocol-pack(5)).
 //!
-//! Held as narrow as git clients write it. Whatever another reader of the same bytes could take for something else (two
-//! lists of capabilities, a signed list inside of the list, ids of two lengths) is refused.
+//! Accepts only what git clients write. Bytes that another parser could read differently (two lists of capabilities, a signed list
+//! inside of the list, ids of two lengths) are refused.
 
 use crate::pkt::{Packet, PktError, Reader};
 use crate::{Capabilities, NotARefName, NotAnObjectId, ObjectFormat, ObjectId, RefName};
 use std::collections::HashSet;
 use thiserror::Error;
 
-/// What a push asks for.
+/// The request of a push.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Push {
     pub updates: Vec<Update>,
-    /// Where the client's history ends, if it has not all of it.
+    /// The end of the client's history, if it is shallow.
     pub shallow: Vec<ObjectId>,
     pub capabilities: Capabilities,
-    /// What `git push -o` says to the server's hooks.
+    /// The options of `git push -o` for the server's hooks.
     pub options: Vec<Vec<u8>>,
 }
 
-/// One ref, from here to there.
+/// The move of one ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Update {
     pub old: ObjectId,
@@ -27,7 +27,7 @@ pub struct Update {
     pub name: RefName,
 }
 
-/// What an update does.
+/// The kind of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     Create,
@@ -38,7 +38,7 @@ pub enum Change {
 impl Update {
     pub fn change(&self) -> Change {
         match (self.old.is_zero(), self.new.is_zero()) {
-            // Nothing to nothing takes nothing away that is there, but it is asked for as a deletion.
+            // From zeros to zeros removes nothing, but it is a request for a deletion.
             (_, true) => Change::Delete,
             (true, false) => Change::Create,
             (false, false) => Change::Move,
@@ -47,12 +47,12 @@ impl Update {
 }
 
 impl Push {
-    /// Does a pack follow? Not if everything is taken away.
+    /// Does a pack follow? Not if all updates are deletions.
     pub fn brings_pack(&self) -> bool {
         self.updates.iter().any(|update| update.change() != Change::Delete)
     }
 
-    /// Which hash names its objects.
+    /// The hash function of its ids.
     pub fn format(&self) -> ObjectFormat {
         self.updates.first().map_or(ObjectFormat::Sha1, |update| update.new.format())
     }
@@ -85,7 +85,7 @@ pub enum PushError {
     CutOff,
 }
 
-/// Collects a push out of bytes as they come.
+/// Collects a push from bytes as they arrive.
 #[derive(Debug)]
 pub struct Collect {
     packets: Reader,
@@ -113,7 +113,7 @@ impl Default for Collect {
 }
 
 impl Collect {
-    /// More bytes; true as soon as the commands are all there.
+    /// Adds bytes; `true` as soon as all commands have arrived.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<bool, PushError> {
         self.packets.feed(bytes);
         while self.part != Part::Over {
@@ -125,7 +125,7 @@ impl Collect {
         Ok(true)
     }
 
-    /// What was asked for, and the beginning of the pack. A list without a command is git's way to try a connection.
+    /// The request, and the beginning of the pack. A list without a command is git's way to test a connection.
     pub fn finish(self) -> Result<(Push, Vec<u8>), PushError> {
         match self.part {
             Part::Over => Ok((self.push, self.packets.rest().to_vec())),
@@ -164,7 +164,7 @@ impl Collect {
             self.push.shallow.push(ObjectId::parse(id).map_err(|NotAnObjectId| not_a_command())?);
             return Ok(());
         }
-        // git reads capabilities off every line that has a NUL, and off a certificate's too: here only off the first.
+        // git reads capabilities from every line with a NUL, even from a certificate's: here only from the first.
         let (command, capabilities) = match line.iter().position(|byte| *byte == 0) {
             Some(end) => (&line[..end], Some(&line[end + 1..])),
             None => (without_newline(line), None),
@@ -215,7 +215,7 @@ fn update(command: &[u8]) -> Option<Result<Update, PushError>> {
     })
 }
 
-/// git takes one newline off the end of a line.
+/// git strips one newline from the end of a line.
 fn without_newline(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)
 }
@@ -225,7 +225,7 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 impl Push {
-    /// As a client writes it, up to where the pack begins.
+    /// Writes it as a client does, up to where the pack begins.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for id in &self.shallow {
@@ -253,7 +253,7 @@ impl Push {
 pub const MAX_UPDATES: usize = 1000;
 const MAX_OPTIONS: usize = 100;
 const MAX_CAPABILITIES: usize = 4096;
-/// All commands and options of a push.
+/// Size limit of all commands and options of a push.
 const MAX_BYTES: usize = 1024 * 1024;
 const SHOWN: usize = 120;
 

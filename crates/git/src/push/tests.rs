@@ -47,7 +47,7 @@ fn a_list_of_nothing_is_a_probe() {
     assert_eq!((push.updates.len(), pack.len(), push.brings_pack()), (0, 0, false));
 }
 
-/// What is wrong, the lines, and what follows them.
+/// The error, the lines, and the bytes that follow them.
 type Case<'a> = (&'a str, Vec<&'a [u8]>, &'a [u8]);
 
 #[test]
@@ -151,7 +151,7 @@ proptest! {
     }
 }
 
-/// The bytes, and how many refs, options and ends of history they have.
+/// The bytes, and their number of refs, options and shallow lines.
 const GOLDEN: [(&str, usize, usize, usize); 5] = [
     (
         "00ac0000000000000000000000000000000000000000 ccaf1094fc47312a900ced43b069cb0de8c22942 refs/heads/x\0 \

@@ -1,4 +1,4 @@
-//! Which changes are applied.
+//! Selects the changes to apply.
 
 use crate::beneath::Beneath;
 use crate::change::{Change, Changes};
@@ -8,7 +8,7 @@ use crate::record::Layer;
 use crate::rename;
 use std::collections::HashSet;
 
-/// What a person asked for.
+/// The user's selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
     All,
@@ -16,15 +16,15 @@ pub enum Selection {
     Paths(Vec<RelPath>),
 }
 
-/// What that comes to.
+/// The selected changes.
 pub(super) struct Chosen {
     pub(super) list: Vec<Change>,
-    /// Whether it is all there is.
+    /// Whether it is all changes.
     pub(super) whole: bool,
 }
 
 impl Selection {
-    /// Whether this path is asked for.
+    /// Whether this path is selected.
     pub fn covers(&self, path: &RelPath) -> bool {
         match self {
             Selection::All => true,
@@ -33,7 +33,7 @@ impl Selection {
     }
 }
 
-/// Moved files are chosen by either name; what lies in a new directory brings the directory along.
+/// Moved files are selected by either name; an entry of a new directory brings the directory along.
 pub(super) fn choose(
     layer: &Layer,
     changes: &Changes,
@@ -64,7 +64,7 @@ pub(super) fn choose(
         }
     }
     let is_wanted = |change: &&Change| {
-        // Around what is wanted, only directories that have to be there.
+        // Of the parents of the selection, only directories that have to exist.
         let is_made = change.new.is_some_and(|new| new.is_directory())
             && change.old.is_none_or(|old| !old.is_directory());
         wanted.contains(&change.path) || (is_made && around.contains(&change.path))

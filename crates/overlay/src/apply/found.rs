@@ -1,5 +1,5 @@
-//! What the folder had at the end of a run where the layer changes it, as it was shown to whoever looked at the changes. A file's own
-//! ctime does not tell of a directory that was moved there with it, nor of a file that is gone; this does.
+//! The state of the folder's files that the layer changes, taken at the end of a run, as the user saw it when reviewing the
+//! changes. A file's own ctime shows neither that its directory was moved there, nor that a file is gone; this does.
 
 use super::plan::{JournalPath, Seen};
 use crate::change::{Change, Changes};
@@ -13,12 +13,12 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// What was there, or that nothing was.
+/// The recorded files, or their absence.
 #[derive(Debug)]
 pub(super) struct Found(HashMap<RelPath, Option<Seen>>);
 
 impl Found {
-    /// `None` where no run ended since one began in the layer.
+    /// `None` if no run has ended since one began in the layer.
     pub(super) fn read(layer: &Layer) -> Result<Option<Found>, LayerError> {
         let path = path(layer);
         let failed = |source| LayerError::Store { step: "read", path: path.clone(), source };
@@ -26,14 +26,14 @@ impl Found {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text.map_err(failed)?,
         };
-        // Cut short by a power cut: without it an apply is more careful.
+        // Truncated by a power cut: without it an apply is more careful.
         let Ok(list) = serde_json::from_slice::<Vec<(JournalPath, Option<Seen>)>>(&text) else {
             return Ok(None);
         };
         Ok(Some(Found(list.into_iter().map(|(JournalPath(path), seen)| (path, seen)).collect())))
     }
 
-    /// What somebody did to it since.
+    /// How the path has changed on the host since.
     pub(super) fn conflict(&self, change: &Change) -> Option<ConflictWhy> {
         match (self.0.get(&change.path), &change.old) {
             (Some(Some(found)), Some(now)) => (!is_as_found(found, now)).then_some(ConflictWhy::Changed),
@@ -44,7 +44,7 @@ impl Found {
     }
 }
 
-/// Writes it down.
+/// Writes it to disk.
 pub(crate) fn write(layer: &Layer, changes: &Changes) -> Result<(), LayerError> {
     let seen = |change: &Change| (JournalPath(change.path.clone()), change.old.as_ref().map(Seen::of));
     let list: Vec<(JournalPath, Option<Seen>)> = changes.list.iter().map(seen).collect();
@@ -57,7 +57,7 @@ pub(crate) fn write(layer: &Layer, changes: &Changes) -> Result<(), LayerError> 
     })
 }
 
-/// From now on it says nothing: what the layer changes is about to become something else.
+/// Discards it: the changes of the layer are about to change.
 pub(crate) fn forget(layer: &Layer) -> Result<(), LayerError> {
     let path = path(layer);
     match fs::remove_file(&path) {
@@ -66,7 +66,7 @@ pub(crate) fn forget(layer: &Layer) -> Result<(), LayerError> {
     }
 }
 
-/// A directory's times change with what is in it; where they do not, its permissions and attributes are what they were.
+/// A directory's times change with its entries; if they are unchanged, so are its permissions and attributes.
 fn is_as_found(found: &Seen, now: &Stat) -> bool {
     let has_its_attributes = found.kind != Kind::Directory
         || (found.mode == now.mode && (found.changed == now.changed || found.modified != now.modified));

@@ -1,4 +1,4 @@
-//! What an apply is about to do, on disk: `apply.staging`, then `apply.swapping`, then `apply.committed`.
+//! The journal of an apply on disk: `apply.staging`, then `apply.swapping`, then `apply.committed`.
 
 use super::plan::{JournalPath, Step};
 use crate::error::LayerError;
@@ -9,34 +9,34 @@ use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 
-/// What an apply is about to do.
+/// The planned steps of an apply.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Journal {
-    /// The name of the staging place, at the top of the folder.
+    /// The name of the staging directory, at the top of the folder.
     pub(super) staging: String,
-    /// Whether all of the layer is applied.
+    /// Whether the whole layer is applied.
     pub(super) whole: bool,
     pub(super) later: Later,
     pub(super) steps: Vec<Step>,
 }
 
-/// What the layer need not hold any longer, afterwards.
+/// Entries that the layer need not hold afterwards.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Later {
     /// Applied.
     pub(super) drop: Vec<JournalPath>,
-    /// Judged once: no copy any longer.
+    /// Judged once: they no longer count as copies.
     pub(super) unmark: Vec<JournalPath>,
 }
 
-/// How far it is.
+/// The state of an apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// The folder is untouched.
     Staging,
-    /// Files of the folder are old or new.
+    /// Each file of the folder is old or new.
     Swapping,
-    /// All of them are new.
+    /// All files are new.
     Committed,
 }
 
@@ -45,7 +45,7 @@ impl Journal {
         Journal { staging: format!(".belljar-apply-{}", layer.id), whole, later, steps: Vec::new() }
     }
 
-    /// Says that this is the state now. On disk when it returns.
+    /// Records this state. On disk when it returns.
     pub(super) fn write(&self, layer: &Layer, state: State) -> Result<(), LayerError> {
         let path = state.path(layer);
         let text = serde_json::to_vec(self).map_err(io::Error::from);
@@ -53,7 +53,7 @@ impl Journal {
             .map_err(|source| LayerError::Store { step: "write", path, source })
     }
 
-    /// From here on it is finished, not undone.
+    /// From here on an interrupted apply is finished, not undone.
     pub(super) fn commit(&self, layer: &Layer) -> Result<(), LayerError> {
         let (from, to) = (State::Swapping.path(layer), State::Committed.path(layer));
         let renamed = fs::rename(from, &to).and_then(|()| File::open(&layer.directory)?.sync_all());
@@ -68,12 +68,12 @@ impl Journal {
     }
 }
 
-/// How far an apply was, if there was one.
+/// The state of an apply, if there was one.
 pub(super) fn find(layer: &Layer) -> Option<State> {
     [State::Committed, State::Swapping, State::Staging].into_iter().find(|state| state.path(layer).exists())
 }
 
-/// It is over. The state that says the most goes last: without it, another one would count.
+/// Removes the journal. The furthest state goes last: without it, an earlier one would count.
 pub(super) fn remove(layer: &Layer) -> Result<(), LayerError> {
     for state in [State::Staging, State::Swapping, State::Committed] {
         let path = state.path(layer);

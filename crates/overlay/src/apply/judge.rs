@@ -1,4 +1,4 @@
-//! Says what stands against applying changes: files that are not as the sandbox saw them.
+//! Finds the conflicts of applying changes: files that are not as the sandbox saw them.
 
 use super::choose::Chosen;
 use super::found::Found;
@@ -14,16 +14,16 @@ use crate::rename;
 use crate::stat::{Kind, Moment, Stat};
 use std::collections::{HashMap, HashSet};
 
-/// What is known of the folder beside what it says itself.
+/// Recorded knowledge of the folder, besides its present state.
 pub(super) struct Known {
-    /// What earlier applies of the layer did.
+    /// The effects of earlier applies of the layer.
     pub(super) restored: Restored,
     pub(super) touched: Touched,
-    /// What it had when the last run ended.
+    /// Its state when the last run ended.
     pub(super) found: Option<Found>,
 }
 
-/// Every conflict among what was chosen, in the order of paths.
+/// Every conflict of the selection, ordered by path.
 pub(super) fn judge(
     chosen: &Chosen,
     changes: &Changes,
@@ -49,7 +49,7 @@ pub(super) fn judge(
         } else {
             continue;
         };
-        // What lies in a directory that is gone is gone with it.
+        // The entries of a deleted directory are deleted with it.
         let said = |last: &Conflict| why == ConflictWhy::Gone && change.path.is_within(&last.path);
         if !conflicts.last().is_some_and(said) {
             conflicts.push(Conflict { path: change.path.clone(), why });
@@ -58,8 +58,8 @@ pub(super) fn judge(
     conflicts
 }
 
-/// Whether what the folder has there changed since the layer was made. A directory's own times also change with what is in
-/// it, so one counts only when it was made since.
+/// Whether the folder's entry changed since the layer was made. A directory's own times also change with its entries, so a
+/// directory counts only if it was made since.
 fn is_changed(change: &Change, stamp: Moment) -> bool {
     let Some(old) = change.old else { return false };
     match (old.kind, change.new.map(|new| new.kind)) {
@@ -69,8 +69,7 @@ fn is_changed(change: &Change, stamp: Moment) -> bool {
     }
 }
 
-/// Directories that were moved to where they are since the layer was made, with all that is in them: its own ctime tells that of none
-/// of it.
+/// Directories that were moved to their place since the layer was made: the ctimes of the files in them do not show that.
 struct Arrivals<'a> {
     stamp: Moment,
     touched: &'a Touched,
@@ -79,7 +78,7 @@ struct Arrivals<'a> {
 }
 
 impl Arrivals<'_> {
-    /// Whether what the folder has there came with such a directory, or is one.
+    /// Whether the folder's entry came with such a directory, or is one.
     fn brought(&mut self, change: &Change) -> bool {
         let Some(old) = change.old else { return false };
         let is_one = !self.touched.has(change.path.as_bytes()) && has_arrived(&old, self.stamp);
@@ -96,23 +95,23 @@ impl Arrivals<'_> {
     }
 }
 
-/// A move changes a directory's ctime and not its mtime. So does a change of permissions: somebody meant something by that as well.
+/// A move changes a directory's ctime and not its mtime. So does a change of permissions, which counts as a change on the host too.
 fn has_arrived(directory: &Stat, stamp: Moment) -> bool {
     directory.is_directory() && directory.changed.is_since(stamp) && directory.modified < directory.changed
 }
 
-/// What a directory of the folder tells of files that are not in it.
+/// What a directory of the folder shows about missing files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trace {
     /// Nothing was deleted in it since the layer was made.
     None,
-    /// Somebody made, renamed or deleted something in it.
+    /// A host process made, renamed or deleted an entry in it.
     Changed,
-    /// An apply of ours did, and perhaps somebody else.
+    /// One of our applies did, and perhaps a host process too.
     Ours,
 }
 
-/// Who deletes a file changes the ctime of its directory, and no program can set that back.
+/// Deleting a file changes the ctime of its directory, and no program can set that back.
 fn trace(directory: &[u8], stamp: Moment, touched: &Touched, host: &Beneath) -> Trace {
     if touched.has(directory) {
         return Trace::Ours;
@@ -120,19 +119,19 @@ fn trace(directory: &[u8], stamp: Moment, touched: &Touched, host: &Beneath) -> 
     match host.anchor(directory).and_then(beneath::stat_of) {
         Ok(found) if found.changed.is_since(stamp) => Trace::Changed,
         Ok(_) => Trace::None,
-        // The layer made it: if it had been there, it were a copy itself.
+        // The layer made it: if it had existed in the folder, it would be a copy itself.
         Err(error) if beneath::is_absent(&error) => Trace::None,
         Err(_) => Trace::Changed,
     }
 }
 
-/// What the sandbox changed and somebody deleted on the host meanwhile: the layer has a copy of what is not there.
+/// Files that the sandbox changed and that were deleted on the host meanwhile: the layer has copies of missing files.
 ///
-/// With `userxattr`, overlayfs says that something is a copy, not of what; and a copy that was moved inside has another
-/// name. Where the directory did not change since, nothing can have been deleted, and the copy was moved there. Where it
-/// did, only a copy that equals what the layer took from its place was: somebody may hear of a conflict that is none, but
-/// nobody's deletion is undone. Where the change may be our own, copies are counted against files of the folder that the
-/// layer took from their places: where there are enough of these, nothing is gone.
+/// With `userxattr`, overlayfs says that something is a copy, not of what; and a copy that was moved inside has another name. If
+/// the directory did not change since, nothing can have been deleted, and the copy was moved there. If it did, only a copy that
+/// equals a file which the layer removed or replaced counts as moved: this may report a false conflict, but never undoes a
+/// deletion. If the change may be our own, copies are counted against the folder's files that the layer removed or replaced: with
+/// enough of these, nothing is gone.
 fn gone(
     changes: &Changes,
     guard: &Guard,
@@ -146,11 +145,11 @@ fn gone(
     let mut counted: HashSet<RelPath> = HashSet::new();
     for change in changes.list.iter().filter(is_copy) {
         match change.new {
-            // Around what is protected, it may be a copy of what was only there to hold a mount.
+            // A parent of a protected path may be a copy of a directory that only existed as a mount point.
             Some(new) if new.kind == Kind::Directory && guard.anchors(&change.path) => {}
-            // overlayfs moves no directory that is not all its own: this one stands where it stood.
+            // overlayfs never moves a directory that has a lower layer: so this one is in its original place.
             Some(new) if new.kind == Kind::Directory => drop(gone.insert(change.path.clone())),
-            // Another name of a file that has several.
+            // Another hard link of a file.
             Some(new) if new.links > 1 => {}
             Some(_) => match trace(change.path.parent()) {
                 Trace::None => {}

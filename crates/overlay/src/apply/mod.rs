@@ -1,4 +1,4 @@
-//! Applies a layer to its folder: all of what was chosen, or nothing.
+//! Applies a layer to its folder: the whole selection, or nothing.
 //!
 //! ```text
 //!  judge ──> stage ──> journal ──> swap, one file after the other ──> commit ──> prune, clear
@@ -7,10 +7,10 @@
 //!                 killed: cleared       killed: undone                     by the next command
 //! ```
 //!
-//! Whatever will be written is first copied into one directory beside the folder's files, on their filesystem, and is on
-//! disk before the journal says what is going to happen. A file is replaced by exchanging it with its copy, so that what
-//! was really there is looked at afterwards and put back if it is not what was judged. The journal's name is its state, and
-//! a rename needs no space: a full disk can stop an apply, but not leave it half done.
+//! All new content is first copied into one directory beside the folder's files, on their filesystem, and is on disk before the
+//! journal names the steps. A file is replaced by exchanging it with its copy, so that the replaced file can be checked afterwards
+//! and put back if it is not the one that was judged. The journal's name is its state, and a rename needs no space: a full disk can
+//! stop an apply, but not leave it half done.
 
 mod choose;
 pub(super) mod found;
@@ -42,29 +42,29 @@ use std::os::unix::ffi::OsStrExt;
 use swap::{Stopped, Swaps};
 use touched::Touched;
 
-/// What was applied.
+/// The result of an apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     /// In the order of their paths; directories too.
     pub paths: Vec<RelPath>,
-    /// What the layer has and nobody applies.
+    /// Changes of the layer that are never applied.
     pub left_out: Vec<LeftOut>,
-    /// Whether the layer has something left.
+    /// Whether the layer has any changes left.
     pub kept: bool,
 }
 
-/// What became of an apply that was cut short.
+/// The outcome of an interrupted apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mended {
-    /// There was none.
+    /// There was no interrupted apply.
     Nothing,
-    /// The folder is as it was before; but for these files, which somebody changed since.
+    /// The folder is as it was before, except for these files, which were changed on the host since.
     Undone { left: Vec<RelPath> },
     /// All of it was applied.
     Finished,
 }
 
-/// Where an apply is; tests stop it there.
+/// A point of an apply at which tests stop it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Point {
     Judged,
@@ -80,7 +80,7 @@ pub(super) enum Point {
     Cleared,
 }
 
-/// Applies what is selected of a layer that is ours. One with nothing left is still there afterwards.
+/// Applies the selection of a locked layer. A layer with nothing left is not removed.
 pub(super) fn apply(
     held: &Held,
     selection: &Selection,
@@ -94,7 +94,8 @@ pub(super) fn apply(
     let mut changes = walk::changes(&upper, &host, &held.guard())?;
     let loss = changes.left_out.iter().any(|out| out.why.is_loss());
     if loss && *selection == Selection::All {
-        // The layer stays for what is left out, and says only that: the rest is taken out of it like a part that was chosen.
+        // The layer stays for the changes that are left out, and holds only those: the rest is removed from it as after a partial
+        // apply.
         prune::unfold(&upper, &host)?;
         changes = walk::changes(&upper, &host, &held.guard())?;
     }
@@ -116,7 +117,7 @@ pub(super) fn apply(
         kept: false,
     };
     if !chosen.list.is_empty() {
-        // What was counted is about to become something else.
+        // The counts are about to become wrong.
         Summary::forget(held)?;
         let journal = Journal::new(held, chosen.whole, prune::later(&chosen, &changes));
         carry_out(held, journal, &chosen, &upper, &host, reached)?;
@@ -126,10 +127,10 @@ pub(super) fn apply(
     Ok(applied)
 }
 
-/// Finishes or undoes what was cut short, in a layer that is ours.
+/// Finishes or undoes an interrupted apply, in a locked layer.
 pub(super) fn mend(held: Held) -> Result<Mended, LayerError> {
     match undo_or_finish(&held)? {
-        // Commits that were made in it are taken over by the next `apply`, which then finds nothing else to do.
+        // Commits that were made in it are imported by the next `apply`, which then finds nothing else to do.
         (Mended::Finished, true) if !held.git().exists() => {
             held.discard()?;
             Ok(Mended::Finished)
@@ -138,7 +139,7 @@ pub(super) fn mend(held: Held) -> Result<Mended, LayerError> {
     }
 }
 
-/// Whether an apply was cut short, or is under way.
+/// Whether an apply was interrupted, or is in progress.
 pub(super) fn is_unfinished(layer: &Layer) -> bool {
     journal::find(layer).is_some()
 }
@@ -151,7 +152,7 @@ fn carry_out(
     host: &Beneath,
     reached: &mut dyn FnMut(Point),
 ) -> Result<(), LayerError> {
-    // Before the journal names it: whoever finds the journal removes what has that name.
+    // Check before the journal names it: recovery from the journal removes the directory of that name.
     stage::is_free(host, &journal.staging)?;
     Touched::read(layer)?.add(&journal, layer)?;
     journal.write(layer, State::Staging)?;
@@ -202,7 +203,7 @@ fn carry_out(
     finish(layer, &journal, upper, host, reached)
 }
 
-/// After the commit: what was replaced goes, and so does what the layer no longer has to say.
+/// After the commit: removes the replaced files, and the layer's entries that are no longer changes.
 fn finish(
     layer: &Layer,
     journal: &Journal,
@@ -212,7 +213,7 @@ fn finish(
 ) -> Result<(), LayerError> {
     if !journal.whole {
         prune::prune(&journal.later, upper);
-        // A sandbox that goes on in this layer sees them so.
+        // A sandbox that continues in this layer sees them like this.
         Restored::read(layer)?.add(swap::applied(journal, host), layer)?;
     }
     reached(Point::Pruned);
@@ -228,7 +229,7 @@ fn undo(layer: &Layer, journal: &Journal, host: &Beneath) -> Result<Vec<RelPath>
             Restored::read(layer)?.add(swaps.restored(journal), layer)?;
             left
         }
-        // Undone before, and all but cleared.
+        // It was undone before, and only the cleanup is missing.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(source) => {
             let folder = quote::name(layer.folder.as_os_str().as_bytes());
@@ -239,7 +240,7 @@ fn undo(layer: &Layer, journal: &Journal, host: &Beneath) -> Result<Vec<RelPath>
     Ok(left)
 }
 
-/// The staging place goes, then the journal.
+/// Removes the staging directory, then the journal.
 fn clear(layer: &Layer, journal: &Journal, host: &Beneath) -> Result<(), LayerError> {
     let failed =
         |source| LayerError::Store { step: "clear the staging place in", path: layer.folder.clone(), source };
@@ -247,7 +248,7 @@ fn clear(layer: &Layer, journal: &Journal, host: &Beneath) -> Result<(), LayerEr
     journal::remove(layer)
 }
 
-/// What became of it, and whether all of the layer was applied.
+/// The outcome, and whether the whole layer was applied.
 fn undo_or_finish(layer: &Layer) -> Result<(Mended, bool), LayerError> {
     let Some(state) = journal::find(layer) else { return Ok((Mended::Nothing, false)) };
     let journal = Journal::read(layer, state)?;

@@ -5,16 +5,16 @@ use crate::path::RelPath;
 use crate::stat::{Kind, Moment, Stat};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// One step. Each can be undone, and it can be seen whether it happened.
+/// One step. Each can be undone, and its effect can be checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Step {
-    /// What was staged goes where nothing is.
+    /// Puts a staged entry where nothing is.
     Put { path: JournalPath, slot: usize, new: Seen },
-    /// What was staged changes places with what is there.
+    /// Exchanges a staged entry with the existing one.
     Swap { path: JournalPath, slot: usize, new: Seen, old: Seen },
-    /// What is there goes to the staging place.
+    /// Moves the existing entry to the staging directory.
     Take { path: JournalPath, slot: usize, old: Seen },
-    /// Permissions, attributes and time of what stays.
+    /// Sets permissions, attributes and time of an entry that stays.
     Settle {
         path: JournalPath,
         old: Seen,
@@ -24,7 +24,7 @@ pub(super) enum Step {
     },
 }
 
-/// What was seen of a file.
+/// The observed state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Seen {
     pub(super) kind: Kind,
@@ -42,21 +42,21 @@ pub(super) struct Attributes {
     pub(super) new: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A path as a journal has it.
+/// A path in the journal's encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct JournalPath(pub(super) RelPath);
 
-/// What a change comes to. Slots are given when it is staged.
+/// The kind of step for a change. Slots are assigned when it is staged.
 pub(super) enum Kinded<'a> {
     /// Staged and put or swapped.
     Written(&'a Change),
     Taken(&'a Change),
-    /// Permissions alone.
+    /// Only permissions.
     Settled(&'a Change),
 }
 
-/// Changes in the order in which they are carried out: what goes, from the inside out; what comes, from the outside in;
-/// permissions of directories last and from the inside out, unless they open what has to be open.
+/// Changes in the order of execution: removals from the inside out; additions from the outside in; permissions of directories last
+/// and from the inside out, unless they open a directory that later steps need.
 pub(super) fn order(list: &[Change]) -> Vec<Kinded<'_>> {
     let is_settled = |change: &&Change| !is_written(change) && change.new.is_some();
     let opens = |change: &&Change| {
@@ -70,7 +70,7 @@ pub(super) fn order(list: &[Change]) -> Vec<Kinded<'_>> {
     first.chain(taken).chain(written).chain(last).collect()
 }
 
-/// Whether something is copied for it.
+/// Whether it needs a staged copy.
 fn is_written(change: &Change) -> bool {
     match (change.old, change.new) {
         (_, None) => false,
@@ -87,12 +87,12 @@ impl Seen {
         Seen { kind, inode, size, mode, modified, changed }
     }
 
-    /// Whether it is the same, and nothing of it changed. A directory changes with what is in it.
+    /// Whether it is the same file, unchanged. A directory changes with its entries.
     pub(super) fn is_untouched(&self, stat: &Stat) -> bool {
         self.is_same(stat) && (self.kind == Kind::Directory || self.changed == stat.changed)
     }
 
-    /// The same for what was renamed since, which changes its ctime.
+    /// The same for a file that was renamed since, which changes its ctime.
     pub(super) fn is_same(&self, stat: &Stat) -> bool {
         let now = Seen::of(stat);
         let same = (self.kind, self.inode) == (now.kind, now.inode);

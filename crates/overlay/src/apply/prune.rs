@@ -1,4 +1,4 @@
-//! Takes out of a layer what was applied, so that it says only the rest.
+//! Removes applied changes from a layer, so that only the rest remains.
 
 use super::choose::Chosen;
 use super::journal::Later;
@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd;
 
-/// What the layer need not hold any longer once this is applied.
+/// Entries that the layer need not hold once this is applied.
 pub(super) fn later(chosen: &Chosen, changes: &Changes) -> Later {
     if chosen.whole {
         return Later::default();
@@ -27,7 +27,7 @@ pub(super) fn later(chosen: &Chosen, changes: &Changes) -> Later {
     };
     Later {
         drop: chosen.list.iter().map(|change| JournalPath(change.path.clone())).collect(),
-        // What it is a copy of may be among what is applied now.
+        // Its original may be among the applied changes.
         unmark: changes
             .list
             .iter()
@@ -37,7 +37,7 @@ pub(super) fn later(chosen: &Chosen, changes: &Changes) -> Later {
     }
 }
 
-/// Takes it out. What stays because it cannot be removed is equal to what the folder has, and so no change.
+/// Removes them. An entry that cannot be removed equals the folder's, and so is no change.
 pub(super) fn prune(later: &Later, upper: &Beneath) {
     for JournalPath(path) in later.drop.iter().rev() {
         // For the reason above.
@@ -60,8 +60,8 @@ fn drop_one(path: &RelPath, upper: &Beneath) -> io::Result<()> {
     Ok(fs::unlinkat(parent, path.name(), flags)?)
 }
 
-/// Says with whiteouts what opaque directories say in one word, so that a part of one can be taken out: a directory that
-/// hides everything would hide what was just applied. What the layer says stays the same at every moment.
+/// Replaces opaque marks by whiteouts, so that a part of such a directory can be removed: an opaque directory would hide the files
+/// that were just applied. The layer's meaning stays the same at every moment.
 pub(super) fn unfold(upper: &Beneath, host: &Beneath) -> Result<(), LayerError> {
     let mut todo: Vec<Vec<u8>> = vec![Vec::new()];
     while let Some(path) = todo.pop() {
@@ -77,7 +77,7 @@ pub(super) fn unfold(upper: &Beneath, host: &Beneath) -> Result<(), LayerError> 
             let child = RelPath::child(&path, &name);
             let is_directory =
                 stat_at(&directory, &name).map_err(failed)?.is_some_and(|stat| stat.is_directory());
-            // What is deeper is left out anyway.
+            // Deeper entries are left out anyway.
             if is_directory && child.parts().count() <= walk::DEEPEST {
                 todo.push(child.as_bytes().to_vec());
             }
@@ -107,7 +107,7 @@ fn unfold_one(directory: impl AsFd, host: &Beneath, path: &[u8]) -> io::Result<(
             Some(_) => {}
         }
     }
-    // `x`: it hides nothing, and some whiteouts in it are files with a mark.
+    // `x`: it hides nothing, and some whiteouts in it are files with an xattr.
     if marked {
         xattrs::set_mark(directory, Mark::Opaque, b"x")
     } else {
@@ -115,7 +115,7 @@ fn unfold_one(directory: impl AsFd, host: &Beneath, path: &[u8]) -> io::Result<(
     }
 }
 
-/// Gives whether it is a file with a mark, as it must be where devices may not be made.
+/// Returns whether the whiteout is a file with an xattr, as it must be where device nodes may not be made.
 fn whiteout(directory: impl AsFd, name: &[u8]) -> io::Result<bool> {
     let directory = directory.as_fd();
     match fs::mknodat(directory, name, FileType::CharacterDevice, Mode::empty(), 0) {

@@ -1,5 +1,5 @@
-//! Files that an apply put there, or took and put back. Their ctime is later than the layer, so that they would count as
-//! changed by somebody; what they were then is written down, and as long as they are that, nobody did.
+//! Files that an apply put there, or removed and put back. Their ctime is later than the layer, so that they would count as changed
+//! on the host; their state is recorded, and while it matches they count as unchanged.
 
 use super::plan::{JournalPath, Seen};
 use crate::error::LayerError;
@@ -12,7 +12,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// Files that we put there, as they were then.
+/// Files that we put there, in their state at that time.
 #[derive(Debug, Default)]
 pub(super) struct Restored(HashMap<RelPath, Seen>);
 
@@ -29,12 +29,12 @@ impl Restored {
         Ok(Restored(list.into_iter().map(|(JournalPath(path), seen)| (path, seen)).collect()))
     }
 
-    /// Whether it is as we left it.
+    /// Whether it is unchanged since.
     pub(super) fn knows(&self, path: &RelPath, stat: &Stat) -> bool {
         self.0.get(path).is_some_and(|seen| seen.is_untouched(stat))
     }
 
-    /// These, too.
+    /// Adds these.
     pub(super) fn add(mut self, more: Vec<(RelPath, Seen)>, layer: &Layer) -> Result<(), LayerError> {
         if more.is_empty() {
             return Ok(());

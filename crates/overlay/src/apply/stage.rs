@@ -1,4 +1,4 @@
-//! Copies what will be written into one directory on the folder's filesystem, and makes the list of steps.
+//! Copies all new content into one directory on the folder's filesystem, and makes the list of steps.
 
 use super::Point;
 use super::choose::Chosen;
@@ -20,7 +20,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Copies, and fills in the journal's steps. On disk when it returns.
+/// Copies the files, and fills in the journal's steps. On disk when it returns.
 pub(super) fn stage(
     place: OwnedFd,
     journal: &mut Journal,
@@ -42,7 +42,7 @@ pub(super) fn stage(
         };
         journal.steps.extend(steps.map_err(|source| LayerError::apply(&change.path, "copied", source))?);
     }
-    // New directories get their permissions when everything is in them, and before those around them get theirs.
+    // New directories get their permissions when they are complete, and before their parents get theirs.
     let (settles, mut steps): (Vec<Step>, Vec<Step>) =
         journal.steps.drain(..).partition(|step| matches!(step, Step::Settle { modified: Some(_), .. }));
     let last = steps.iter().rposition(|step| !matches!(step, Step::Settle { .. })).map_or(0, |last| last + 1);
@@ -51,7 +51,7 @@ pub(super) fn stage(
     staging.on_disk(journal.steps.len()).map_err(failed)
 }
 
-/// Whether nothing has the name of the staging place. What has it is not ours, and is let alone.
+/// Fails if the staging directory's name is taken. Such an entry is not ours, and is not touched.
 pub(super) fn is_free(host: &Beneath, name: &str) -> Result<(), LayerError> {
     match beneath::stat_at(host.root(), name.as_bytes()) {
         Ok(None) => Ok(()),
@@ -63,11 +63,11 @@ pub(super) fn is_free(host: &Beneath, name: &str) -> Result<(), LayerError> {
     }
 }
 
-/// The staging place, made now. Where this fails, what has its name is somebody else's.
+/// Makes the staging directory. If this fails, an entry of that name belongs to another process.
 pub(super) fn make(host: &Beneath, name: &str) -> Result<OwnedFd, LayerError> {
     fs::mkdirat(host.root(), name, Mode::RWXU).map_err(|error| not_made(name, error.into()))?;
     open(host, name).map_err(|source| {
-        // Ours is empty; whatever is not, somebody put in its place.
+        // Our directory is empty; a non-empty one was put in its place by another process.
         let _ = fs::unlinkat(host.root(), name, AtFlags::REMOVEDIR);
         not_made(name, source)
     })
@@ -77,7 +77,7 @@ fn not_made(name: &str, source: io::Error) -> LayerError {
     LayerError::Apply { path: format!("`{name}`"), step: "made in the folder", source }
 }
 
-/// The staging place, if it is ours: another sandbox may work in the folder itself, and put its own in the place.
+/// The staging directory, if it is ours: another sandbox may work in the folder itself, and put its own directory there.
 pub(super) fn open(host: &Beneath, name: &str) -> io::Result<OwnedFd> {
     let place = host.directory(name.as_bytes())?;
     let found = beneath::stat_of(&place)?;
@@ -91,9 +91,9 @@ struct Staging<'a> {
     place: OwnedFd,
     upper: &'a Beneath,
     host: &'a Beneath,
-    /// Who gets what is applied; nobody but us, unless we are root.
+    /// The owner of applied files; `None` (our own user) unless we are root.
     owner: Option<(Uid, Gid)>,
-    /// What is known of folders: who may use what is made in them.
+    /// Default access lists of folders: who may use the files made in them.
     lists: RefCell<HashMap<Vec<u8>, Option<Vec<u8>>>>,
 }
 
@@ -157,20 +157,20 @@ impl Staging<'_> {
             Some(_) => self.host.file(&change.path).and_then(|old| xattrs::access_list(old, AccessList::Own)),
             None => self.inherited_list(change.path.parent()),
         };
-        // What cannot even be read has none that matters.
+        // An unreadable one has no list that matters.
         xattrs::make_access_list(&to, AccessList::Own, list.unwrap_or_default().as_deref())?;
         fs::fchmod(&to, Mode::from_raw_mode(mode))?;
         Ok(fs::futimens(&to, &times(new))?)
     }
 
-    /// What the kernel would give something new in that place. A folder that is new itself has it from the one around it.
+    /// The list that the kernel would give a new file in that directory. A new directory inherits it from its parent.
     fn inherited_list(&self, folder: &[u8]) -> io::Result<Option<Vec<u8>>> {
         if let Some(list) = self.lists.borrow().get(folder) {
             return Ok(list.clone());
         }
         let list = match self.host.directory(folder) {
             Ok(directory) => xattrs::access_list(directory, AccessList::Default)?,
-            // It is new itself, or takes the place of a file.
+            // It is new itself, or replaces a file.
             Err(error) if !folder.is_empty() && beneath::is_absent(&error) => {
                 let around =
                     folder.iter().rposition(|byte| *byte == b'/').map_or(&[][..], |end| &folder[..end]);
@@ -202,11 +202,11 @@ impl Staging<'_> {
         for which in [AccessList::Own, AccessList::Default] {
             xattrs::make_access_list(&made, which, list.as_deref())?;
         }
-        // Open until everything is in it.
+        // Writable until it is complete.
         Ok(fs::fchmod(&made, Mode::from_raw_mode(mode | 0o700))?)
     }
 
-    /// Few files are synced each, many with their whole filesystem.
+    /// A few files are synced one by one, many with their whole filesystem.
     fn on_disk(&self, steps: usize) -> io::Result<()> {
         if steps > FEW {
             return Ok(fs::syncfs(&self.place)?);
@@ -215,7 +215,7 @@ impl Staging<'_> {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             match fs::openat(&self.place, name.as_slice(), flags, Mode::empty()) {
                 Ok(open) => fs::fsync(open)?,
-                // A link, or a file that its owner may not read: the whole, then.
+                // A link, or a file that its owner may not read: then sync the whole filesystem.
                 Err(Errno::LOOP | Errno::ACCESS) => return Ok(fs::syncfs(&self.place)?),
                 Err(error) => return Err(error.into()),
             }
@@ -224,9 +224,9 @@ impl Staging<'_> {
     }
 }
 
-/// Copies the content; holes stay holes, so that a file takes no more room than it had.
+/// Copies the content; holes stay holes, so that a sparse file stays sparse.
 fn copy(from: &File, to: &File, size: u64) -> io::Result<()> {
-    // Shared where the filesystem can.
+    // As a reflink, if the filesystem supports it.
     if fs::ioctl_ficlone(to, from).is_ok() {
         return Ok(());
     }
@@ -269,7 +269,7 @@ fn owner(host: &Beneath) -> io::Result<Option<(Uid, Gid)>> {
     Ok(Some((Uid::from_raw(folder.uid), Gid::from_raw(folder.gid))))
 }
 
-/// The time of its content, and no other.
+/// Only the modification time.
 fn times(new: &Stat) -> Timestamps {
     Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },

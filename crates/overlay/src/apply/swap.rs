@@ -1,4 +1,4 @@
-//! Carries out the steps of an apply, looks at what really happened, and undoes it.
+//! Executes the steps of an apply, checks their effects, and undoes them.
 
 use super::journal::Journal;
 use super::plan::{Attributes, Seen, Step};
@@ -16,13 +16,13 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// The folder and its staging place.
+/// The folder and its staging directory.
 pub(super) struct Swaps<'a> {
     host: &'a Beneath,
     staging: OwnedFd,
 }
 
-/// Why it went no further.
+/// Why it stopped.
 pub(super) enum Stopped {
     Conflict(RelPath, ConflictWhy),
     Failed(LayerError),
@@ -43,7 +43,7 @@ impl<'a> Swaps<'a> {
         Ok(())
     }
 
-    /// Whether somebody still wrote to what was replaced, through a descriptor from before.
+    /// Fails if a process still wrote to a replaced file, through a descriptor from before.
     pub(super) fn still_as_judged(&self, journal: &Journal) -> Result<(), Stopped> {
         for step in &journal.steps {
             match step {
@@ -58,7 +58,7 @@ impl<'a> Swaps<'a> {
         Ok(())
     }
 
-    /// The names, too, are on disk before what they replaced is removed.
+    /// Syncs the directories before the replaced files are removed.
     pub(super) fn on_disk(&self, journal: &Journal) -> Result<(), Stopped> {
         let parents: BTreeSet<&[u8]> = journal.steps.iter().map(|step| step.path().parent()).collect();
         let synced = || -> io::Result<()> {
@@ -68,7 +68,7 @@ impl<'a> Swaps<'a> {
             for parent in &parents {
                 match self.host.directory(parent) {
                     Ok(directory) => fs::fsync(directory)?,
-                    // It went with what was in it, or its permissions are for others.
+                    // It was removed with its parent, or only other users may open it.
                     Err(error) if beneath::is_absent(&error) => {}
                     Err(_) => return Ok(fs::syncfs(&self.staging)?),
                 }
@@ -80,7 +80,7 @@ impl<'a> Swaps<'a> {
         })
     }
 
-    /// Undoes what happened, in reverse. Gives what was left as it is because somebody changed it since.
+    /// Undoes the steps in reverse. Returns the paths that were left alone because they were changed on the host since.
     pub(super) fn undo(&self, journal: &Journal) -> Result<Vec<RelPath>, (RelPath, io::Error)> {
         let mut left = Vec::new();
         for step in journal.steps.iter().rev() {
@@ -105,7 +105,7 @@ impl<'a> Swaps<'a> {
         Ok(left)
     }
 
-    /// After that: what is as it was judged, but for its ctime, which our renames changed.
+    /// After that: entries are as judged, except for their ctime, which our renames changed.
     pub(super) fn restored(&self, journal: &Journal) -> Vec<(RelPath, Seen)> {
         let olds = journal.steps.iter().filter_map(|step| match step {
             Step::Swap { path, old, .. } | Step::Take { path, old, .. } | Step::Settle { path, old, .. } => {
@@ -160,7 +160,7 @@ impl<'a> Swaps<'a> {
             Err(Errno::NOENT) => return Err(Stopped::Conflict(path.clone(), ConflictWhy::Meanwhile)),
             Err(error) => return Err(failed(path, "replaced", error.into())),
         }
-        // What was there the moment before, whoever put it there.
+        // The file that was there the moment before.
         if self.holds(slot, old).map_err(|source| failed(path, "checked", source))? {
             return Ok(());
         }
@@ -185,7 +185,7 @@ impl<'a> Swaps<'a> {
         Err(Stopped::Conflict(path.clone(), ConflictWhy::Meanwhile))
     }
 
-    /// Permissions, attributes and time of what is there, if it is still the same. Gives whether it is.
+    /// Sets permissions, attributes and time of the entry, if it is still the same. Returns whether it is.
     fn settle(
         &self,
         path: &RelPath,
@@ -211,7 +211,7 @@ impl<'a> Swaps<'a> {
             let directory = self.host.directory(path.as_bytes())?;
             xattrs::make(directory, &attributes.iter().cloned().collect())?;
         }
-        // One file, whatever its name leads to by now.
+        // One open file, even if its name leads elsewhere by now.
         let this = format!("/proc/self/fd/{}", held.as_raw_fd());
         if found.mode != mode {
             fs::chmod(&this, Mode::from_raw_mode(mode))?;
@@ -269,7 +269,7 @@ impl<'a> Swaps<'a> {
         }
     }
 
-    /// What is there now, with the directory it is in.
+    /// The present entry, with its parent directory.
     fn found(&self, path: &RelPath) -> io::Result<Option<(OwnedFd, Stat)>> {
         let parent = match self.host.anchor(path.parent()) {
             Err(error) if is_in_the_way(&error) => return Ok(None),
@@ -278,7 +278,7 @@ impl<'a> Swaps<'a> {
         Ok(stat_at(&parent, path.name())?.map(|stat| (parent, stat)))
     }
 
-    /// Whether nothing would go with it: a file, or a directory with nothing in it.
+    /// Whether removing it would remove nothing else: a file, or an empty directory.
     fn is_bare(&self, path: &RelPath, found: &Stat) -> io::Result<bool> {
         match found.kind {
             Kind::Directory => beneath::is_empty(self.host.directory(path.as_bytes())?),
@@ -286,14 +286,14 @@ impl<'a> Swaps<'a> {
         }
     }
 
-    /// Whether a slot has what was judged.
+    /// Whether a slot has the file that was judged.
     fn holds(&self, slot: usize, old: &Seen) -> io::Result<bool> {
         let name = slot.to_string();
         let same = stat_at(&self.staging, name.as_bytes())?.is_some_and(|stat| old.is_same(&stat));
         if !same || old.kind != Kind::Directory {
             return Ok(same);
         }
-        // Everything in it went before it; what is there now came meanwhile.
+        // Its entries were removed before; an entry that is there now came meanwhile.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match fs::openat(&self.staging, name.as_str(), flags, Mode::empty()) {
             Ok(directory) => beneath::is_empty(directory),
@@ -314,7 +314,7 @@ impl<'a> Swaps<'a> {
     }
 }
 
-/// What the folder has where something was put, swapped or settled.
+/// The folder's entries that were put, swapped or settled.
 pub(super) fn applied(journal: &Journal, host: &Beneath) -> Vec<(RelPath, Seen)> {
     let put = journal.steps.iter().filter_map(|step| match step {
         Step::Put { path, new, .. } | Step::Swap { path, new, .. } => Some((&path.0, new)),
@@ -323,7 +323,7 @@ pub(super) fn applied(journal: &Journal, host: &Beneath) -> Vec<(RelPath, Seen)>
     });
     let now = put.filter_map(|(path, seen)| {
         let now = host.stat(path).ok()??;
-        // What somebody replaced already is theirs.
+        // A file that was already replaced on the host is not ours.
         (now.inode == seen.inode && now.modified == seen.modified && now.kind != Kind::Directory)
             .then(|| (path.clone(), Seen::of(&now)))
     });
@@ -332,7 +332,7 @@ pub(super) fn applied(journal: &Journal, host: &Beneath) -> Vec<(RelPath, Seen)>
 
 enum Undone {
     Yes,
-    /// Somebody changed it since.
+    /// It was changed on the host since.
     Left,
 }
 
@@ -340,7 +340,7 @@ fn failed(path: &RelPath, step: &'static str, source: io::Error) -> Stopped {
     Stopped::Failed(LayerError::apply(path, step, source))
 }
 
-/// Links and other filesystems on the way are what somebody put there meanwhile.
+/// Links and other filesystems on the way were put there on the host meanwhile.
 fn unreachable(path: &RelPath, source: io::Error) -> Stopped {
     if is_in_the_way(&source) {
         return Stopped::Conflict(path.clone(), ConflictWhy::InTheWay);

@@ -1,5 +1,5 @@
-//! Directories of the folder that an apply of this layer changed, or was about to. Their ctime says nothing any longer
-//! about what somebody else did in them since the layer was made.
+//! Directories of the folder that an apply of this layer changed, or was about to. Their ctime no longer tells whether another
+//! process changed them since the layer was made.
 
 use super::journal::Journal;
 use crate::error::LayerError;
@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// Directories that we changed; as a journal has paths, and empty for the folder itself.
+/// Directories that we changed; in the journal's encoding, and empty for the folder itself.
 #[derive(Debug, Default)]
 pub(super) struct Touched(BTreeSet<String>);
 
@@ -31,9 +31,9 @@ impl Touched {
         self.0.contains(&encoded(directory))
     }
 
-    /// What this journal is about to change, too. Written before it happens, since an apply can be cut short.
+    /// Adds the directories that this journal is about to change. Written before the change, since an apply can be interrupted.
     pub(super) fn add(mut self, journal: &Journal, layer: &Layer) -> Result<(), LayerError> {
-        // The staging place comes and goes at the top.
+        // The staging directory is made and removed at the top.
         self.0.insert(String::new());
         for step in &journal.steps {
             self.0.insert(encoded(step.path().parent()));

@@ -1,4 +1,4 @@
-//! Applying: all of it, some of it, and what stands against it.
+//! Applying: everything, a part, and conflicts.
 
 use super::*;
 use crate::{Conflict, ConflictWhy, LeftOutWhy};
@@ -115,7 +115,7 @@ fn a_part_leaves_the_rest() {
     let rest: Vec<String> =
         layer.changes().unwrap().list.iter().map(|change| change.path.to_string()).collect();
     assert_eq!(rest, ["b", "d", "d/y", "n/2"]);
-    // What was applied may change again without being in the way.
+    // An applied file may change again without a conflict.
     bench.host("a", "again");
     assert!(!bench.apply(&[]).unwrap().kept);
     assert_eq!(content(&bench.tree(), "a"), Some("again"));
@@ -212,7 +212,7 @@ fn every_conflict_is_said_and_nothing_is_changed() {
     .into();
     assert_eq!(found, expected);
     assert_eq!(bench.tree(), before);
-    // The rest can be had.
+    // The rest can be applied.
     bench.apply(&["fine"]).unwrap();
     assert_eq!(content(&bench.tree(), "fine"), Some("2"));
 }
@@ -250,7 +250,7 @@ fn a_deletion_in_the_sandbox_does_not_excuse_one_on_the_host() {
     fs::remove_file(bench.folder().join("d/keep")).unwrap();
     let both = ["d/keep", "keep"].map(|path| (path.to_string(), ConflictWhy::Gone));
     assert_eq!(conflicts(bench.apply(&[])), both);
-    // What was moved, and is what it was, is not one of them.
+    // A file that was moved unchanged is not one of them.
     bench.apply(&["other", "elsewhere"]).unwrap();
     let tree = bench.tree();
     assert_eq!((content(&tree, "keep"), content(&tree, "elsewhere")), (None, Some("4")));
@@ -295,7 +295,7 @@ fn a_link_in_the_folder_is_never_followed() {
     assert_eq!(conflicts(bench.apply(&[])), [("d".to_string(), ConflictWhy::Changed)]);
     assert_eq!(fs::read_to_string(outside.path().join("passwd")).unwrap(), "root");
 
-    // It was a link before, and the sandbox made a directory of it: the link goes, its target stays.
+    // It was a link before, and the sandbox replaced it by a directory: the link is removed, its target stays.
     let mut bench = Bench { root: tempfile::tempdir().unwrap(), layer: None };
     fs::create_dir(bench.folder()).unwrap();
     symlink(outside.path(), bench.folder().join("d")).unwrap();
@@ -413,7 +413,7 @@ fn a_layer_in_use_is_not_applied() {
     assert!(matches!(other.hold(), Err(LayerError::InUse(_))));
 }
 
-/// That nothing is shown of it and nothing written, for a folder that is not the one it was.
+/// Checks that a replaced folder is neither shown nor written to.
 fn is_refused(bench: &mut Bench) {
     let changed = |error| matches!(error, LayerError::FolderChanged { .. });
     assert!(bench.layer().changes().is_err_and(changed));
@@ -445,7 +445,7 @@ fn a_link_around_the_folder_is_not_followed() {
     bench.layer = Some(bench.layers().create(&folder, &[]).unwrap());
     bench.copied("config", "evil");
     fs::rename(&around, bench.root.path().join("aside")).unwrap();
-    // Even the right directory: who put the link there can turn it around at any moment.
+    // Even with the right target: the link can be changed at any moment.
     symlink("aside", &around).unwrap();
     assert!(matches!(bench.apply(&[]), Err(LayerError::FolderChanged { .. })));
     assert_eq!(fs::read_to_string(folder.join("config")).unwrap(), "mine");
@@ -461,18 +461,18 @@ fn another_directory_in_the_place_of_the_folder_is_not_written_to() {
     fs::rename(&other, bench.folder()).unwrap();
     is_refused(&mut bench);
     assert_eq!(content(&bench.tree(), "config"), Some("precious"));
-    // And with the right one back, it goes on.
+    // With the right folder back, it continues.
     fs::rename(bench.folder(), &other).unwrap();
     fs::rename(bench.root.path().join("aside"), bench.folder()).unwrap();
     bench.apply(&[]).unwrap();
     assert_eq!(content(&bench.tree(), "config"), Some("evil"));
 }
 
-/// What the layer does, what somebody does on the host, and what stands against applying it then.
+/// The layer's change, the host's change meanwhile, and the conflicts that then prevent applying it.
 type Meanwhile = (fn(&Bench), fn(&Path), &'static [(&'static str, ConflictWhy)]);
 
-/// Files that were there before the layer come to where it changes something, in a directory that was moved. Their own times tell
-/// nothing of that.
+/// Files that are older than the layer come to a place that it changes, in a directory that was moved. Their own times do not show
+/// that.
 #[test]
 fn what_comes_with_a_moved_directory_is_not_lost() {
     let cases: [Meanwhile; 4] = [
@@ -526,7 +526,7 @@ fn what_comes_with_a_moved_directory_is_not_lost() {
     }
 }
 
-/// However the file was written inside: overlayfs marks only what it copied itself.
+/// However the file was written inside: overlayfs marks only files that it copied itself.
 #[test]
 fn what_was_deleted_after_the_run_stays_so() {
     let ways: [fn(&Bench); 3] = [
@@ -577,7 +577,7 @@ fn what_was_found_does_not_stand_against_our_own_applies() {
     for part in ["new/deep/x", "old/f", "gone"] {
         bench.apply(&[part]).unwrap();
     }
-    // A run that goes on in it sees what was applied, and changes it again.
+    // A run that continues in it sees the applied files, and changes them again.
     let held = bench.layers().of(&bench.folder()).unwrap()[0].hold().unwrap().go_on().unwrap();
     bench.layer = Some(held);
     bench.put("new/deep/x", "x again");
@@ -593,7 +593,7 @@ fn what_was_found_does_not_stand_against_our_own_applies() {
 #[test]
 fn who_may_use_a_file_is_kept() {
     use crate::xattrs::{AccessList, access_list, make_access_list};
-    // acl(5): its owner may read and write, user 1234 may read, its group nothing, whatever the mode says of the group.
+    // acl(5): its owner may read and write, user 1234 may read, its group nothing, regardless of the mode's group bits.
     let mut list = vec![2, 0, 0, 0];
     for (tag, rights, id) in
         [(1u16, 6u16, u32::MAX), (2, 4, 1234), (4, 0, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)]
@@ -607,12 +607,12 @@ fn who_may_use_a_file_is_kept() {
     let open = |path: &str| File::open(bench.folder().join(path)).unwrap();
     make_access_list(open("private"), AccessList::Own, Some(&list)).unwrap();
     make_access_list(open("shared"), AccessList::Default, Some(&list)).unwrap();
-    // What is made at the top gets one; what is below does not.
+    // A new file at the top gets a list; one further down does not.
     make_access_list(open("."), AccessList::Default, Some(&list)).unwrap();
     make_access_list(open("closed"), AccessList::Default, None).unwrap();
     make_access_list(open("closed/key"), AccessList::Own, None).unwrap();
     if access_list(open("private"), AccessList::Own).unwrap().is_none() {
-        // This filesystem knows none.
+        // This filesystem has no access lists.
         return;
     }
     let mut bench = bench.layered();

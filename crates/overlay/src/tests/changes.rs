@@ -1,4 +1,4 @@
-//! What a layer would do to its folder.
+//! The changes that a layer would make to its folder.
 
 use super::*;
 use crate::{LeftOutWhy, walk};
@@ -162,7 +162,7 @@ fn no_link_is_made_in_a_repository() {
 
 #[test]
 fn no_directory_becomes_a_repository() {
-    // At the top, and below; with a part of it there already.
+    // At the top, and below; with a part of it existing already.
     let bench = Bench::with(&[("d/objects/x", "x"), ("d/refs/x", "x")]);
     for path in ["HEAD", "config", "hooks/post-checkout", "objects/x", "refs/x", "free/config", "free/HEAD"] {
         bench.put(path, "evil");
@@ -196,7 +196,7 @@ fn a_repository_without_a_git_directory_is_not_given_orders() {
     bench.put("b/refs/new", "fine");
     assert_eq!(bench.said(), ["Added b/refs/new", "- Repository b/config", "- Repository b/hooks"]);
 
-    // A hook alone; and what was missing.
+    // A hook alone; and the missing parts.
     let bench = Bench::with(&is_one);
     bench.put("b/hooks/post-checkout", "evil");
     assert_eq!(bench.said(), ["- Repository b/hooks"]);
@@ -204,7 +204,7 @@ fn a_repository_without_a_git_directory_is_not_given_orders() {
     bench.put("b/refs/x", "x");
     assert_eq!(bench.said(), ["- Repository b/refs"]);
 
-    // What is deleted here may be left when only a part is applied.
+    // A deleted file may stay when only a part is applied.
     let bench = Bench::with(&[("b/objects", "x"), ("b/refs", "x")]);
     bench.whiteout("b/objects");
     bench.put("b/HEAD", "h");
@@ -264,7 +264,7 @@ fn a_directory_that_its_owner_may_not_read_does_not_keep_the_rest_back() {
     closed.iter().for_each(|path| mode(path, 0o700));
 }
 
-/// From here on, permissions count in this thread, whoever runs the tests. Gives what it had.
+/// From here on, permissions apply to this thread, even if root runs the tests. Returns its former capabilities.
 fn without_root_powers() -> CapabilitySets {
     let all = capabilities(None).unwrap();
     let effective =
@@ -273,7 +273,7 @@ fn without_root_powers() -> CapabilitySets {
     all
 }
 
-/// What the kernel makes of it, not what we think it does.
+/// The kernel's own behaviour, not our model of it.
 #[test]
 fn a_layer_that_overlayfs_wrote_is_understood() {
     let mut bench = Bench::with(&[
@@ -381,12 +381,12 @@ fn what_is_more_than_is_looked_at_is_left_out_and_deletes_nothing() {
         let found = walk::changes_up_to(&upper, &host, &layer.guard(), entries).unwrap();
         (found.list.len(), found.left_out.iter().map(|out| out.why).collect::<Vec<_>>())
     };
-    // Which ones come first is for the filesystem to say.
+    // The filesystem decides which ones come first.
     for entries in [0, 2, 4, 6] {
         assert_eq!(of_first(entries).1, [LeftOutWhy::TooMany], "{entries}");
     }
     assert_eq!((of_first(0).0, of_first(7).1), (0, Vec::new()));
-    // What is replaced in a directory that is not looked at to its end is not taken for deleted.
+    // A replaced file in a directory that is not read to its end does not count as deleted.
     let deleted = |entries: usize| {
         let found = walk::changes_up_to(&upper, &host, &layer.guard(), entries).unwrap();
         found.list.iter().filter(|change| change.new.is_none()).count()

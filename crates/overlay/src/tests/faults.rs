@@ -113,7 +113,7 @@ fn killed_everywhere(paths: &[&str], selected_after: &dyn Fn(&Bench) -> Tree) {
         no_temporary_name(&tree);
         if tree == before {
             undone += 1;
-            // Nothing is lost: it can be applied still.
+            // Nothing is lost: it can still be applied.
             bench.apply(paths).unwrap();
             assert_eq!(bench.tree(), wanted);
         } else {
@@ -172,7 +172,7 @@ fn a_file_that_was_edited_after_a_kill_is_left_alone() {
 fn a_full_disk_changes_nothing() {
     let mut bench = Bench { root: tempfile::tempdir().unwrap(), layer: None };
     fs::create_dir(bench.folder()).unwrap();
-    // The folder is a small filesystem, in a namespace that goes away with the test.
+    // The folder is a small filesystem, in a namespace that ends with the test.
     let script = "mount -t tmpfs -o size=256k,mode=755 tmpfs $0/folder || exit 77
         cd $0/folder; echo old > a; echo old > z; find . | sort > $0/before; head -c 4096 /dev/zero | md5sum >/dev/null
         touch -r $0/old a z 2>/dev/null; $1 --exact tests::faults::child --ignored --nocapture 2> $0/said && exit 1
@@ -211,7 +211,7 @@ fn a_full_disk_changes_nothing() {
     assert!(!apply::is_unfinished(&layer));
 }
 
-/// Does something at each point that fits, and applies.
+/// Runs an action at each matching point of an apply.
 fn disturbed(
     bench: &mut Bench,
     at: impl Fn(Point) -> bool,
@@ -243,7 +243,7 @@ type Act = fn(&Path);
 
 #[test]
 fn an_edit_between_the_look_and_the_swap_is_never_lost() {
-    // What somebody does on the host, which file is named, what must be there afterwards.
+    // The edit on the host, the file that is named, the content that must be there afterwards.
     let edits: [(&str, Act, &str, &str, Option<&str>); 6] = [
         ("an edit in place", |f| write(&f.join("modified"), "mine"), "modified", "modified", Some("mine")),
         (
@@ -285,7 +285,7 @@ fn an_edit_between_the_look_and_the_swap_is_never_lost() {
             let tree = bench.tree();
             no_temporary_name(&tree);
             assert_eq!(content(&tree, path), wanted, "{what}");
-            // Everything else is as it was.
+            // Everything else is unchanged.
             let touched = |name: &Vec<u8>| {
                 let name = String::from_utf8_lossy(name).into_owned();
                 !["modified", "added", "tree/mine", "closed", "aside"].iter().any(|own| name.starts_with(own))

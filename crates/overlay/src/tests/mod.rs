@@ -1,4 +1,4 @@
-//! Layers made by hand and by the kernel, applied and cut short.
+//! Layers made by hand and by the kernel, applied and interrupted.
 
 mod applying;
 mod changes;
@@ -23,7 +23,7 @@ struct Bench {
     layer: Option<Held>,
 }
 
-/// Everything below a folder: what it is, its permissions, and its content or target.
+/// Everything below a folder: type, permissions, and content or target.
 type Tree = BTreeMap<Vec<u8>, (Kind, u32, Vec<u8>)>;
 
 impl Bench {
@@ -68,7 +68,7 @@ impl Bench {
         write(&self.upper().join(path), content);
     }
 
-    /// The same, as a copy of what the folder has.
+    /// The same, marked as a copy of the folder's file.
     fn copied(&self, path: &str, content: &str) {
         self.put(path, content);
         self.mark(path, Mark::Origin, b"");
@@ -111,7 +111,7 @@ impl Bench {
         Ok(applied)
     }
 
-    /// What is said of each change.
+    /// The text of each change.
     fn said(&self) -> Vec<String> {
         let changes = self.layer().changes_with_renames().unwrap();
         let mut said: Vec<String> = changes
@@ -176,7 +176,7 @@ fn content<'a>(tree: &'a Tree, path: &str) -> Option<&'a str> {
     tree.get(path.as_bytes()).map(|(_, _, content)| std::str::from_utf8(content).unwrap())
 }
 
-/// Where the kernel does not let us try it.
+/// Skips the test if the kernel does not permit it.
 #[expect(clippy::print_stderr, reason = "a test that did nothing says so")]
 fn skipped(why: &str) {
     eprintln!("skipped: {why}");

@@ -1,4 +1,4 @@
-//! Patches are taken by the programs they are for.
+//! Patches are accepted by the programs they are for.
 
 use super::*;
 use crate::Patch;
@@ -14,7 +14,7 @@ fn patch(bench: &Bench) -> Vec<u8> {
     text
 }
 
-/// Gives the patch to a program that runs in a copy of the folder.
+/// Passes the patch to a program that runs in a copy of the folder.
 fn taken_by(bench: &Bench, program: &str, args: &[&str]) -> Tree {
     let copy = bench.root.path().join(format!("copy-{program}"));
     let copied = Command::new("cp").arg("-a").arg(bench.folder()).arg(&copy).status().unwrap();

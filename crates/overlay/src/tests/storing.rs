@@ -60,7 +60,7 @@ fn what_happened_before_is_before_and_what_happens_after_is_after() {
     }
 }
 
-/// Whether this kernel's ctimes are fine-grained where it counts: Linux 6.13.
+/// Whether this kernel's ctimes are fine-grained: Linux 6.13.
 fn multigrain() -> bool {
     let release = belljar_sys::rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
@@ -70,7 +70,7 @@ fn multigrain() -> bool {
 #[test]
 fn a_run_that_changed_nothing_leaves_nothing() {
     let mut bench = Bench::with(&[("a", "a"), ("d/b", "b")]);
-    // Copied up and not changed; and what overlayfs leaves in its own directory.
+    // Copied up and not changed; and the files that overlayfs leaves in its work directory.
     bench.copied("d/b", "b");
     fs::create_dir(bench.layer().work.join("work")).unwrap();
     sys::mknodat(CWD, bench.layer().work.join("work/#1"), FileType::CharacterDevice, Mode::empty(), 0)
@@ -86,7 +86,7 @@ fn a_run_that_changed_nothing_leaves_nothing() {
     );
 }
 
-/// A full disk, for one: the run was what it was, and its layer stays.
+/// A full disk, for example: the outcome of the run is the same, and its layer stays.
 #[test]
 fn a_layer_beside_which_nothing_can_be_written_is_kept() {
     let mut bench = Bench::with(&[("a", "a")]);
@@ -112,7 +112,7 @@ fn what_is_left_out_is_all_that_stays_of_a_layer_that_was_applied() {
     assert!(bench.apply(&[]).unwrap().kept);
     assert_eq!(content(&bench.tree(), "a"), Some("A"));
     let layer = bench.layers().of(&bench.folder()).unwrap().remove(0);
-    // What its owner writes later is no change of the layer, and in nobody's way.
+    // The owner's later edits are no change of the layer, and no conflict.
     bench.host("a", "mine");
     bench.host("n/1", "mine");
     let changes = layer.changes().unwrap();
@@ -158,7 +158,7 @@ fn a_layer_that_cannot_be_read_is_an_error_of_its_own() {
     fs::write(second.directory.join("layer.json"), "{").unwrap();
     let list = bench.layers().list().unwrap();
     assert_eq!(list.iter().filter(|layer| layer.is_ok()).count(), 1);
-    // By the beginning of its id it is found as what it is, and without a label as well.
+    // By the beginning of its id it is found as damaged, and without a label as well.
     let by_beginning = bench.layers().beginning(&second.id.to_string()[..6]);
     assert!(matches!(by_beginning, Err(LayerError::Damaged(_))), "{by_beginning:?}");
     fs::remove_file(second.directory.join("layer.json")).unwrap();

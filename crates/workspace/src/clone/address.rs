@@ -10,13 +10,13 @@ use std::time::Duration;
 
 /// Where a clone comes from: a URL without secrets, and how git may speak to it.
 pub(super) struct Address {
-    /// As git gets it, as it is kept, as it is shown.
+    /// The URL as passed to git, stored and shown.
     pub(super) url: String,
     pub(super) protocol: Protocol,
     login: Option<Login>,
 }
 
-/// The ways that a repository may come; git's `ext::` and the like are programs.
+/// Protocols that a repository may be fetched by; git's `ext::` and the like would start programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     Https,
@@ -26,17 +26,17 @@ pub(super) enum Protocol {
     File,
 }
 
-/// What is asked of the other side.
+/// The service that the remote runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Service {
-    /// To give.
+    /// Fetch: the remote sends.
     Upload,
-    /// To take.
+    /// Push: the remote receives.
     Receive,
 }
 
 impl Service {
-    /// On this machine the other side is a git too, which is started by ours and without what ours was told.
+    /// On this machine the remote is also a git process, which our git starts without our settings.
     fn on_this_machine(self, call: Call) -> Call {
         let (option, name) = match self {
             Service::Upload => ("--upload-pack", "upload-pack"),
@@ -56,7 +56,7 @@ pub fn local_path(url: &str) -> Option<PathBuf> {
 }
 
 impl Address {
-    /// Understands what was asked for. A token in it is split off; a token beside it counts before that.
+    /// Parses the requested address. A token in it is split off; a separately given token takes precedence.
     pub(super) fn understand(text: &str, token: Option<Secret>) -> Result<Address, CloneError> {
         let refused = |why| CloneError::Address { url: Printable::from(shown(text).as_str()), why };
         if text.is_empty() || text.starts_with('-') || text.chars().any(char::is_control) {
@@ -83,7 +83,7 @@ impl Address {
                 .rsplit_once('@')
                 .is_some_and(|(user, _)| user.contains(':') || protocol == Protocol::Git)
             {
-                // It would stand in arguments, files and messages.
+                // The token would appear in arguments, files and messages.
                 return Err(refused("only an https address may have a password or token in it"));
             }
             return Ok(Address { url: text.to_string(), protocol, login: None });
@@ -121,8 +121,8 @@ impl Address {
         Some(Address { url: text.to_string(), protocol, login: None })
     }
 
-    /// A call that may speak to it, and to nothing else: with its login, if it has one. The command and its options are
-    /// in it, the address is not yet.
+    /// Lets a call connect to this address, and to nothing else, with the login, if any. The call already has the command and its
+    /// options, not yet the address.
     pub(super) fn reach(&self, call: Call, service: Service) -> Call {
         let call = call
             .time_limit(TRANSFER_TIMEOUT)
@@ -130,24 +130,24 @@ impl Address {
             .config("http.lowSpeedTime", "60");
         match self.protocol {
             Protocol::Https => self.log_in(from_host(call, &PROXIES).allow_protocols(&["https"])),
-            // Where a server sends us on to https, that is better.
+            // A server may redirect us to https, which is safer.
             Protocol::Http => self.log_in(from_host(call, &PROXIES).allow_protocols(&["http", "https"])),
             Protocol::Git => call.allow_protocols(&["git"]),
             Protocol::File => service.on_this_machine(call).allow_protocols(&["file"]),
-            // The host's keys, as its user has set them up; who would be asked something is not there.
+            // The user's own ssh keys and settings; BatchMode, since there is no user to answer a prompt.
             Protocol::Ssh => from_host(call, &["HOME", "SSH_AUTH_SOCK", "USER", "LOGNAME"])
                 .allow_protocols(&["ssh"])
                 .env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes"),
         }
     }
 
-    /// Text without what must not be seen.
+    /// Text with the login's token removed.
     pub(super) fn scrub(&self, text: &str) -> String {
         self.login.as_ref().map_or_else(|| text.to_string(), |login| login.scrub(text))
     }
 
-    /// Who we are is said only when the host that it is for asks: git looks helpers up by scheme, host and port, and after
-    /// a redirect by those of the new place. A header set from the start would go there too.
+    /// The login is sent only when its own host asks: git selects credential helpers by scheme, host and port, after a redirect by
+    /// those of the new location. A header set from the start would be sent there too.
     fn log_in(&self, call: Call) -> Call {
         let Some(login) = &self.login else { return call };
         let (scheme, rest) = self.url.split_once("://").unwrap_or_default();
@@ -158,7 +158,7 @@ impl Address {
     }
 }
 
-/// A URL as it may be shown even if it is none: without what is before `@` and after `?`.
+/// Makes a URL, even an invalid one, safe to show: without the parts before `@` and after `?`.
 fn shown(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match text.split_once("://") {
@@ -181,7 +181,7 @@ fn from_host(call: Call, names: &[&str]) -> Call {
     set.fold(call, |call, (name, value)| call.env(name, value))
 }
 
-/// The shell's own `printf`: the token is in no process's words.
+/// The shell's builtin `printf`: the token is in no process's arguments.
 const HELPER: &str = "!f() { test \"$1\" = get && \
     printf 'username=%s\\npassword=%s\\n' \"$BELLJAR_GIT_USER\" \"$BELLJAR_GIT_TOKEN\"; }; f";
 const PROXIES: [&str; 9] = [

@@ -1,9 +1,9 @@
-//! Where a clone is, and what is written down of it.
+//! Where a clone lies, and its label.
 //!
 //! ```text
-//! STATE/clones/ID/clone.json   where it is from, and what became of it
+//! STATE/clones/ID/clone.json   where it is from, and its state
 //!                 lock         held by sandboxes that use it
-//!                 ours.git/    what came from the remote, and what was taken over from the sandbox; no sandbox sees it
+//!                 ours.git/    commits from the remote, and those imported from the sandbox; no sandbox sees it
 //!                 work/        the folder that the sandbox works in
 //!              .new-ID/        a clone that is being made: the same, until it has a label and its name
 //!              .lock           held while one of these is begun or swept
@@ -28,7 +28,7 @@ pub(super) struct CloneDir {
     pub(super) id: String,
 }
 
-/// What is written down of a clone.
+/// The label of a clone: the content of `clone.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Label {
     pub(super) version: u32,
@@ -38,9 +38,9 @@ pub(super) struct Label {
     branch: String,
     /// The remote's own choice of a branch, if it has one.
     pub(super) default: Option<String>,
-    /// Where the sandbox started, if there was a commit.
+    /// The commit where the sandbox started, if there was one.
     pub(super) base: Option<String>,
-    /// Why there is nothing in it: written by versions that let a sandbox work in a folder that could not be cloned.
+    /// Why it is empty: written by versions that let a sandbox work in a folder that could not be cloned.
     pub(super) failed: Option<String>,
     /// The commit that was last pushed, and the branch it was pushed to.
     pub(super) pushed: Option<(String, String)>,
@@ -74,7 +74,7 @@ impl CloneDir {
         CloneDir { root: state.join("clones").join(id.to_string()), id: id.to_string() }
     }
 
-    /// The one that is there.
+    /// The existing clone.
     pub(super) fn find(state: &Path, id: SandboxId) -> Result<(CloneDir, Label), CloneError> {
         let place = CloneDir::new(state, id);
         match place.label()? {
@@ -83,7 +83,7 @@ impl CloneDir {
         }
     }
 
-    /// All that there are, by name: also what is not understood, and nothing that is unfinished.
+    /// All clones by name, including damaged ones, without unfinished ones.
     pub(super) fn every(state: &Path) -> Result<Vec<CloneDir>, CloneError> {
         let all = state.join("clones");
         let entries = match fs::read_dir(&all) {
@@ -123,7 +123,7 @@ impl CloneDir {
         self.root.join("scratch")
     }
 
-    /// Holds one that is there, so that it is not removed.
+    /// Locks an existing clone, so that it is not removed.
     pub(super) fn hold(&self) -> Result<Lock, CloneError> {
         let hold = Lock::share(&self.lock()).map_err(CloneError::io(&self.root))?;
         match hold.is_at(&self.lock()) {
@@ -133,12 +133,12 @@ impl CloneDir {
         }
     }
 
-    /// Begins one under a name that says that it is unfinished, in a directory that only we can enter, and holds it. Sweeps
-    /// first what kills left: what is unfinished and nobody holds, and what is half removed.
+    /// Begins a clone under a name that marks it as unfinished, in a directory that only our user can enter, and locks it. First
+    /// sweeps the leftovers of killed processes: unfinished clones without a lock, and half-removed ones.
     pub(super) fn begin(&self) -> Result<(CloneDir, Lock), CloneError> {
         let all = self.root.parent().unwrap_or(&self.root);
         create_private(all).map_err(CloneError::io(all))?;
-        // Between the directory and its lock no sweep may come.
+        // No sweep may happen between making the directory and locking it.
         let _only_us = Lock::wait(&all.join(".lock")).map_err(CloneError::io(all))?;
         CloneDir::sweep(all);
         let id = format!("{UNFINISHED}{}", self.id);
@@ -151,12 +151,12 @@ impl CloneDir {
         Ok((begun, hold))
     }
 
-    /// It has its label: from here on it is a clone like others. The hold on it stays.
+    /// Its label is written: from here on it is an ordinary clone. The lock is kept.
     pub(super) fn finish(&self, begun: &CloneDir) -> Result<(), CloneError> {
         fs::rename(&begun.root, &self.root).map_err(CloneError::io(&self.root))
     }
 
-    /// Only what its name says is unfinished or half removed: what has no label that can be read may be somebody's work.
+    /// Only clones whose name marks them as unfinished or half removed: one without a readable label may hold a user's work.
     fn sweep(all: &Path) {
         sweep_removed(all);
         let entries = fs::read_dir(all).into_iter().flatten().flatten();
@@ -169,11 +169,11 @@ impl CloneDir {
         }
     }
 
-    /// What is written down of it; nothing if there is no such clone.
+    /// Its label; `None` if there is no such clone.
     pub(super) fn label(&self) -> Result<Option<Label>, CloneError> {
         let label: Option<Label> = damage::read_label(&self.root.join("clone.json"), &[VERSION])
             .map_err(|reason| self.damaged(reason))?;
-        // A label without a branch's name is not understood either.
+        // A label without a branch name is damaged too.
         match label.as_ref().map(Label::branch).transpose() {
             Ok(_) => Ok(label),
             Err(reason) => Err(self.damaged(reason)),

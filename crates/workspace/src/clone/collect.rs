@@ -1,4 +1,4 @@
-//! What a sandbox made of its clone: commits, taken over; and what it left uncommitted.
+//! The work of a sandbox in its clone: commits, which are imported, and uncommitted files.
 
 use super::CloneError;
 use super::clone_dir::{CloneDir, Label};
@@ -11,26 +11,26 @@ use belljar_spec::egress::Printable;
 use belljar_spec::git::{BranchName, PushLimits};
 use std::path::Path;
 
-/// What a sandbox made of its clone.
+/// The work of a sandbox in its clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collected {
     pub branch: BranchName,
     /// The branch's last commit, if it has one; it is now in a repository of ours.
     pub tip: Option<ObjectId>,
-    /// What was committed on the branch, newest first, up to [`MOST_COMMITS`].
+    /// The new commits of the branch, newest first, up to [`MAX_COMMITS`].
     pub commits: Vec<Commit>,
     /// How many commits there are.
     pub count: u64,
-    /// Files that differ from the last commit, up to [`MOST_FILES`]; they are in the folder and nowhere else.
+    /// Files that differ from the last commit, up to [`MAX_FILES`]; they exist only in the folder.
     pub uncommitted: Vec<Printable>,
-    /// What the sandbox left checked out, if it is not the branch.
+    /// The checked-out branch or commit, if it is not the clone's branch.
     pub elsewhere: Option<Head>,
-    /// Branches that were made beside it; they are in the folder and nowhere else.
+    /// Other branches that the sandbox made; they exist only in the folder.
     pub others: Vec<BranchName>,
 }
 
 impl Collected {
-    /// The commit that was left checked out on no branch at all.
+    /// The checked-out commit of a detached HEAD.
     pub fn left_at(&self) -> Option<&ObjectId> {
         match &self.elsewhere {
             Some(Head::Detached(commit)) => Some(commit),
@@ -51,11 +51,11 @@ pub struct Commit {
     pub hash: ObjectId,
     pub author: Printable,
     pub subject: Printable,
-    /// Files it changes, up to [`MOST_FILES`]; none for a merge.
+    /// Files it changes, up to [`MAX_FILES`]; none for a merge.
     pub files: Vec<Printable>,
 }
 
-/// Takes over what was committed, and says what there is. The sandbox has ended, or nothing new of it is seen.
+/// Imports the commits and reports all work. If the sandbox still runs, its later work is not included.
 pub fn collect(state: &Path, id: SandboxId, limits: PushLimits) -> Result<Collected, CloneError> {
     let git = Git::find()?.on_leash(&Leash::after_end());
     let (place, mut label) = CloneDir::find(state, id)?;
@@ -72,7 +72,7 @@ pub fn collect(state: &Path, id: SandboxId, limits: PushLimits) -> Result<Collec
     }
     let head = foreign.head("")?;
     let elsewhere = (head != Head::Branch(branch.clone())).then_some(head);
-    // Of the remote's branches none was made one of the clone's.
+    // The clone has none of the remote's branches as its own.
     let mut others = foreign.branches()?;
     others.retain(|other| *other != branch);
     let (count, commits) = match &tip {
@@ -89,7 +89,7 @@ pub fn collect(state: &Path, id: SandboxId, limits: PushLimits) -> Result<Collec
     Ok(Collected { branch, tip, commits, count, uncommitted, elsewhere, others })
 }
 
-/// What is new since the remote was cloned.
+/// The commits that are new since the remote was cloned.
 fn commits(git: &Git, ours: &Path, label: &Label, tip: &ObjectId) -> Result<(u64, Vec<Commit>), CloneError> {
     let new = |call: Call| {
         let call = call.args([tip.as_str(), "--not", "--remotes=origin"]);
@@ -110,7 +110,7 @@ fn commits(git: &Git, ours: &Path, label: &Label, tip: &ObjectId) -> Result<(u64
     Ok((count, commits))
 }
 
-/// A commit's hash, then its files, then the next one's. No file can be called as a commit that comes after the file's.
+/// A commit's hash, then its files, then the next commit's. No file name can be the hash of a commit that comes later.
 fn add_files(commits: &mut [Commit], names: &[u8]) {
     let mut next = 0;
     for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
@@ -138,7 +138,7 @@ impl Commit {
     }
 }
 
-/// More than anybody reads.
+/// More than a user reads.
 pub const MAX_COMMITS: usize = 500;
 /// Of one commit, or uncommitted.
 pub const MAX_FILES: usize = 1000;

@@ -13,8 +13,8 @@ use belljar_vault::Secret;
 use std::fs;
 use std::path::Path;
 
-/// Clones for a sandbox. Where that goes wrong nothing is left of it, and nothing runs: work in a folder that should have
-/// been a repository is work that cannot be collected.
+/// Clones for a sandbox. If that fails, nothing of it is left, and no sandbox runs: work in a folder that should have been a
+/// repository could not be collected.
 pub fn make(
     state: &Path,
     id: SandboxId,
@@ -28,7 +28,7 @@ pub fn make(
     let place = CloneDir::new(state, id);
     if let Some(label) = place.label()? {
         if let Some(reason) = label.failed {
-            // An earlier version let a sandbox work there; what is in it is nowhere else.
+            // An earlier version let a sandbox work there; its files exist nowhere else.
             if !place.is_untouched() {
                 let reason = Printable::from(reason.as_str());
                 return Err(CloneError::Worked { url: label.url, reason, folder: place.work() });
@@ -41,7 +41,7 @@ pub fn make(
                 why: "another repository was cloned here, and is worked on",
             });
         } else {
-            // It was made before: what is in it may be work.
+            // It was made before, and may hold work.
             let hold = place.hold()?;
             let branch = label.branch().map_err(|reason| place.damaged(reason))?;
             return Ok(cloned(&place, branch, label, hold));
@@ -52,14 +52,14 @@ pub fn make(
     let maker = Maker { git: &git, place: &begun, address: &address, spec, branch: &branch };
     let made = maker.make(&mut label).and_then(|()| begun.write_label(&label));
     if let Err(error) = made.and_then(|()| place.finish(&begun)) {
-        // What stays of it is swept by the next one that is made.
+        // Leftovers are swept when the next clone is made.
         let _ = remove_whole(&begun.root);
         return Err(match error {
             CloneError::Git(GitError::Missing | GitError::Start(_))
             | CloneError::NoCommits(_)
             | CloneError::Io { .. } => error,
             error => {
-                // The words of the call are ours, and longer than a message may be.
+                // The arguments of the call are ours, and longer than a message may be.
                 let reason = match &error {
                     CloneError::Git(GitError::Failed { reason, .. }) => reason.clone(),
                     error => error.to_string(),
@@ -122,13 +122,13 @@ impl Maker<'_> {
             .on(&ours)
             .args(["rev-parse", &format!("refs/remotes/origin/{one}^{{commit}}")])
             .line()?;
-        // So that a push from inside has something to follow.
+        // So that a push from inside has a branch to update.
         self.git.on(&ours).args(["update-ref", &wanted, &base]).output()?;
         label.base = Some(base);
         Ok(())
     }
 
-    /// The folder: a repository of its own, whose objects are a copy. Nobody has written to it yet.
+    /// The folder: a separate repository, whose objects are a copy. No sandbox has written to it yet.
     fn lay_out(&self, label: &Label) -> Result<(), CloneError> {
         let (ours, work) = (self.place.ours(), self.place.work());
         let there = work.join(".git");
@@ -144,7 +144,7 @@ impl Maker<'_> {
         };
         write("config", self.config(&format).as_bytes())?;
         write("HEAD", format!("ref: {}\n", self.branch.full()).as_bytes())?;
-        // What nobody inside may make, so that it can be held: it is there.
+        // The sandbox must not create these; they exist so that they can be protected by a mount.
         write("commondir", b".")?;
         write("config.worktree", b"")?;
         write("info/attributes", b"")?;
@@ -172,7 +172,7 @@ impl Maker<'_> {
             _ => (0, ""),
         };
         let branch = self.branch.as_str().replace('"', "\\\"");
-        // Where on this machine it was cloned from is nobody's business inside.
+        // The sandbox must not learn the path on this machine that it was cloned from.
         let origin = match self.address.protocol {
             Protocol::File => String::new(),
             _ => format!(
@@ -193,7 +193,7 @@ impl Maker<'_> {
     }
 }
 
-/// What a remote says of itself.
+/// A remote's answer to `ls-remote`.
 struct Remote {
     default: Option<BranchName>,
     has_wanted: bool,
@@ -201,7 +201,7 @@ struct Remote {
 }
 
 impl Remote {
-    /// `ref: refs/heads/main<TAB>HEAD`, and `HASH<TAB>NAME` a ref.
+    /// Lines `ref: refs/heads/main<TAB>HEAD`, and one `HASH<TAB>NAME` per ref.
     fn read(answer: &[u8], wanted: &str) -> Remote {
         let answer = String::from_utf8_lossy(answer);
         let mut remote = Remote { default: None, has_wanted: false, hash_length: 40 };
@@ -219,7 +219,7 @@ impl Remote {
     }
 }
 
-/// Copies, not links: the file of a link would be shared with whoever writes inside.
+/// Copies, not hard links: the sandbox could write to a shared file.
 fn copy_objects(from: &Path, to: &Path) -> Result<(), CloneError> {
     for entry in fs::read_dir(from).map_err(CloneError::io(from))? {
         let entry = entry.map_err(CloneError::io(from))?;

@@ -1,11 +1,11 @@
-//! Clones: the host fetches a repository before there is a sandbox, and takes over, afterwards, what was committed. The
-//! sandbox never holds what the remote asks for.
+//! Clones: the host fetches a repository before the sandbox starts, and imports its commits afterwards. The sandbox never holds the
+//! remote's credentials.
 //!
 //! ```text
-//!   make ──> a sandbox works in the folder ──> collect ──> (asked for) push ──> (asked for) pull_request
+//!   make ──> a sandbox works in the folder ──> collect ──> (on request) push ──> (on request) pull_request
 //! ```
 //!
-//! What was not pushed is kept until [`remove`]. Called by the engine.
+//! Unpushed commits are kept until [`remove`]. Called by the engine.
 
 mod address;
 mod clone_dir;
@@ -32,7 +32,7 @@ use belljar_state::{Lock, remove_whole};
 use clone_dir::CloneDir;
 use std::path::{Path, PathBuf};
 
-/// A clone that is ready to be worked in.
+/// A clone that is ready for use.
 #[derive(Debug)]
 pub struct Cloned {
     /// The folder.
@@ -41,13 +41,13 @@ pub struct Cloned {
     pub repository: PathBuf,
     /// The branch that is worked on.
     pub branch: BranchName,
-    /// Where it is from, without any secret.
+    /// The remote's URL, without any secret.
     pub url: String,
-    /// As long as it is there, the clone is not removed.
+    /// While this lock is held, the clone is not removed.
     pub hold: Lock,
 }
 
-/// A clone that is kept.
+/// A stored clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     pub id: String,
@@ -55,16 +55,16 @@ pub struct Kept {
     pub url: String,
     pub branch: String,
     pub folder: PathBuf,
-    /// Why there is nothing in it but what was made there: of a version that worked in a folder that could not be cloned.
+    /// Why it holds only the sandbox's own files: written by a version that worked in a folder that could not be cloned.
     pub failed: Option<String>,
     /// Is there a commit that was not pushed?
     pub unpushed: bool,
-    /// How many files were not committed when it was last collected; nothing if it never was.
+    /// How many files were not committed when it was last collected; `None` if it never was.
     pub uncommitted: Option<u64>,
     pub in_use: bool,
 }
 
-/// Everything that is kept. Only looks: nothing is swept, and what is not understood is told with its path.
+/// All stored clones. Only reads: nothing is swept, and a damaged clone is reported with its path.
 pub fn list(state: &Path) -> Result<Vec<Result<Kept, Damaged>>, CloneError> {
     CloneDir::every(state)?.into_iter().filter_map(|place| look(place).transpose()).collect()
 }
@@ -78,7 +78,7 @@ fn look(place: CloneDir) -> Result<Option<Result<Kept, Damaged>>, CloneError> {
         Err(error) => return Err(error),
     };
     let branch = label.branch().map_err(|reason| place.damaged(reason))?;
-    // What cannot be read may hold work.
+    // An unreadable clone may hold work.
     let tip = Foreign::open(&place.work().join(".git")).and_then(|foreign| foreign.branch(&branch));
     let unpushed = match (&label.failed, tip) {
         (Some(_), _) => !place.is_untouched(),
@@ -102,12 +102,12 @@ fn look(place: CloneDir) -> Result<Option<Result<Kept, Damaged>>, CloneError> {
     })))
 }
 
-/// Removes a clone with what was not pushed, also one that is damaged. Refused while a sandbox uses it.
+/// Removes a clone with its unpushed commits, even a damaged one. Refused while a sandbox uses it.
 pub fn remove(state: &Path, id: SandboxId) -> Result<(), CloneError> {
     remove_place(&CloneDir::new(state, id))
 }
 
-/// The same, of what has no name that we would have given it: by its whole name in the directory of clones.
+/// The same, for an entry whose name is not one of ours: by its full name in the directory of clones.
 pub fn remove_named(state: &Path, name: &str) -> Result<(), CloneError> {
     match CloneDir::every(state)?.iter().find(|place| place.id == name) {
         Some(place) => remove_place(place),

@@ -1,4 +1,4 @@
-//! Pushing what was collected, and only when somebody asks for it.
+//! Pushes collected commits, only when the user asks for it.
 
 use super::CloneError;
 use super::address::{Address, Service};
@@ -20,8 +20,8 @@ pub struct Pushed {
     pub url: String,
 }
 
-/// Pushes the branch that was collected; `to` is another name for it on the remote. Never by force, and to the remote's
-/// default branch only if `to` names it.
+/// Pushes the collected branch; `to` is another name for it on the remote. Never by force, and to the remote's default branch only
+/// if `to` names it.
 pub fn push(
     state: &Path,
     id: SandboxId,
@@ -55,7 +55,7 @@ pub fn push(
     Ok(Pushed { branch: target, commit, url: address.url })
 }
 
-/// git says of every ref what became of it: `!<TAB>from:to<TAB>[rejected] (non-fast-forward)`.
+/// git reports the result of every ref: `!<TAB>from:to<TAB>[rejected] (non-fast-forward)`.
 fn why(pushed: &Finished) -> String {
     let text = String::from_utf8_lossy(&pushed.stdout);
     let refused =

@@ -1,4 +1,4 @@
-//! Pull requests: GitHub's API, through a client that is somebody else's.
+//! Pull requests: GitHub's API, through an HTTP client that the caller provides.
 
 use super::CloneError;
 use super::clone_dir::CloneDir;
@@ -8,9 +8,9 @@ use belljar_vault::Secret;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Speaks HTTP for us.
+/// An HTTP client for the API.
 pub trait Forge {
-    /// Posts JSON with `Authorization: Bearer TOKEN`, and gives the status and the body of the answer, or why there is none.
+    /// Posts JSON with `Authorization: Bearer TOKEN`, and returns the response's status and body, or an error message.
     fn post_json(&self, url: &str, body: &str, token: &Secret) -> Result<(u16, Vec<u8>), String>;
 }
 
@@ -21,11 +21,11 @@ pub struct PullRequest {
     pub body: String,
     /// The branch to merge into; without one, the remote's default.
     pub base: Option<String>,
-    /// Where the API is, if that does not follow from the remote's host: `https://git.example.com/api/v3`.
+    /// The API's URL, if it does not follow from the remote's host: `https://git.example.com/api/v3`.
     pub api: Option<String>,
 }
 
-/// Opens a pull request for the branch that was pushed, and gives its page.
+/// Opens a pull request for the pushed branch, and returns its page.
 pub fn pull_request(
     state: &Path,
     id: SandboxId,

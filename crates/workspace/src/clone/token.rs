@@ -1,5 +1,5 @@
-//! A token for a git host, and messages without it. Git gets the token by its environment and asks for it only when the host that it is
-//! for does; it is in no file and no argument.
+//! A token for a git host, and messages without it. Git gets the token through its environment, and uses it only when the token's
+//! own host asks; it is in no file and no argument.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -7,19 +7,19 @@ use belljar_vault::Secret;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use zeroize::Zeroizing;
 
-/// Who we are to a host.
+/// A login for a host.
 pub(super) struct Login {
     pub(super) user: String,
     pub(super) token: Secret,
 }
 
 impl Login {
-    /// With the name that hosts expect beside a token that is no person's password.
+    /// With the user name that hosts expect together with a token.
     pub(super) fn with_token(token: Secret) -> Login {
         Login { user: "x-access-token".to_string(), token }
     }
 
-    /// From the part of a URL before `@`; a name alone is a token, to those that take one so.
+    /// From the part of a URL before `@`; a name alone is taken for a token, as some hosts do.
     pub(super) fn of_url(part: &str) -> Login {
         let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         match part.split_once(':') {

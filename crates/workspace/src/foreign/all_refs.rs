@@ -13,15 +13,15 @@ use std::os::unix::ffi::OsStrExt;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct AllRefs {
     pub refs: BTreeMap<String, ObjectId>,
-    /// Names with something there that is no ref: a link, a pipe, a symbolic ref, text. They say nothing, not even that
-    /// the ref is gone.
+    /// Names whose file is no ref: a link, a pipe, a symbolic ref, text. Such a name tells nothing, not even that the ref is gone.
     pub unreadable: BTreeSet<String>,
-    /// Those of both that go by a name made of their own.
+    /// Refs of both kinds above that are listed under a derived name.
     pub renamed: BTreeSet<String>,
 }
 
 impl AllRefs {
-    /// The name that a branch or tag goes by here: its own, or one made of it. None for other refs, and for git's lock files.
+    /// The name that a branch or tag is listed under: its own, or one derived from it. `None` for other refs, and for git's lock
+    /// files.
     fn spoken(&mut self, name: &[u8]) -> Option<String> {
         let kind =
             ["refs/heads/", "refs/tags/"].into_iter().find(|kind| name.starts_with(kind.as_bytes()))?;
@@ -42,16 +42,16 @@ impl AllRefs {
 }
 
 impl Foreign {
-    /// All branches and tags. One whose name is not valid UTF-8, too long, or otherwise none that a policy could speak of, goes by a
-    /// name made of it: its commits are not lost.
+    /// All branches and tags. One whose name is not valid UTF-8, too long, or otherwise not expressible in a policy, is listed
+    /// under a derived name: so its commits are not lost.
     pub fn refs(&self) -> Result<AllRefs, ForeignError> {
-        // Its HEAD then names a branch that cannot be, so that older gits do not take it for empty.
+        // A reftable repository's HEAD names an impossible branch, so that older gits do not take it for empty.
         if self.has("reftable") {
             return Err(ForeignError::spoiled("reftable", "refs kept as a reftable are not read"));
         }
         let mut all = AllRefs::default();
-        // Loose refs first: git packs them by writing `packed-refs` and removing the files afterwards, so that a ref is in
-        // one of both at every moment only in this order.
+        // Loose refs first: git packs them by writing `packed-refs` and removing the files afterwards, so only in this order a ref
+        // is never missed.
         self.below_each(&["refs/heads", "refs/tags"], |name, entry| {
             let Some(name) = all.spoken(name) else { return };
             match entry.and_then(|text| object(text.trim_end())) {
@@ -75,8 +75,8 @@ impl Foreign {
         Ok(all)
     }
 
-    /// Where a ref stood over time, oldest first, as its log has it. None if there is no log; lines that are none of git's are
-    /// left out.
+    /// The values of a ref over time, oldest first, from its reflog. Empty if there is no log; lines that git did not write are
+    /// skipped.
     pub fn log(&self, reference: &str) -> Result<Vec<ObjectId>, ForeignError> {
         let bytes = self.read(&format!("logs/{reference}"), MAX_LOG_BYTES)?.unwrap_or_default();
         let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| {
@@ -86,7 +86,7 @@ impl Foreign {
         Ok(lines.collect())
     }
 
-    /// The names of the branches that have a log, those of branches that are gone too where git kept it.
+    /// The names of the branches that have a log, including deleted branches whose log git kept.
     pub fn logged_branches(&self) -> Result<Vec<String>, ForeignError> {
         let mut names = Vec::new();
         self.below_each(&["logs/refs/heads"], |path, _| {
@@ -137,9 +137,9 @@ impl Foreign {
     }
 }
 
-/// Of a name that cannot be kept as it is, enough to know it again.
+/// For a name that cannot be used unchanged: enough of it to recognize it.
 const MAX_SPOKEN_CHARS: usize = 40;
-/// Each level costs a descriptor while it is looked at, and a name of git's has fewer.
+/// Each level costs a descriptor while it is read, and git's names have fewer levels.
 const DEEPEST: usize = 64;
 /// A hundred thousand moves of one ref.
 const MAX_LOG_BYTES: u64 = 16 << 20;

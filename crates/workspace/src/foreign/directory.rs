@@ -1,4 +1,4 @@
-//! Files below a directory that somebody else may change at any moment.
+//! Files below a directory that an agent may change at any moment.
 
 use belljar_spec::egress::Printable;
 use belljar_sys::rustix::fs::{
@@ -12,10 +12,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A directory, and what is reached from it without any link.
+/// A directory, and the files below it, reached without following any link.
 pub(super) struct Directory(OwnedFd);
 
-/// What a name in a directory leads to.
+/// The kind of a directory entry.
 pub(super) enum Entry {
     File(File),
     Directory(Directory),
@@ -23,7 +23,7 @@ pub(super) enum Entry {
     Other,
 }
 
-/// Why a file of somebody else's cannot be used.
+/// Why a file that an agent can write cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ForeignError {
     #[error("`{path}` cannot be used: {why}")]
@@ -51,7 +51,7 @@ impl Directory {
         opened.map(Directory).map_err(|error| ForeignError::io(&path.to_string_lossy(), error))
     }
 
-    /// A directory below, if it is there.
+    /// A directory below, if it exists.
     pub(super) fn below(&self, path: &str) -> Result<Option<Directory>, ForeignError> {
         Ok(self.reach(path, OFlags::RDONLY | OFlags::DIRECTORY)?.map(Directory))
     }
@@ -87,9 +87,9 @@ impl Directory {
         found.unwrap_or(false)
     }
 
-    /// A file below, if it is there: one with bytes, and nothing else.
+    /// A file below, if it exists: only a regular one.
     pub(super) fn file(&self, path: &str) -> Result<Option<File>, ForeignError> {
-        // A pipe would wait for its other end, were it not for NONBLOCK.
+        // Without NONBLOCK, opening a pipe would wait for its other end.
         let Some(opened) = self.reach(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)? else {
             return Ok(None);
         };
@@ -100,7 +100,7 @@ impl Directory {
         }
     }
 
-    /// What is below, opened once: a file with bytes, a directory, or neither.
+    /// An entry below, opened once: a regular file, a directory, or neither.
     pub(super) fn entry(&self, name: impl AsRef<OsStr>) -> Result<Entry, ForeignError> {
         let name = name.as_ref();
         let opened = match self.reach(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
@@ -127,13 +127,13 @@ impl Directory {
         Ok(Some(bytes))
     }
 
-    /// Under git's own lock of that file: a git that runs inside meanwhile waits or says so.
+    /// Writes under git's own lock of that file: a git that runs inside meanwhile waits or reports the lock.
     pub(super) fn write(&self, path: &str, content: &[u8]) -> Result<(), ForeignError> {
         let (parent, name) = self.parent_of(path)?;
         parent.write_by(&format!("{name}.lock"), name, content, path)
     }
 
-    /// Takes git's own lock of a file; nothing where another process has it.
+    /// Takes git's own lock of a file; `None` if another process has it.
     pub(super) fn lock(&self, path: &str) -> Result<Option<Locked>, ForeignError> {
         let (parent, name) = self.parent_of(path)?;
         let lock = format!("{name}.lock");
@@ -144,16 +144,16 @@ impl Directory {
         }
     }
 
-    /// Where nobody else writes: what a killed process of ours left is no lock.
+    /// For directories that no sandbox writes to: a leftover file of a killed belljar process is overwritten, not taken for a lock.
     pub(super) fn put(&self, path: &str, content: &[u8]) -> Result<(), ForeignError> {
         let (parent, name) = self.parent_of(path)?;
-        // git takes nothing that starts with a dot for a ref.
+        // git takes no file that starts with a dot for a ref.
         let unfinished = format!(".{name}.belljar");
         let _ = unlinkat(&parent.0, unfinished.as_str(), AtFlags::empty());
         parent.write_by(&unfinished, name, content, path)
     }
 
-    /// Removes a file or what a link is; nothing if nothing is there.
+    /// Removes a file or a link itself; a missing one is no error.
     pub(super) fn remove_file(&self, path: &str) -> Result<(), ForeignError> {
         let (parent, name) = self.parent_of(path)?;
         match unlinkat(&parent.0, name, AtFlags::empty()) {
@@ -162,7 +162,7 @@ impl Directory {
         }
     }
 
-    /// Removes a directory with nothing in it but such directories, a few levels deep; what else there is stays.
+    /// Removes a directory that holds only empty directories, a few levels deep; other entries stay.
     pub(super) fn remove_empty(&self, path: &str) -> Result<(), ForeignError> {
         self.remove_empty_levels(path, DEEPEST_EMPTY)
     }
@@ -201,7 +201,7 @@ impl Directory {
         if parent.kind(name).is_some() {
             return Ok(());
         }
-        // git's own name for what is not finished, which its gc removes if we cannot.
+        // git's own name for unfinished files, which `git gc` removes if we cannot.
         let unfinished = format!("tmp_{name}");
         let _ = unlinkat(&parent.0, unfinished.as_str(), AtFlags::empty());
         let mut copy = File::from(parent.create(&unfinished, path)?);
@@ -215,13 +215,13 @@ impl Directory {
         moved
     }
 
-    /// The directory that a path's last part is in, made if it is missing, and that last part.
+    /// The parent directory of a path, made if it is missing, and the path's last part.
     fn parent_of<'a>(&self, path: &'a str) -> Result<(Directory, &'a str), ForeignError> {
         let (parents, name) = path.rsplit_once('/').unwrap_or((".", path));
         let mut reached = String::new();
         for part in parents.split('/') {
             reached.push_str(part);
-            // Made one by one: each is looked at again when it is opened.
+            // Made one by one: each is checked again when it is opened.
             if self.below(&reached)?.is_none() {
                 let within = match reached.rsplit_once('/') {
                     Some((within, _)) => self.below(within)?,
@@ -262,14 +262,14 @@ impl Directory {
             Err(Errno::LOOP | Errno::XDEV) => {
                 Err(ForeignError::spoiled(&path, "a link is in the way, or another filesystem"))
             }
-            // What opening a socket gives, or a device without a driver.
+            // The error of opening a socket, or a device without a driver.
             Err(Errno::NXIO | Errno::NODEV) => Err(ForeignError::spoiled(&path, "it is not a file")),
             Err(error) => Err(ForeignError::io(&path, error)),
         }
     }
 }
 
-/// A directory below an open one, made where it is missing, over no link. `made` gets each that is new.
+/// A directory below an open one, made if it is missing, following no link. `made` gets each new one.
 pub(crate) fn make_folder(
     top: &OwnedFd,
     path: &str,
@@ -293,7 +293,7 @@ pub(crate) fn make_folder(
     Ok(folder)
 }
 
-/// Git's lock of a file, held: no git that runs inside writes the file meanwhile. Dropped, the file stays as it was.
+/// Git's lock of a file, while held: no git inside writes the file. If it is dropped, the file stays unchanged.
 pub(crate) struct Locked {
     file: File,
     parent: Directory,
@@ -302,7 +302,7 @@ pub(crate) struct Locked {
 }
 
 impl Locked {
-    /// Puts this content in the file's place.
+    /// Replaces the file with this content.
     pub(crate) fn commit(mut self, content: &[u8]) -> Result<(), ForeignError> {
         let written = self.file.write_all(content);
         let moved = written.and_then(|()| {
@@ -314,7 +314,7 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // After a commit it is there no more.
+        // After `commit` the lock file no longer exists.
         let _ = unlinkat(&self.parent.0, self.lock.as_str(), AtFlags::empty());
     }
 }
@@ -322,7 +322,7 @@ impl Drop for Locked {
 pub(crate) const NO_WAY_OUT: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
 
-/// Each level takes a descriptor and a part of the stack, and names of branches have fewer.
+/// Each level takes a descriptor and stack space, and branch names have fewer levels.
 const DEEPEST_EMPTY: u32 = 64;
-/// Of loose objects, a directory has some thousands before git packs them.
+/// A directory has some thousands of loose objects before git packs them.
 const MAX_NAMES: usize = 2_000_000;

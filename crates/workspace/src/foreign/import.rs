@@ -1,9 +1,9 @@
-//! Commits from a repository that an agent writes to, taken over into one of ours.
+//! Imports commits from a repository that an agent writes to into one of ours.
 //!
-//! Its objects are copied as files into a scratch repository: packs without their indexes, which are made anew, and
-//! loose objects. No alternates, no commit graphs, no bitmaps come along. From there what is new is packed and
-//! goes through `git index-pack --strict`, which reads it as it reads a stranger's push: every object is checked and has
-//! the name of its content, or nothing is taken.
+//! Its objects are copied as files into a scratch repository: packs without their indexes, which are made anew, and loose objects.
+//! No alternates, no commit graphs, no bitmaps come along. From there new objects are packed and go through
+//! `git index-pack --strict`, which treats them as a push from a stranger: every object is checked and is named by its content, or
+//! nothing is taken.
 
 use super::objects::Copied;
 use super::{Foreign, ForeignError};
@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// What is taken from where to where.
+/// One import: commit, source and destination.
 #[derive(Clone, Copy)]
 pub struct Import<'a> {
     pub git: &'a Git,
@@ -23,7 +23,7 @@ pub struct Import<'a> {
     pub from: &'a Foreign,
     /// The commit that is wanted.
     pub tip: &'a ObjectId,
-    /// A directory for what is not yet trusted, on any filesystem; made, and removed again.
+    /// A directory for untrusted objects, on any filesystem; made, and removed again.
     pub scratch: &'a Path,
     pub limits: PushLimits,
 }
@@ -41,14 +41,14 @@ pub enum ImportError {
     Refused { tip: ObjectId, reason: String },
 }
 
-/// Takes a commit with all it needs over into a repository of ours; afterwards it is there and nothing refers to it.
+/// Imports a commit with all it needs into a repository of ours; afterwards it exists there, without a ref.
 pub fn import(import: &Import<'_>) -> Result<(), ImportError> {
     let git = import.git.on_any_leash();
     let import = &Import { git: &git, ..*import };
     if complete(import)? {
         return Ok(());
     }
-    // What a killed import left.
+    // Leftovers of a killed import.
     remove(import.scratch)?;
     let outcome = through_scratch(import);
     let removed = remove(import.scratch);
@@ -77,7 +77,7 @@ fn through_scratch(import: &Import<'_>) -> Result<(), ImportError> {
     if let Some(shallow) = shallow.filter(|_| ours.join("shallow").exists()) {
         fs::write(scratch.join("shallow"), shallow)?;
     }
-    // What we have need not come; said by our refs, not by what it says that we have.
+    // Objects that we have are not packed; our own refs decide that, not the foreign repository.
     let known = git.on(ours).args(["for-each-ref", "--format=^%(objectname)"]).output()?;
     let wanted = [tip.as_str().as_bytes(), b"\n", &known].concat();
     let packing = on_scratch().args(["pack-objects", "--revs", "-q", "--delta-base-offset"]);
@@ -116,6 +116,6 @@ fn remove(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// A few bytes can say that they unpack to many: git gives up where one piece of memory would be larger.
+/// A few bytes can claim to unpack to many: git fails if one allocation would be larger.
 const LARGEST_PIECE: &str = "512m";
 const MAX_SHALLOW_BYTES: u64 = 16 << 20;

@@ -2,7 +2,7 @@
 //! and waiting for no pipe. git itself is never started on it.
 //!
 //! [`Foreign`] reads refs and writes single files; [`import`] takes commits over into a repository of ours. Called by
-//! [`crate::shelf`], [`crate::clone`] and [`crate::private_git`].
+//! [`crate::managed`], [`crate::clone`] and [`crate::private_git`].
 
 mod all_refs;
 mod directory;
@@ -28,53 +28,53 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// The one that is there. The path leads through nothing that an agent can change.
+    /// Opens the existing one. No agent can change the path that leads to it.
     pub fn open(git_directory: &Path) -> Result<Foreign, ForeignError> {
         Ok(Foreign { directory: Directory::open(git_directory)? })
     }
 
-    /// A file of it, if it is there and a file; more than `most` bytes are refused.
+    /// The content of a regular file in it, if it exists; more than `most` bytes are refused.
     pub fn read(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>, ForeignError> {
         self.directory.read(path, most)
     }
 
-    /// A file of it, opened, if it is there and a file.
+    /// A regular file in it, opened, if it exists.
     pub(crate) fn file(&self, path: &str) -> Result<Option<std::fs::File>, ForeignError> {
         self.directory.file(path)
     }
 
-    /// The names in a directory of it; none where there is none.
+    /// The names in a directory of it; none if it does not exist.
     pub(crate) fn names(&self, path: &str) -> Result<Vec<String>, ForeignError> {
         self.directory.below(path)?.map_or_else(|| Ok(Vec::new()), |directory| directory.names())
     }
 
-    /// A directory of it as one of its own, if it is there.
+    /// A subdirectory as its own [`Foreign`], if it exists.
     pub fn below(&self, path: &str) -> Result<Option<Foreign>, ForeignError> {
         Ok(self.directory.below(path)?.map(|directory| Foreign { directory }))
     }
 
-    /// Is something there, whatever it is?
+    /// Does an entry of any kind exist?
     pub fn has(&self, path: &str) -> bool {
         self.directory.has(path)
     }
 
-    /// Has it this object as a file of its own?
+    /// Does it have this object as a loose file?
     pub(crate) fn has_loose(&self, id: &ObjectId) -> bool {
         let (folder, name) = id.as_str().split_at(2);
         self.directory.has(&format!("objects/{folder}/{name}"))
     }
 
-    /// Puts a file there, whole or not at all, the way git itself does: a git that runs inside meanwhile sees its lock.
+    /// Writes a file atomically, the way git itself does: a git that runs inside meanwhile sees its lock.
     pub fn write(&self, path: &str, content: &[u8]) -> Result<(), ForeignError> {
         self.directory.write(path, content)
     }
 
-    /// Takes git's own lock of a file; nothing where a git inside has it.
+    /// Takes git's own lock of a file; `None` if a git inside has it.
     pub(crate) fn lock(&self, path: &str) -> Result<Option<Locked>, ForeignError> {
         self.directory.lock(path)
     }
 
-    /// The same where nobody inside can be writing it: worktrees that no sandbox uses.
+    /// The same for files that no sandbox can be writing: worktrees that no sandbox uses.
     pub fn put(&self, path: &str, content: &[u8]) -> Result<(), ForeignError> {
         self.directory.put(path, content)
     }
@@ -84,13 +84,13 @@ impl Foreign {
         self.directory.remove_tree(path)
     }
 
-    /// Puts a file of ours there under a name that is new, or leaves the one that is there.
+    /// Writes a file of ours under a new name, or keeps the existing one.
     pub fn take_file(&self, from: &Path, path: &str) -> Result<(), ForeignError> {
         self.directory.take_file(from, path)
     }
 }
 
-/// An object's name, if this text is one.
+/// Parses an object's name.
 pub(crate) fn object(text: &str) -> Option<ObjectId> {
     text.parse().ok()
 }

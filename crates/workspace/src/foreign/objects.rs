@@ -1,8 +1,8 @@
 //! Objects of a repository that an agent writes to, copied as the files they are: into a repository of ours, where git reads
 //! them. No alternates, no commit graphs, no indexes of packs come along.
 //!
-//! Nothing here believes what it reads. A loose object that is not what its name says leads at most to the wrong files being
-//! copied; what arrives is named by its content later on.
+//! Nothing here trusts what it reads. A loose object that does not match its name leads at most to the wrong files being copied;
+//! later, all objects are named by their content.
 
 use super::directory::{Directory, Entry};
 use super::{Foreign, ForeignError, object};
@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What has been copied so far, and how much that may become.
+/// The amount copied so far, and its limit.
 pub(crate) struct Copied {
     bytes: u64,
     files: u64,
@@ -27,7 +27,7 @@ impl Copied {
         Copied { bytes: 0, files: 0, limits }
     }
 
-    /// Copies every object that `ours` does not have as a file into the objects `to`; gives the packs among them.
+    /// Copies every object that `ours` does not have as a file into the objects `to`; returns the packs among them.
     pub(crate) fn everything(
         &mut self,
         from: &Foreign,
@@ -64,9 +64,8 @@ impl Copied {
         Ok(packs)
     }
 
-    /// Copies the loose objects that these commits need, but for those of commits that are known: on the host everything
-    /// that a known commit needs is there. Objects in packs are not looked at; a caller that misses some asks for
-    /// [`Copied::everything`].
+    /// Copies the loose objects that these commits need, but for those of commits that are known: on the host everything that a
+    /// known commit needs is there. Objects in packs are ignored; a caller that then lacks some uses [`Copied::everything`].
     pub(crate) fn needed(
         &mut self,
         from: &Foreign,
@@ -97,7 +96,7 @@ impl Copied {
 
     fn file(&mut self, from: File, folder: &Path, name: &str) -> Result<(), ForeignError> {
         let most = self.limits.bytes.as_u64();
-        // A file with holes says how long it is, and takes that long to read.
+        // A sparse file takes as long to read as its nominal size.
         let about = from.metadata().map_err(|error| ForeignError::io(name, error))?;
         self.count(about.len())?;
         self.bytes -= about.len();
@@ -125,21 +124,21 @@ impl Copied {
     }
 }
 
-/// From commits to all that they need.
+/// A walk from commits to all objects that they need.
 struct Walk<'a> {
     objects: Directory,
     to: &'a Path,
     copied: &'a mut Copied,
     seen: HashSet<ObjectId>,
     waiting: Vec<Wanted>,
-    /// Bytes that objects unfolded to.
+    /// Bytes that objects were inflated to.
     inflated: Cell<u64>,
 }
 
 struct Wanted {
     id: ObjectId,
     kind: Kind,
-    /// The tree that stood in its place before: what both have came with that one.
+    /// The tree that was in its place before: entries that both have came with that one.
     beside: Option<ObjectId>,
 }
 
@@ -158,7 +157,7 @@ impl Walk<'_> {
         if wanted.kind == Kind::Blob {
             return Ok(());
         }
-        // What was copied is read, so that nobody changes it in between.
+        // Read from the copy, so that the sandbox cannot change it in between.
         let copy =
             File::open(self.to.join(folder).join(name)).map_err(|error| ForeignError::io(name, error))?;
         match self.inflate(copy) {
@@ -169,7 +168,7 @@ impl Walk<'_> {
             Some((kind, content)) if kind == b"tree" => {
                 self.tree(&wanted.id, &content, wanted.beside.as_ref())?
             }
-            // A blob, or nothing that git would read.
+            // A blob, or a file that git would not read.
             _ => {}
         }
         Ok(())
@@ -204,7 +203,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What a loose object of this kind holds, if it is there.
+    /// The content of a loose object of this kind, if it exists.
     fn content(&self, id: &ObjectId, kind: &[u8]) -> Result<Option<Vec<u8>>, ForeignError> {
         let read = self.open(id)?.and_then(|file| self.inflate(file));
         Ok(read.filter(|(is, _)| is == kind).map(|(_, content)| content))
@@ -212,7 +211,7 @@ impl Walk<'_> {
 
     fn inflate(&self, file: File) -> Option<(Vec<u8>, Vec<u8>)> {
         let inflated = inflate(file);
-        // One that is too long to be read was read so far, too.
+        // One that is too long was read up to the limit, too.
         let bytes = inflated.as_ref().map_or(LARGEST_READ, |(_, content)| content.len() as u64);
         self.inflated.set(self.inflated.get().saturating_add(bytes));
         inflated
@@ -224,7 +223,7 @@ impl Walk<'_> {
         match self.objects.entry(&path)? {
             Entry::File(file) => Ok(Some(file)),
             Entry::Directory(_) => Err(ForeignError::spoiled(&path, "it is not a file")),
-            // A link, a pipe: not an object of git's. If it is needed, it is missing.
+            // A link, a pipe: not a git object. If it is needed, it counts as missing.
             Entry::Other => Ok(None),
         }
     }
@@ -236,8 +235,8 @@ impl Wanted {
     }
 }
 
-/// The kind and the content of a loose object, `KIND SIZE\0CONTENT` in zlib's form; none if it is larger than is read here,
-/// or otherwise.
+/// The kind and the content of a loose object, `KIND SIZE\0CONTENT` in zlib's form; `None` if it is larger than we read, or
+/// malformed.
 fn inflate(file: File) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut bytes = Vec::new();
     ZlibDecoder::new(file).take(LARGEST_READ + 1).read_to_end(&mut bytes).ok()?;
@@ -251,7 +250,7 @@ fn inflate(file: File) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((bytes, content))
 }
 
-/// The object names behind a word at the head of a commit or a tag.
+/// The object names after this keyword in the header of a commit or a tag.
 fn headers<'a>(content: &'a [u8], word: &'a [u8]) -> impl Iterator<Item = ObjectId> + 'a {
     let lines = content.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty());
     lines.filter_map(move |line| object(std::str::from_utf8(line.strip_prefix(word)?).ok()?))
@@ -261,7 +260,8 @@ fn header(content: &[u8], word: &[u8]) -> Option<ObjectId> {
     headers(content, word).next()
 }
 
-/// The entries of a tree, `MODE NAME\0HASH`, up to what is none; no kind for a gitlink, which is another repository's.
+/// The entries of a tree, `MODE NAME\0HASH`, up to the first malformed one; no kind for a gitlink, which names another repository's
+/// commit.
 fn entries(content: &[u8], raw: usize) -> impl Iterator<Item = (Option<Kind>, &[u8], ObjectId)> {
     let mut rest = content;
     std::iter::from_fn(move || {
@@ -284,9 +284,9 @@ fn is_hex(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A tree of half a million files. A larger one is found missing, and then everything is copied.
+/// A tree of half a million files. A larger one counts as missing, and then everything is copied.
 const LARGEST_READ: u64 = 32 << 20;
-/// Names of objects that a walk keeps: those of the trees that are new.
+/// Object names that a walk remembers: those of new trees.
 const MAX_WALKED: usize = 1_000_000;
-/// What is read in a few seconds.
+/// As much as is read in a few seconds.
 const MAX_INFLATED: u64 = 2 << 30;

@@ -13,7 +13,7 @@ pub enum Head {
 }
 
 impl Foreign {
-    /// What a worktree is on; `own` is its part of the git directory, empty for the main one.
+    /// Reads a worktree's HEAD; `own` is its part of the git directory, empty for the main one.
     pub fn head(&self, own: &str) -> Result<Head, ForeignError> {
         let path = if own.is_empty() { "HEAD".to_string() } else { format!("{own}/HEAD") };
         let unclear = || ForeignError::spoiled(&path, "it names neither a branch nor a commit");
@@ -25,19 +25,19 @@ impl Foreign {
         }
     }
 
-    /// Where a branch stands, if it exists.
+    /// A branch's commit, if the branch exists.
     pub fn branch(&self, branch: &BranchName) -> Result<Option<ObjectId>, ForeignError> {
         let name = branch.full();
-        // Its HEAD then names a branch that cannot be, so that older gits do not take it for empty.
+        // A reftable repository's HEAD names an impossible branch, so that older gits do not take it for empty.
         if self.has("reftable") {
             return Err(ForeignError::spoiled("reftable", "refs kept as a reftable are not read"));
         }
-        // A folder of other branches, or of none any more, is no branch.
+        // A folder of other branches, or an empty one, is no branch.
         let is_folder = matches!(self.directory.below(&name), Ok(Some(_)));
         if !is_folder && let Some(bytes) = self.read(&name, MAX_REF_BYTES)? {
             let text = String::from_utf8_lossy(&bytes);
             let hash = object(text.trim_end());
-            // A symbolic ref would be another name's value under this name.
+            // A symbolic ref would give another ref's value under this name.
             return hash
                 .map(Some)
                 .ok_or_else(|| ForeignError::spoiled(&name, "it is not the name of a commit"));
@@ -46,7 +46,7 @@ impl Foreign {
         Ok(packed_ref(&packed, &name))
     }
 
-    /// All branches, in no order; names that are none are left out.
+    /// All branches, unordered; invalid names are skipped.
     pub fn branches(&self) -> Result<Vec<BranchName>, ForeignError> {
         let packed = self.read("packed-refs", MAX_PACKED_REFS_BYTES)?.unwrap_or_default();
         let packed = packed.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
@@ -57,7 +57,7 @@ impl Foreign {
         while let Some(path) = waiting.pop() {
             let names = match self.directory.below(&path) {
                 Ok(Some(directory)) => directory.names()?,
-                // Not a directory: a branch, or a link or something else that somebody put there.
+                // Not a directory: a branch, or a link or another file that an agent put there.
                 Ok(None) | Err(ForeignError::Spoiled { .. }) => {
                     found.extend(BranchName::of_ref(&path));
                     continue;
@@ -73,24 +73,24 @@ impl Foreign {
         Ok(found.into_iter().collect())
     }
 
-    /// Removes the folders that branches of longer names left, which would be in the way of one of this name.
+    /// Removes empty folders of deleted branches, which would block a branch of this name.
     pub(crate) fn make_room(&self, name: &str) -> Result<(), ForeignError> {
         self.directory.remove_empty(name)
     }
 
-    /// Makes a branch. A folder of its name, in which no branch is left, gives way.
+    /// Makes a branch. A folder of its name without any branch in it is removed.
     pub fn put_branch(&self, branch: &BranchName, commit: &ObjectId) -> Result<(), ForeignError> {
         let name = branch.full();
         self.directory.remove_empty(&name)?;
         self.put(&name, format!("{commit}\n").as_bytes())
     }
 
-    /// A branch beside which this one cannot be: of two, the one's name would be a folder of the other's.
+    /// A branch that this one cannot exist beside: one of the two names would be a folder of the other's.
     pub fn in_the_way_of(&self, branch: &BranchName) -> Result<Option<BranchName>, ForeignError> {
         Ok(self.branches()?.into_iter().find(|other| excludes(&other.full(), &branch.full())))
     }
 
-    /// Removes a branch. Packed first: were it the other way round, an older value would show in between.
+    /// Removes a branch. From `packed-refs` first: the other way round, an older value would show in between.
     pub fn remove_branch(&self, branch: &BranchName) -> Result<(), ForeignError> {
         let name = branch.full();
         let packed = self.read("packed-refs", MAX_PACKED_REFS_BYTES)?.unwrap_or_default();
@@ -101,13 +101,13 @@ impl Foreign {
     }
 }
 
-/// Whether git cannot have both of two refs, which it keeps as files.
+/// Whether git cannot have both refs at once, since it stores refs as files.
 pub(crate) fn excludes(one: &str, other: &str) -> bool {
     let is_below = |one: &str, other: &str| one.strip_prefix(other).is_some_and(|rest| rest.starts_with('/'));
     is_below(one, other) || is_below(other, one)
 }
 
-/// `HASH NAME` a line, beside comments (`#`) and what tags point to (`^`).
+/// One `HASH NAME` per line, besides comments (`#`) and peeled tags (`^`).
 fn packed_ref(packed: &[u8], name: &str) -> Option<ObjectId> {
     packed.split(|byte| *byte == b'\n').find_map(|line| {
         let (hash, rest) = std::str::from_utf8(line).ok()?.split_once(' ')?;

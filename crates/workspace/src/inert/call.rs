@@ -17,34 +17,34 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One call of git, being put together.
+/// One call of git, under construction.
 pub struct Call {
     command: Command,
     words: OsString,
     settings: usize,
     limit: u64,
-    /// How long it may take, where that is not the usual.
+    /// Its time limit, if it is not the default.
     time_limit: Option<Duration>,
     input: Option<Stdio>,
     leash: Option<Leash>,
-    /// What it may open, where that is not everything.
+    /// The directories it may open; `None`: all.
     reach: Option<Reach>,
-    /// Resource limits, beside those of the leash.
+    /// Resource limits, in addition to those of the leash.
     limits: Vec<(Resource, u64)>,
-    /// Whether it may be ended in the middle.
+    /// Whether a cut leash may end it half done.
     ends: Ends,
-    /// What it gets when we die.
+    /// The signal it gets when we die.
     farewell: Farewell,
 }
 
-/// What a leash that is cut does to a call that runs.
+/// The effect of a cut leash on a running call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ends {
     WithLeash,
     ByItself,
 }
 
-/// What a call gave.
+/// The result of a call.
 #[derive(Debug)]
 pub struct Finished {
     pub code: Option<i32>,
@@ -52,7 +52,7 @@ pub struct Finished {
     pub stderr: Vec<u8>,
 }
 
-/// Why there is nothing.
+/// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     #[error("there is no git on this machine")]
@@ -65,15 +65,15 @@ pub enum GitError {
     TooSlow { words: String, seconds: u64 },
     #[error("`git {words}` printed more than {limit} bytes and was ended")]
     TooMuch { words: String, limit: u64 },
-    /// All that ran on the leash before has used what there is.
+    /// Earlier calls on the leash have used up the processor time.
     #[error(
         "git was not started: this sandbox has used the {seconds} seconds of processor time that git may use for it"
     )]
     Spent { seconds: u64 },
-    /// All that ran on the leash before has taken the time that there is.
+    /// Earlier calls on the leash have used up the time limit.
     #[error("git was not started: the {seconds} seconds that git may take for this are over")]
     Late { seconds: u64 },
-    /// The leash that it was to be on is cut.
+    /// The leash has been cut.
     #[error("git was not started: the caller no longer waits for it")]
     Ended,
 }
@@ -82,7 +82,7 @@ impl Call {
     pub(super) fn new(program: &Path, repository: Option<&Path>, leash: Option<Leash>) -> Call {
         let mut command = Command::new(program);
         command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A group of its own, so that what git starts can be ended with it, and a Ctrl-C of ours does not reach it.
+        // A process group of its own, so that its children can be ended with it, and a Ctrl-C to us does not reach it.
         command.current_dir("/").process_group(0);
         command.envs(ENVIRONMENT.iter().copied());
         if let Some(repository) = repository {
@@ -104,7 +104,7 @@ impl Call {
         SETTINGS.iter().fold(call, |call, (key, value)| call.config(key, value))
     }
 
-    /// Another word.
+    /// Adds an argument.
     pub fn arg(mut self, word: impl AsRef<OsStr>) -> Call {
         if !self.words.is_empty() {
             self.words.push(" ");
@@ -114,19 +114,19 @@ impl Call {
         self
     }
 
-    /// More words.
+    /// Adds arguments.
     pub fn args<W: AsRef<OsStr>>(self, words: impl IntoIterator<Item = W>) -> Call {
         words.into_iter().fold(self, Call::arg)
     }
 
-    /// A variable.
+    /// Sets an environment variable.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Call {
         self.command.env(name, value);
         self
     }
 
-    /// A setting that counts before the repository's own, and before those that every call has. It goes through the
-    /// environment: what others on this machine can list of a process are its words.
+    /// A setting that overrides the repository's own, and those that every call has. It is passed in the environment, since other
+    /// users can list a process's arguments.
     pub fn config(mut self, key: &str, value: impl AsRef<OsStr>) -> Call {
         self.command.env(format!("GIT_CONFIG_KEY_{}", self.settings), key);
         self.command.env(format!("GIT_CONFIG_VALUE_{}", self.settings), value);
@@ -135,38 +135,38 @@ impl Call {
         self
     }
 
-    /// Which protocols it may speak, as git calls them: `https`, `file`; without this, none.
+    /// The protocols it may use, by git's names: `https`, `file`; without this, none.
     pub fn allow_protocols(self, names: &[&str]) -> Call {
         self.env("GIT_ALLOW_PROTOCOL", names.join(":"))
     }
 
-    /// Whose it is: for a root that writes into somebody else's repository.
+    /// Runs git as this user: for root, when it writes into another user's repository.
     pub fn as_user(mut self, user: u32, group: u32) -> Call {
         self.command.uid(user).gid(group);
         self
     }
 
-    /// Where it runs. Without a repository none is looked for above it; one in it would be found.
+    /// Its working directory. If that has no repository, git does not search the parents for one.
     pub fn in_directory(mut self, directory: &Path) -> Call {
         self.command.env("GIT_CEILING_DIRECTORIES", directory.parent().unwrap_or(directory));
         self.command.current_dir(directory);
         self
     }
 
-    /// It is killed when this thread ends, and not only asked to end as every call is: for what computes long without a word
-    /// to us, and has nothing to put in order.
+    /// It is killed when this thread ends, instead of being asked to end: for a git that computes for long without output, and has
+    /// nothing to clean up.
     pub fn with_thread(mut self) -> Call {
         self.farewell = Farewell::Kill;
         self
     }
 
-    /// Once it runs, no leash ends it: it is about to change something that should not be left half done.
+    /// Once it runs, no leash ends it: it makes a change that should not be left half done.
     pub fn to_its_end(mut self) -> Call {
         self.ends = Ends::ByItself;
         self
     }
 
-    /// It opens nothing but what is there, and the machine's programs; also what was said before.
+    /// Restricts it to these directories and the machine's programs, in addition to those set before.
     pub fn reaching(mut self, reach: Reach) -> Call {
         self.reach = Some(match self.reach.take() {
             Some(before) => before.and(reach),
@@ -175,13 +175,13 @@ impl Call {
         self
     }
 
-    /// What the kernel lets it use, from its first instruction on; of processor time also no more than is left on the leash.
+    /// Its resource limits, set before it runs; its processor time is also limited to what is left on the leash.
     pub fn limited(mut self, limits: impl IntoIterator<Item = (Resource, u64)>) -> Call {
         self.limits.extend(limits);
         self
     }
 
-    /// How long it may take; without this, ten minutes, or thirty where its output is streamed. A leash may leave it less.
+    /// Its time limit; without this, ten minutes, or thirty if its output is streamed. A leash may leave it less.
     pub fn time_limit(mut self, time_limit: Duration) -> Call {
         self.time_limit = Some(time_limit);
         self
@@ -193,14 +193,14 @@ impl Call {
         self
     }
 
-    /// What it reads: the end of another's pipe, a file.
+    /// Its standard input: the end of another's pipe, a file.
     pub fn input(mut self, input: impl Into<Stdio>) -> Call {
         self.input = Some(input.into());
         self
     }
 
-    /// Starts it; streams are pipes, but for a given input. It ends with all that it started when its time is over, when what is
-    /// returned is dropped, and when the whole process ends, however that ends; git itself also when this thread ends.
+    /// Starts it; its streams are pipes, except for a given input. It ends with all its children when its time is over, when the
+    /// returned value is dropped, and when our process ends in any way; git itself also when this thread ends.
     pub fn spawn(self) -> Result<Running, GitError> {
         let time_limit = self.time_left(STREAM_TIME_LIMIT)?;
         let running = self.start()?;
@@ -208,7 +208,7 @@ impl Call {
         Ok(running)
     }
 
-    /// How long it may take if it is started now.
+    /// Its time limit if it is started now.
     fn time_left(&self, usual: Duration) -> Result<Duration, GitError> {
         let most = self.time_limit.unwrap_or(usual);
         let left = self.leash.as_ref().map_or(Ok(None), Leash::time_left)?;
@@ -246,7 +246,7 @@ impl Call {
         Ok(running)
     }
 
-    /// Runs it with this input, and gives what it gave, however it ended.
+    /// Runs it with this input, and returns its result, however it ended.
     pub fn run_with(mut self, input: &[u8]) -> Result<Finished, GitError> {
         let (words, limit, time_limit) = (self.printable(), self.limit, self.time_left(DEFAULT_TIME_LIMIT)?);
         if self.input.is_none() && input.is_empty() {
@@ -255,23 +255,23 @@ impl Call {
         let mut running = self.start()?;
         if let Some(mut stdin) = running.stdin.take() {
             let input = input.to_vec();
-            // Not joined: a program that does not read its input to the end says why itself, or is ended.
+            // Not joined: a program that does not read its input to the end reports why itself, or is killed.
             std::thread::spawn(move || stdin.write_all(&input));
         }
         running.finish(&words, limit, time_limit)
     }
 
-    /// Runs it, and gives what it gave, however it ended.
+    /// Runs it, and returns its result, however it ended.
     pub fn run(self) -> Result<Finished, GitError> {
         self.run_with(&[])
     }
 
-    /// Runs it, and gives its output if it went well.
+    /// Runs it, and returns its output on success.
     pub fn output(self) -> Result<Vec<u8>, GitError> {
         self.output_with(&[])
     }
 
-    /// Runs it with this input, and gives its output if it went well.
+    /// Runs it with this input, and returns its output on success.
     pub fn output_with(self, input: &[u8]) -> Result<Vec<u8>, GitError> {
         let words = self.printable();
         let finished = self.run_with(input)?;
@@ -281,20 +281,20 @@ impl Call {
         }
     }
 
-    /// The same, as text without the last line's end.
+    /// The same, as text without the final newline.
     pub fn line(self) -> Result<String, GitError> {
         Ok(String::from_utf8_lossy(&self.output()?).trim_end_matches('\n').to_string())
     }
 
-    /// Its words for a message: they may hold what an agent wrote.
+    /// Its arguments, escaped for a message: they may contain text from an agent.
     fn printable(&self) -> String {
         Printable::new(self.words.as_encoded_bytes()).to_string()
     }
 }
 
 impl Finished {
-    /// Why it failed, in one printable line: the first thing that git calls fatal or an error, since advice may follow it;
-    /// otherwise its last word.
+    /// Why it failed, in one printable line: the first line that git marks as fatal or an error, since advice may follow; otherwise
+    /// its last line.
     pub fn reason(&self) -> String {
         let text = self.stderr.trim_ascii_end();
         let lines = || text.split(|byte| matches!(byte, b'\n' | b'\r'));
@@ -307,7 +307,7 @@ impl Finished {
     }
 }
 
-/// Words for every diff whose repository or worktree is not surely ours: attributes name drivers, and drivers programs.
+/// Arguments for every diff whose repository or worktree may not be ours: attributes name drivers, and drivers name programs.
 pub const PLAIN_DIFF: [&str; 4] = ["--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"];
 
 /// These limits, none of them above these others.
@@ -324,9 +324,9 @@ fn at_most(
     limits
 }
 
-/// Far more than any list of ours; what is bigger is a pack, and streamed.
+/// Far more than any of our lists; larger output is a pack, and streamed.
 const MAX_OUTPUT_BYTES: u64 = 256 << 20;
-/// The largest repositories are packed in less.
+/// The largest repositories are packed in less time.
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(600);
 /// As long as a push or a fetch may take.
 const STREAM_TIME_LIMIT: Duration = Duration::from_secs(30 * 60);

@@ -1,4 +1,4 @@
-//! A hold on every git that works for somebody, for when that one cannot wait any longer.
+//! Ends all git processes of one sandbox when it cannot wait for them any longer.
 
 use super::call::GitError;
 use belljar_sys::before_exec::CgroupEntry;
@@ -10,12 +10,12 @@ use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A hold on every git that was started with it. Whoever waits for one of them goes on when the leash is cut: they have
-/// ended, and no other starts.
+/// Tracks every git that was started with it. Cutting the leash ends them all and lets none start; threads that wait for one of
+/// them continue.
 #[derive(Debug, Clone, Default)]
 pub struct Leash {
     held: Arc<Mutex<Held>>,
-    /// The cgroup that they all run in, where there is one.
+    /// The cgroup that they all run in, if there is one.
     cgroup: Option<CgroupEntry>,
 }
 
@@ -24,11 +24,11 @@ struct Held {
     is_cut: bool,
     /// Processor time of all that ran on it and ended.
     spent: Duration,
-    /// How much that may become; without one, as much as it likes.
+    /// The limit of that; `None`: no limit.
     allowance: Option<Duration>,
-    /// How long all of them together may take; without one, each has a time limit of its own.
+    /// How long all of them together may take; `None`: each has its own time limit.
     time_limit: Option<Duration>,
-    /// When that time is over: it begins with the first one.
+    /// When that time is over, counted from the first start.
     deadline: Option<Instant>,
     next: u64,
     /// By handles.
@@ -49,8 +49,8 @@ impl Leash {
         Leash { cgroup, ..Leash::with_allowance(PROCESSOR_TIME) }
     }
 
-    /// The leash of every git that reads what a sandbox made once the sandbox has ended, and its cgroup with it: resource limits hold
-    /// the memory of each, and all together have ten minutes.
+    /// The leash of every git that reads a sandbox's work after the sandbox and its cgroup are gone: resource limits bound the
+    /// memory of each, and all together have ten minutes.
     pub fn after_end() -> Leash {
         Leash::with_allowance(TIME_AFTER_END).within(TIME_AFTER_END)
     }
@@ -60,20 +60,20 @@ impl Leash {
         Leash::with_allowance(TIME_AFTER_END).within(TIME_BEFORE_START)
     }
 
-    /// One on which all together may use so much processor time.
+    /// A leash on which all together may use this much processor time.
     pub fn with_allowance(allowance: Duration) -> Leash {
         let leash = Leash::default();
         leash.held().allowance = Some(allowance);
         leash
     }
 
-    /// The same, and from the first start on all of them together may take so long.
+    /// The same, with a time limit for all together, counted from the first start.
     fn within(self, time_limit: Duration) -> Leash {
         self.held().time_limit = Some(time_limit);
         self
     }
 
-    /// How long one that is started now may take; nothing without a limit for all of them.
+    /// The time left for a git that is started now; `None` without a limit for all together.
     pub(super) fn time_left(&self) -> Result<Option<Duration>, GitError> {
         let mut held = self.held();
         let Some(time_limit) = held.time_limit else { return Ok(None) };
@@ -88,7 +88,7 @@ impl Leash {
         self.cgroup.as_ref()
     }
 
-    /// Refuses another one when that is used up.
+    /// Refuses to start another one when the allowance is used up.
     pub(super) fn refuse_if_spent(&self) -> Result<(), GitError> {
         let held = self.held();
         match held.allowance {
@@ -99,7 +99,7 @@ impl Leash {
         }
     }
 
-    /// What one that is about to be started may use of it, in whole seconds.
+    /// The rest of the allowance for the next git, in whole seconds.
     pub(super) fn seconds_left(&self) -> Option<u64> {
         let held = self.held();
         held.allowance.map(|allowance| allowance.saturating_sub(held.spent).as_secs() + 1)
@@ -111,7 +111,7 @@ impl Leash {
         held.is_cut = true;
         let processes: Vec<OwnedFd> = held.processes.drain().map(|(_, process)| process).collect();
         drop(held);
-        // Asked like this, git takes its locks and unfinished files away; one that does not listen is not asked twice.
+        // On SIGTERM, git removes its locks and unfinished files; one that ignores it is killed.
         for process in &processes {
             let _ = pidfd_send_signal(process, Signal::TERM);
         }
@@ -127,7 +127,7 @@ impl Leash {
         self.held().is_cut
     }
 
-    /// Takes hold of one that was just started, and not waited for. If it is too late for that, it should end.
+    /// Adds a git that was just started, and not waited for. Fails if the leash is cut: then the caller should end it.
     pub(super) fn hold(&self, child: &Child) -> Result<Tie, GitError> {
         let process = handle_of(child)?;
         let mut held = self.held();
@@ -146,7 +146,7 @@ impl Leash {
 }
 
 impl Tie {
-    /// It has ended, and used so much processor time.
+    /// Notes that it has ended, and the processor time it used.
     pub(super) fn spend(&self, time: Duration) {
         self.leash.held().spent += time;
     }
@@ -158,26 +158,26 @@ impl Drop for Tie {
     }
 }
 
-/// A handle of one that was just started, and not waited for: a number could be another process' by the time it is used.
+/// A pidfd of a git that was just started, and not waited for: a process id could be reused by the time it is needed.
 pub(super) fn handle_of(child: &Child) -> Result<OwnedFd, GitError> {
     let process = Pid::from_raw(child.id().cast_signed()).ok_or(GitError::Ended)?;
     pidfd_open(process, PidfdFlags::empty()).map_err(|error| GitError::Start(error.into()))
 }
 
-/// Waits for that until then.
+/// Waits for its end, up to a deadline.
 pub(super) fn has_ended(process: &OwnedFd, until: Instant) -> bool {
     let mut files = [PollFd::new(process, PollFlags::IN)];
     let Ok(left) = Timespec::try_from(until.saturating_duration_since(Instant::now())) else { return false };
     poll(&mut files, Some(&left)).is_ok_and(|ready| ready > 0)
 }
 
-/// To remove a few files.
+/// Enough time to remove a few files.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pushes and fetches follow each other as long as a sandbox lives. The largest push that is allowed takes half a minute.
 const PROCESSOR_TIME: Duration = Duration::from_secs(30 * 60);
 /// Importing the largest push that is allowed takes two minutes where the processor is slow.
 const TIME_AFTER_END: Duration = Duration::from_secs(10 * 60);
-/// A person waits for it.
+/// A user waits for it.
 const TIME_BEFORE_START: Duration = Duration::from_secs(2 * 60);
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! git, started so that nothing in a repository can make it run anything: no hooks, no filters, no helpers, no drivers, no
 //! protocols. The only place that starts git on the host.
 //!
-//! Two walls, of which the first alone should do. A repository that an agent can write to is never the one that git is
-//! started on: its objects and refs are read by [`crate::foreign`] into one of ours. And whatever git is started on, it is
-//! started by a [`Call`], whose environment counts before every config file: git then behaves even on a repository that was
-//! made to bite, for the operations in `tests/inert.rs`. Checking out, adding and merging are not among them where the
-//! config is not ours: a filter's name cannot be guessed, so that no setting of ours can switch it off.
+//! Two defences, of which the first alone should do. Git is never started on a repository that an agent can write to:
+//! [`crate::foreign`] reads its objects and refs into one of ours. And every git is started by a [`Call`], whose environment
+//! overrides every config file: so git runs nothing even in a malicious repository, for the operations in `tests/inert.rs`.
+//! Checkout, add and merge are not among them unless the config is ours: a filter's name cannot be guessed, so no setting of ours
+//! can switch it off.
 //!
-//! A git that works in a repository of the host's for a sandbox is held to that one's directories by the kernel ([`Reach`]).
+//! A git that works in a host repository for a sandbox is confined to that repository's directories by the kernel ([`Reach`]).
 //!
 //! Every call ends: it has a deadline and a limit on what it may print, and its whole process group dies with it and with this
 //! process. Those of one sandbox are on its [`Leash`]: they run in its cgroup, share one sum of processor time, and can be ended
@@ -39,7 +39,7 @@ pub struct Git {
 }
 
 impl Git {
-    /// The first one in the system's directories; PATH may be an agent's work.
+    /// The first one in the system's directories; an agent may have influenced PATH.
     pub fn find() -> Result<Git, GitError> {
         let places = ["/usr/bin/git", "/usr/local/bin/git", "/bin/git"];
         let program = places.into_iter().map(PathBuf::from).find(|path| path.is_file());
@@ -51,7 +51,7 @@ impl Git {
         Git { program: self.program.clone(), leash: Some(leash.clone()) }
     }
 
-    /// The same, surely on a leash: without one of its own, on one for [after the end](Leash::after_end).
+    /// The same, always on a leash: if it has none, on one for [after the end](Leash::after_end).
     pub(crate) fn on_any_leash(&self) -> Git {
         match &self.leash {
             Some(_) => self.clone(),

@@ -1,8 +1,9 @@
-//! What would hold git up in a git directory that a sandbox could write to: pipes, sockets and devices in the place of files.
+//! Files on which git would hang in a git directory that a sandbox could write to: pipes, sockets and devices in the place of
+//! regular files.
 //!
-//! git opens what it finds and waits for the other end of a pipe for ever. So the names that it opens are looked at first, by
-//! kind alone; nothing is opened but directories. A sandbox that is still at work can put one there a moment later: every call
-//! has a deadline and dies with us.
+//! git opens such files, and waits for the other end of a pipe for ever. So the names that git opens are checked first, by kind
+//! alone; only directories are opened. A sandbox that still runs can put one there a moment later: so every call has a deadline and
+//! dies with us.
 
 use belljar_sys::rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, openat, statat};
 use belljar_sys::rustix::io::Errno;
@@ -40,7 +41,7 @@ impl Look {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(parent, name, flags, Mode::empty()) {
             Ok(directory) => self.below(&directory, &above.join(name), depth),
-            // Absent, or no directory: then it is looked at where it is.
+            // Absent, or no directory: it is checked with its own parent.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -64,7 +65,7 @@ impl Look {
                 return Ok(Some((path.to_path_buf(), "a folder with more entries than are looked at")));
             }
             let kind = match entry.file_type() {
-                // git follows a link, to wherever it leads.
+                // git follows a link to any target.
                 FileType::Symlink | FileType::Unknown => match statat(directory, name, AtFlags::empty()) {
                     Ok(stat) => FileType::from_raw_mode(stat.st_mode as RawMode),
                     Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::ACCESS) => continue,
@@ -94,10 +95,10 @@ impl Look {
     }
 }
 
-/// Folders whose files git opens when it looks for refs and objects, and how far below; git's own names are not deeper.
+/// Folders whose files git opens when it looks for refs and objects, and to which depth; git's own names are not deeper.
 const LOOKED_AT: [(&str, usize); 6] =
     [("refs", 64), ("info", 1), ("objects/info", 1), ("objects/pack", 0), ("worktrees", 1), ("reftable", 0)];
-/// The largest repositories have a tenth of it that is not packed.
+/// Ten times the unpacked files of the largest repositories.
 const MAX_ENTRIES: usize = 2_000_000;
 
 #[cfg(test)]

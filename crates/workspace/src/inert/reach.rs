@@ -1,6 +1,6 @@
-//! The directories that a git may open anything of. Whatever a repository names (a link, `commondir`, `alternates`, an included config, a
-//! table of refs), and whoever changes it while git runs: nothing else is read or written. The kernel holds it (Landlock, of Linux
-//! 5.19 and newer); elsewhere the checks of [`crate::private_git::obstacle`] have to do.
+//! The directories in which a git process may open files. Whatever path a repository names (a link, `commondir`, `alternates`, an
+//! included config, a table of refs), and even if the sandbox changes it while git runs: nothing else is read or written. The
+//! kernel enforces it (Landlock, Linux 5.19 and newer); elsewhere the checks of [`crate::private_git::obstacle`] have to do.
 
 use belljar_sys::landlock::{Access, Ruleset};
 use belljar_sys::rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
     directories: Vec<(PathBuf, Access)>,
-    /// Files elsewhere that may be read: config that the repository's includes. Git dies without it.
+    /// Files elsewhere that may be read: config that the repository's config includes. Git fails without it.
     files: Vec<PathBuf>,
 }
 
@@ -42,8 +42,8 @@ impl Reach {
         self
     }
 
-    /// As the kernel knows it, with the machine's programs and this one; none where the kernel does not hold it. A link on the way to one of the
-    /// directories is an error: the real path had none.
+    /// As a Landlock ruleset, with the machine's programs and our own; `None` if the kernel does not support it. A link on the way
+    /// to one of the directories is an error: the real path had none.
     pub(super) fn ruleset(&self, program: &Path) -> io::Result<Option<Ruleset>> {
         let Some(ruleset) = Ruleset::new()? else { return Ok(None) };
         // Where git was installed, as in `/opt/git/bin/git`.
@@ -64,7 +64,7 @@ impl Reach {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             match openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
                 Ok(opened) => ruleset.allow_below(opened, *access)?,
-                // Git says itself what it misses.
+                // Git itself reports a missing directory.
                 Err(Errno::NOENT) => {}
                 Err(Errno::LOOP | Errno::NOTDIR) => {
                     return Err(io::Error::other(format!("`{}` leads elsewhere now", directory.display())));
@@ -83,5 +83,5 @@ impl Reach {
 
 /// For names of temporary files.
 const DEVICES: [(&str, Access); 2] = [("/dev/null", Access::Write), ("/dev/urandom", Access::Read)];
-/// Programs, their libraries and what these look up, for every git.
+/// Programs, their libraries and the files that these read, for every git.
 const PROGRAMS: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store"];

@@ -1,4 +1,4 @@
-//! A git that runs, and surely ends.
+//! A running git, which is guaranteed to end.
 
 use super::call::{Finished, GitError};
 use super::leash::{Leash, Tie, handle_of, has_ended};
@@ -14,11 +14,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A git that runs. Dropping it ends it and all that it started, and leaves no zombie.
+/// A running git. Dropping it ends git and all its children, and leaves no zombie.
 pub struct Running {
     child: Child,
     tie: Option<Tie>,
-    /// What the kernel ends its group by when we are gone.
+    /// The kernel kills its process group through this when we are gone.
     _lifeline: Lifeline,
 }
 
@@ -27,13 +27,13 @@ impl Running {
         Running { child, tie: None, _lifeline: lifeline }
     }
 
-    /// Puts it on a leash, which counts what it uses.
+    /// Puts it on a leash, which counts its processor time.
     pub(super) fn tie(&mut self, leash: &Leash) -> Result<(), GitError> {
         self.tie = Some(leash.hold(&self.child)?);
         Ok(())
     }
 
-    /// Ends it after so long, and with it the waiting of whoever reads its output. What it started ends when this is dropped.
+    /// Kills it after the time limit, which also unblocks the reader of its output. Its child processes end when this is dropped.
     pub(super) fn end_after(&self, time_limit: Duration) -> Result<(), GitError> {
         let handle = handle_of(&self.child)?;
         let watch = move || {
@@ -45,12 +45,12 @@ impl Running {
         named.spawn(watch).map(drop).map_err(GitError::Start)
     }
 
-    /// Ends it and all that it started.
+    /// Ends it and all its children.
     pub fn end(&mut self) {
-        // The number is still its own: it has not been waited for, or this does nothing.
+        // The process id is still its own: it has not been waited for, or this does nothing.
         if let (Ok(false), Some(group)) = (self.has_ended(), self.pid()) {
-            // Those that it would have waited for are ended with it, so that what they used is counted nowhere else: a client that
-            // hangs up in the middle of a fetch would have it for nothing.
+            // Its children are ended with it, before it can wait for them, so their time is counted only here: otherwise a client
+            // could avoid the charge by hanging up in the middle of a fetch.
             if let Some(tie) = &self.tie {
                 tie.spend(used_below(self.child.id(), DEEPEST));
             }
@@ -64,7 +64,7 @@ impl Running {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    /// Whether it has ended; it is not waited for yet, so that what it used can still be read.
+    /// Whether it has ended; it is not reaped yet, so that its usage can still be read.
     fn has_ended(&self) -> std::io::Result<bool> {
         self.look(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG)
     }
@@ -80,7 +80,7 @@ impl Running {
         }
     }
 
-    /// Waits for it, and notes what it used.
+    /// Waits for it, and notes its usage.
     fn reap(&mut self) -> std::io::Result<ExitStatus> {
         if self.look(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).is_ok()
             && let Some(tie) = self.tie.take()
@@ -111,7 +111,7 @@ impl Running {
         let slow = || GitError::TooSlow { words: words.to_string(), seconds: time_limit.as_secs() };
         let stdout = reader(self.child.stdout.take(), limit);
         let stderr = reader(self.child.stderr.take(), MAX_COMPLAINT_BYTES);
-        // Readers are not joined: something that git left behind in another session could hold a pipe for ever.
+        // Readers are not joined: a child that git left behind in another session could hold a pipe open for ever.
         let (stdout, whole) = before(deadline, &stdout).ok_or_else(slow)?;
         if !whole {
             return Err(GitError::TooMuch { words: words.to_string(), limit });
@@ -155,13 +155,13 @@ impl DerefMut for Running {
 /// Processor time of a process that has ended and was not waited for, and of those that it waited for (proc_pid_stat(5)).
 fn used(process: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name is in parentheses, and may have anything in it.
+    // The name is in parentheses, and may contain any character.
     let (_, fields) = stat.rsplit_once(") ")?;
     let ticks: u64 = fields.split(' ').skip(11).take(4).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
     Some(Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND)))
 }
 
-/// Processor time of what a process has started and not waited for yet, and of what those have (proc_pid_task_children).
+/// Processor time of a process's descendants that were not waited for yet (proc_pid_task_children).
 fn used_below(process: u32, levels: u32) -> Duration {
     let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
     let children = children.unwrap_or_default();
@@ -173,7 +173,7 @@ fn used_below(process: u32, levels: u32) -> Duration {
     children.map(of).sum()
 }
 
-/// Bytes, and whether they are all.
+/// Bytes, and whether the output is complete.
 type Read0 = (Vec<u8>, bool);
 
 fn before(deadline: Instant, reader: &Receiver<Read0>) -> Option<Read0> {
@@ -191,7 +191,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>, limit: u64) -> Receiver<Read
     receiver
 }
 
-/// What there is up to a limit; the rest stays unread, so that who writes it stands still.
+/// Reads up to a limit; the rest stays unread, so the writer blocks.
 fn read_up_to(pipe: Option<impl Read>, limit: u64) -> Read0 {
     let mut bytes = Vec::new();
     let Some(pipe) = pipe else { return (bytes, true) };
@@ -203,7 +203,7 @@ fn read_up_to(pipe: Option<impl Read>, limit: u64) -> Read0 {
     (bytes, whole)
 }
 
-/// Complaints are for a message of one line.
+/// Error output is for a message of one line.
 const MAX_COMPLAINT_BYTES: u64 = 256 * 1024;
 /// `git`, `upload-pack`, `pack-objects`.
 const DEEPEST: u32 = 3;

@@ -1,15 +1,15 @@
-//! What every call of git gets, so that a repository's own config decides nothing that runs.
+//! The settings of every git call, which keep a repository's own config from running anything.
 
-/// All of a call's environment, but for what it is given.
+/// A call's whole environment, except for the variables set by its caller.
 pub(super) const ENVIRONMENT: [(&str, &str); 18] = [
     ("PATH", "/usr/local/bin:/usr/bin:/bin"),
     ("HOME", "/nonexistent"),
     ("LC_ALL", "C"),
-    // Of the user's own config nothing: it may name programs, and what we do should not depend on it.
+    // None of the user's own config: it may name programs, and our results should not depend on it.
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_ATTR_NOSYSTEM", "1"),
-    // Nobody is asked, and nothing is opened.
+    // No prompt, editor, pager or ssh is started.
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_ASKPASS", "/bin/false"),
     ("SSH_ASKPASS", "/bin/false"),
@@ -17,17 +17,17 @@ pub(super) const ENVIRONMENT: [(&str, &str); 18] = [
     ("GIT_SEQUENCE_EDITOR", "/bin/false"),
     ("GIT_PAGER", "cat"),
     ("GIT_SSH_COMMAND", "/bin/false"),
-    // No way to anywhere: this list counts before all of `protocol.*`, and an empty one is a list too.
+    // No transport at all: this list overrides all of `protocol.*`, and an empty list counts too.
     ("GIT_ALLOW_PROTOCOL", ""),
     // Set and empty: `core.gitProxy`, of which the first entry wins, is then not even read.
     ("GIT_PROXY_COMMAND", ""),
-    // Objects are what they are called, and none is fetched because it is missing.
+    // No replaced objects, and no fetching of missing ones.
     ("GIT_NO_REPLACE_OBJECTS", "1"),
     ("GIT_NO_LAZY_FETCH", "1"),
     ("GIT_OPTIONAL_LOCKS", "0"),
 ];
 
-/// What a repository's own config cannot undo: where a key has one value, the environment's counts last.
+/// Settings that a repository's own config cannot undo: if a key has one value, the environment's counts last.
 pub(super) const SETTINGS: [(&str, &str); 28] = [
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -38,9 +38,9 @@ pub(super) const SETTINGS: [(&str, &str); 28] = [
     ("core.askPass", "/bin/false"),
     ("core.editor", "/bin/false"),
     ("core.alternateRefsCommand", "/bin/true"),
-    // A list, which an empty entry empties.
+    // A list, which an empty entry clears.
     ("credential.helper", ""),
-    // Signatures are not checked, since who checks them is a program that the config names.
+    // Signatures are not checked, since the config names the program that would check them.
     ("gpg.program", "/bin/false"),
     ("gpg.ssh.program", "/bin/false"),
     ("gpg.x509.program", "/bin/false"),
@@ -49,35 +49,35 @@ pub(super) const SETTINGS: [(&str, &str); 28] = [
     ("diff.trustExitCode", "false"),
     ("submodule.recurse", "false"),
     ("fetch.recurseSubmodules", "false"),
-    // Beside what was asked for, nothing.
+    // Nothing besides the requested command.
     ("fetch.bundleURI", ""),
     ("transfer.bundleURI", "false"),
     ("fetch.writeCommitGraph", "false"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
-    // Less than nothing would be to wait for ever for a lock that is never let go of.
+    // A negative value would wait for ever for a lock that is never released.
     ("core.filesRefLockTimeout", "100"),
     ("core.packedRefsTimeout", "1000"),
     ("reftable.lockTimeout", "1000"),
-    // A repository is one because we say so, not because a folder looks like one.
+    // Only a folder that we name is a repository, not one that looks like a bare one.
     ("safe.bareRepository", "explicit"),
     ("protocol.allow", "never"),
 ];
 
-/// What every git on a leash gets beside, so that objects of an agent's choice take little memory: a megabyte of pack can hold ten
-/// blobs of 500 MB that are all compared with each other.
+/// Additional settings of every git on a leash, so that objects of an agent's choice take little memory: a megabyte of pack can
+/// hold ten blobs of 500 MB that are all compared with each other.
 pub(super) const LEASHED_SETTINGS: [(&str, &str); 3] = [
-    // Larger blobs are read piece by piece, and compared with no others.
+    // Larger blobs are streamed, and not compared with others.
     ("core.bigFileThreshold", "64m"),
-    // Of each thread, for the blobs that are compared with each other.
+    // Per thread, for the blobs that are compared with each other.
     ("pack.windowMemory", "256m"),
     ("pack.threads", "1"),
 ];
 
-/// The words of a git at the other end, for `--upload-pack` and `--receive-pack`, where that is a path on this machine: git
-/// starts it with a clean environment, so that it would follow the config that is there, hooks and all.
+/// The command of a git at the other end, for `--upload-pack` and `--receive-pack` with a path on this machine: git starts it with
+/// a clean environment, so without these settings it would obey that repository's config and hooks.
 pub fn other_side(service: &str) -> String {
     let settings = SETTINGS.iter().map(|(key, value)| format!("-c {key}={value} "));
-    // Whose it is was decided by who named the path; as root it is often somebody else's.
+    // The caller that chose the path has vouched for its owner; when we run as root, that is often another user.
     format!("git -c safe.directory='*' {}{service}", settings.collect::<String>())
 }

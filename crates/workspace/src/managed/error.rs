@@ -1,4 +1,4 @@
-//! Why there is no shelf.
+//! Why a managed clone could not be made or used.
 
 use crate::foreign::{ForeignError, ImportError};
 use crate::inert::GitError;
@@ -8,7 +8,7 @@ use belljar_state::damage::Damaged;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there is no shelf, or none that can be used.
+/// A managed clone could not be made, or cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagedCloneError {
     #[error("`{}` is not in a git repository", .0.display())]

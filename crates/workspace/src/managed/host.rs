@@ -1,7 +1,7 @@
 //! The host's repository that a folder is in.
 //!
-//! Found by looking at files, not by asking git: as root it refuses repositories of others, and what it finds may be a
-//! `.git` that an agent wrote.
+//! Found by reading files, not by asking git: as root, git refuses repositories of other users, and the `.git` that git finds may
+//! have been written by an agent.
 
 use super::ManagedCloneError;
 use crate::foreign::object;
@@ -28,9 +28,9 @@ pub struct HostWorktree {
 /// What is checked out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Checkout {
-    /// Without one, no branch is.
+    /// `None`: HEAD is detached.
     pub(super) branch: Option<BranchName>,
-    /// Without one, there is no commit yet.
+    /// `None`: there is no commit yet.
     pub(super) commit: Option<ObjectId>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Tip {
 }
 
 impl HostWorktree {
-    /// The one that a folder is in: a linked worktree's and a submodule's too.
+    /// The worktree that a folder is in; a linked worktree or a submodule counts too.
     pub fn find(folder: &Path) -> Result<HostWorktree, ManagedCloneError> {
         let real = folder.canonicalize().map_err(ManagedCloneError::io(folder))?;
         let found = real.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok());
@@ -125,7 +125,7 @@ impl HostWorktree {
         Ok(Checkout { branch: BranchName::of_ref(name.trim_end()), commit })
     }
 
-    /// Its branches and tags. Nothing else of its refs is given to a shelf: stashes and notes are not for everybody.
+    /// The host's branches and tags. No other refs go to a managed clone: stashes and notes are private.
     pub(super) fn tips(&self, git: &Git) -> Result<Vec<Tip>, GitError> {
         let list = git.on(&self.common).args(["for-each-ref", "--format=%(objectname) %(refname)"]);
         let list = list.args(["refs/heads/", "refs/tags/"]).output()?;
@@ -134,7 +134,7 @@ impl HostWorktree {
 }
 
 impl Tip {
-    /// `HASH NAME` a line; what is not is left out.
+    /// One `HASH NAME` per line; other lines are skipped.
     pub(super) fn read(lines: &[u8]) -> Vec<Tip> {
         let tip = |line: &[u8]| {
             let (hash, name) = std::str::from_utf8(line).ok()?.split_once(' ')?;
@@ -143,7 +143,7 @@ impl Tip {
         lines.split(|byte| *byte == b'\n').filter_map(tip).collect()
     }
 
-    /// The name under which a shelf has it: branches as `host`'s, tags as they are.
+    /// The ref's name in a managed clone: branches as those of the remote `host`, tags unchanged.
     pub(super) fn name_in_managed(&self) -> String {
         match self.name.strip_prefix("refs/heads/") {
             Some(branch) => format!("refs/remotes/host/{branch}"),
@@ -162,7 +162,7 @@ fn pointed_to(link: &Path) -> Result<PathBuf, ManagedCloneError> {
     from.join(path).canonicalize().map_err(|_| refused())
 }
 
-/// A small file's one line.
+/// The only line of a small file.
 fn read_line(path: &Path) -> Option<String> {
     let text = String::from_utf8(read_small(path, 8192).ok()?).ok()?;
     Some(text.trim_end_matches(['\n', '\r']).to_string())

@@ -1,4 +1,4 @@
-//! A directory for an index of ours while a worktree is compared, without the shelf's lock.
+//! A directory for our own index while a worktree is compared, without holding the managed clone's lock.
 
 use super::ManagedCloneError;
 use super::managed_dir::ManagedCloneDir;
@@ -6,7 +6,7 @@ use belljar_state::Lock;
 use std::fs;
 use std::path::PathBuf;
 
-/// A directory of one comparison. Removed when it is dropped; after a kill, by the next one that locks the shelf.
+/// The directory of one comparison. Removed on drop; after a kill, by the next process that locks the managed clone.
 #[derive(Debug)]
 pub(super) struct Look {
     directory: PathBuf,
@@ -27,7 +27,7 @@ impl Drop for Look {
 }
 
 impl ManagedCloneDir {
-    /// A directory for a comparison. The shelf's lock is held until the directory has one of its own.
+    /// A directory for a comparison. The caller holds the managed clone's lock until the directory has its own.
     pub(super) fn look(&self, _managed: &Lock) -> Result<Look, ManagedCloneError> {
         let directory = self.looks().join(self.unique());
         fs::create_dir_all(&directory).map_err(ManagedCloneError::io(&directory))?;
@@ -35,7 +35,7 @@ impl ManagedCloneDir {
         Ok(Look { directory, _hold: hold })
     }
 
-    /// Removes the directories of comparisons whose process was killed. The shelf is locked.
+    /// Removes the directories of comparisons whose process was killed. The caller has locked the managed clone.
     pub(super) fn sweep_looks(&self) {
         for entry in fs::read_dir(self.looks()).into_iter().flatten().flatten() {
             if !Lock::is_held(&entry.path().join(LOCK)) {

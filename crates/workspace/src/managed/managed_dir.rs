@@ -1,15 +1,15 @@
-//! Where a shelf is, and who holds it.
+//! Where a managed clone lies, and its lock.
 //!
 //! ```text
-//! STATE/shelf/NAME/shelf.json   whose it is
-//!                  lock         held while something of it is made, moved or removed
-//!                  new/*/       what is being made, a directory a maker; the git of a maker that was killed may still write
-//!                  looks/*/     an index of ours for each worktree that is being compared, held by the process that compares
-//!                  seen         the host's branches and tags, as the shelf has them
+//! STATE/shelf/NAME/shelf.json   the repository that it belongs to
+//!                  lock         held while any part of it is made, moved or removed
+//!                  new/*/       unfinished work, one directory per process; git may still write there after that process was killed
+//!                  looks/*/     our own index for each worktree that is being compared, locked by the comparing process
+//!                  seen         the host's branches and tags, as the managed clone has them
 //!                  ours.git/    a repository that no sandbox sees, with the host's objects as alternates
-//!                  repo/        the git directory that sandboxes see, without a worktree of its own
-//!                  trees/TREE/  a worktree a branch
-//!                  marks/TREE/  what belljar knows of that worktree, and a lock that its sandboxes hold
+//!                  repo/        the git directory that sandboxes see; it has no worktree itself
+//!                  trees/TREE/  one worktree per branch
+//!                  marks/TREE/  belljar's notes on that worktree, and a lock that its sandboxes hold
 //! ```
 
 use super::ManagedCloneError;
@@ -26,21 +26,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// The directory of one shelf.
+/// The directory of one managed clone.
 #[derive(Debug, Clone)]
 pub(super) struct ManagedCloneDir {
     pub(super) root: PathBuf,
-    /// For what is being made: nobody else's.
+    /// For unfinished work of this value alone.
     fresh: PathBuf,
 }
 
-/// Whose a shelf is.
+/// The repository that a managed clone belongs to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Label {
     version: u32,
     /// The host's git directory.
     pub(super) host: PathBuf,
-    /// Which directory that is: another repository may come to lie at the same path. Labels of earlier versions do not say.
+    /// Identifies that directory: another repository may later lie at the same path. Missing in labels of earlier versions.
     #[serde(default)]
     pub(super) identity: Option<Identity>,
 }
@@ -58,7 +58,7 @@ impl ManagedCloneDir {
         (plain && place.root.is_dir()).then_some(place)
     }
 
-    /// All that there are, by name.
+    /// All managed clones, by name.
     pub(super) fn every(state: &Path) -> Result<Vec<ManagedCloneDir>, ManagedCloneError> {
         let all = all(state);
         let entries = match fs::read_dir(&all) {
@@ -103,7 +103,7 @@ impl ManagedCloneDir {
         self.root.join("marks").join(tree)
     }
 
-    /// Makes its directories, which only we can enter, and waits until nobody else works on it.
+    /// Makes its directories, which only our user can enter, and waits until no other process works on it.
     pub(super) fn lock(&self) -> Result<Lock, ManagedCloneError> {
         let path = self.root.join("lock");
         loop {
@@ -111,7 +111,7 @@ impl ManagedCloneDir {
                 create_private(directory).map_err(ManagedCloneError::io(directory))?;
             }
             let hold = Lock::wait(&path).map_err(ManagedCloneError::io(&path))?;
-            // Somebody may have removed all of it while we waited: then the lock is of a file that is gone.
+            // Another process may have removed the whole directory while we waited: then we locked a deleted file.
             if hold.is_at(&path) {
                 self.clear();
                 self.sweep_looks();
@@ -129,7 +129,7 @@ impl ManagedCloneDir {
         remove_whole(&self.root).map_err(ManagedCloneError::io(&self.root))
     }
 
-    /// Removes what was made and not finished. What cannot be is in nobody's way.
+    /// Removes unfinished work. Files that cannot be removed do no harm.
     pub(super) fn clear(&self) {
         let _ = fs::remove_dir_all(self.root.join("new"));
     }
@@ -141,12 +141,12 @@ impl ManagedCloneDir {
         ManagedCloneDir { root, fresh }
     }
 
-    /// A name that no other `ShelfDir` has.
+    /// A name that no other [`ManagedCloneDir`] has.
     pub(super) fn unique(&self) -> &OsStr {
         self.fresh.file_name().unwrap_or_default()
     }
 
-    /// Whose it is; nothing if that was never written down, since nothing else is made before.
+    /// Its label; `None` if none was written, since the label is the first file made.
     pub(super) fn label(&self) -> Result<Option<Label>, ManagedCloneError> {
         let path = self.root.join("shelf.json");
         let is_begun = self.repo().symlink_metadata().is_err() && self.ours().symlink_metadata().is_err();
@@ -157,7 +157,7 @@ impl ManagedCloneDir {
         }
     }
 
-    /// When its label was written.
+    /// When its label was last written.
     pub(super) fn labelled(&self) -> Option<SystemTime> {
         fs::metadata(self.root.join("shelf.json")).and_then(|found| found.modified()).ok()
     }
@@ -171,9 +171,8 @@ impl ManagedCloneDir {
     }
 }
 
-/// A folder's name for a branch: readable, and another one for every branch. What had to be changed is marked by a part of
-/// the name's hash after `@`, which no name has that did not have to be changed. git makes refs of it (`worktrees/NAME/HEAD`),
-/// so that it must be fit for one.
+/// A folder's name for a branch: readable, and another one for every branch. A name that had to be changed ends in `@` and a part
+/// of its hash; unchanged names never contain `@`. git makes refs of it (`worktrees/NAME/HEAD`), so that it must be fit for one.
 pub(super) fn tree_name(branch: &BranchName) -> String {
     let plain = readable(branch.as_str());
     if plain == branch.as_str() {
@@ -183,7 +182,7 @@ pub(super) fn tree_name(branch: &BranchName) -> String {
     }
 }
 
-/// A shelf's name: the repository's folder, and a part of the hash of where its git directory is.
+/// A managed clone's name: the repository's folder, and a part of the hash of its git directory's path.
 fn name_of(common: &Path) -> String {
     let folder = match common.file_name() {
         Some(name) if name == ".git" => common.parent().and_then(Path::file_name),
@@ -209,7 +208,7 @@ fn all(state: &Path) -> PathBuf {
 }
 
 const VERSION: u32 = 1;
-/// Leaves room in a file's name for what is added.
+/// Leaves room in a file name for the suffix.
 const MAX_NAME_BYTES: usize = 80;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Shelves: a copy of a repository that belljar keeps, with a worktree a branch, for work that takes long.
+//! Managed clones: a copy of a repository that belljar keeps, with one worktree per branch, for long-running work.
 //!
-//! Nothing of the host's repository is reachable from a shelf but through the relay (`host`), and nothing of a shelf runs
-//! on the host. [`provision`] may be called as often as one likes, by many at once, and after being killed anywhere: what is
-//! there is kept, what is missing is made. Called by the engine.
+//! The host's repository is reachable from a managed clone only through the relay (`host`), and no file of a managed clone runs on
+//! the host. [`provision`] may be called again at any time, by many processes at once, and after being killed anywhere: existing
+//! parts are kept, missing ones are made. Called by the engine.
 
 mod error;
 mod host;
@@ -31,33 +31,34 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tree::{Provided, Tree};
 
-/// A worktree that is ready to be worked in.
+/// A worktree that is ready for use.
 #[derive(Debug)]
 pub struct Provisioned {
-    /// The shelf's name, for `list` and `discard`.
+    /// The managed clone's name, for `list` and `discard`.
     pub clone_name: String,
     /// The worktree.
     pub folder: PathBuf,
     /// The folder that was asked for, relative to the worktree's root.
     pub below: PathBuf,
-    /// Its git directory; what of it is held is for `protect` to say.
+    /// Its git directory; `protect` decides which parts of it are protected.
     pub git: LinkedGit,
     pub branch: BranchName,
-    /// Where the branch stands; without one, it has no commit yet.
+    /// The branch's commit; `None` if it has no commit yet.
     pub commit: Option<ObjectId>,
     /// The host's git directory, for the relay.
     pub host: PathBuf,
     pub outcome: Outcome,
-    /// What an agent left in it that keeps it from following the host: git must not open it.
+    /// A file from an agent that keeps the worktree from following the host: git must not open it.
     pub held_up: Option<Trap>,
-    /// As long as it is there, the worktree is neither moved nor removed.
+    /// While this lock is held, the worktree is neither moved nor removed.
     pub hold: Lock,
     state: PathBuf,
 }
 
 impl Provisioned {
-    /// What the sandbox left of it, and writes that down for [`list`]. The sandbox has ended. Files that cannot be compared (an agent
-    /// broke a commit, or there is more of them than is read) are told as that, and are no error: the branch is kept all the same.
+    /// Compares the worktree after the sandbox has ended, and notes the result for [`list`]. Files that cannot be compared (an
+    /// agent broke a commit, or there are more than we read) are reported in `unknown`, not as an error: the branch is kept in any
+    /// case.
     pub fn left(&self) -> Result<LeftInManagedClone, ManagedCloneError> {
         let git = Git::find()?.on_leash(&Leash::after_end());
         let spoiled = |source| ManagedCloneError::Spoiled { host: self.host.clone(), source };
@@ -67,7 +68,7 @@ impl Provisioned {
         let place = ManagedCloneDir::named(&self.state, &self.clone_name);
         let place =
             place.ok_or_else(|| ManagedCloneError::Unknown(Printable::from(self.clone_name.as_str())))?;
-        // A branch that is gone is compared with where it started: everything since is not on any branch.
+        // A branch that is gone is compared with its start: no later commit is on any branch.
         let base = tip.as_ref().or(self.commit.as_ref());
         let from = (!on_host).then_some(&repo);
         let (uncommitted, unknown) = match self.uncommitted(&git, &place, base, from) {
@@ -87,8 +88,8 @@ impl Provisioned {
         Ok(LeftInManagedClone { branch, uncommitted, unknown })
     }
 
-    /// Files beside a commit, which is taken over from a repository that the sandbox wrote if the host does not have it. Comparing takes
-    /// as long as the sandbox's files make it take: other sandboxes of the shelf are not kept waiting for that.
+    /// Files that differ from a commit, which is imported from the sandbox's repository if the host does not have it. The sandbox's
+    /// files decide how long the comparison takes, so other sandboxes of the managed clone do not wait for it.
     fn uncommitted(
         &self,
         git: &Git,
@@ -114,22 +115,22 @@ impl Provisioned {
     }
 }
 
-/// What a sandbox left on a shelf.
+/// The work that a sandbox left in a managed clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftInManagedClone {
     pub branch: OnHost,
-    /// Files that are not committed, up to [`MOST_UNCOMMITTED`]: they are in the worktree and nowhere else.
+    /// Files that are not committed, up to [`MAX_UNCOMMITTED`]: they exist only in the worktree.
     pub uncommitted: Vec<Printable>,
-    /// Why it cannot be told which those are; then there may be any.
+    /// Why these files are not known; then there may be any number.
     pub unknown: Option<String>,
 }
 
-/// Whether the host has what was committed on a branch.
+/// Whether the host has the commits of a branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnHost {
     Yes,
     No,
-    /// The branch was there at the start, and is no more.
+    /// The branch existed at the start, and no longer does.
     Gone,
     /// The branch is where it was at the start, or there is no commit and was none.
     Nothing,
@@ -144,16 +145,16 @@ impl LeftInManagedClone {
     }
 }
 
-/// What was done.
+/// What [`provision`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It is new.
     Made,
-    /// It was there, and is as it was.
+    /// It existed, and is unchanged.
     Kept,
-    /// It was there, unchanged, and is now where the host is.
+    /// It existed without changes, and is now at the host's commit.
     Forwarded,
-    /// Something of it was gone and is there again.
+    /// A part of it was missing, and was made again.
     Mended,
 }
 
@@ -165,11 +166,11 @@ pub struct ManagedWorktree {
     pub host: PathBuf,
     pub branch: String,
     pub folder: PathBuf,
-    /// Where the branch stands, if it can be told.
+    /// The branch's commit, if it can be read.
     pub commit: Option<ObjectId>,
     /// Does the host have that commit?
     pub on_host: bool,
-    /// How many files were not committed when the last run in it ended; nothing where that was not looked at.
+    /// How many files were not committed when the last run in it ended; `None` if they were not counted.
     pub uncommitted: Option<u64>,
     pub in_use: bool,
 }
@@ -219,8 +220,9 @@ pub fn provision(
     })
 }
 
-/// A shelf belongs to a repository, not to a path: another one that came to lie there must not see the first one's files. A
-/// label of an earlier version does not say which directory it was; there, commits that both have show that it is the same.
+/// A managed clone belongs to a repository, not to a path: another repository that later lies at that path must not see the first
+/// one's files. A label of an earlier version does not identify the directory; then common commits show that it is the same
+/// repository.
 fn belongs_to(git: &Git, place: &ManagedCloneDir, host: &HostWorktree) -> Result<(), ManagedCloneError> {
     let common = File::open(&host.common).map_err(ManagedCloneError::io(&host.common))?;
     let identity = identity_of(&common).map_err(ManagedCloneError::io(&host.common))?;
@@ -242,7 +244,7 @@ fn belongs_to(git: &Git, place: &ManagedCloneDir, host: &HostWorktree) -> Result
     }
 }
 
-/// Everything that is kept. Only looks: what is not understood is told with its path, by the name that removes it.
+/// All worktrees of all managed clones. Only reads: a damaged one is reported with its path and the name that removes it.
 pub fn list(state: &Path) -> Result<Vec<Result<ManagedWorktree, Damaged>>, ManagedCloneError> {
     let git = Git::find()?;
     let mut found = Vec::new();
@@ -290,7 +292,7 @@ pub fn list(state: &Path) -> Result<Vec<Result<ManagedWorktree, Damaged>>, Manag
     Ok(found)
 }
 
-/// Removes what is damaged, by the name that [`list`] gives: a whole shelf, or one of its worktrees.
+/// Removes a damaged managed clone, or one damaged worktree of it, by the name that [`list`] gives.
 pub fn remove_damaged(state: &Path, id: &str) -> Result<(), ManagedCloneError> {
     let unknown = || ManagedCloneError::Unknown(Printable::from(id));
     let Some((clone_name, name)) = id.split_once(':') else { return remove(state, id, None) };
@@ -301,7 +303,7 @@ pub fn remove_damaged(state: &Path, id: &str) -> Result<(), ManagedCloneError> {
     }
     let in_use = || ManagedCloneError::InUse { clone_name: clone_name.to_string(), branch: name.to_string() };
     let _alone = hold_alone(&place, name)?.ok_or_else(in_use)?;
-    // The branch itself is not known; it stays in the git directory, for a worktree that is made for it.
+    // The branch itself is not known; it stays in the git directory, for the next worktree of that branch.
     store::remove(&place.tree(name))?;
     if let Ok(repo) = Foreign::open(&place.repo()) {
         let _ = repo.remove_tree(&format!("worktrees/{name}"));
@@ -309,8 +311,8 @@ pub fn remove_damaged(state: &Path, id: &str) -> Result<(), ManagedCloneError> {
     store::remove(&place.mark(name))
 }
 
-/// Removes a branch's worktree with what was not pushed from it, or without a name all of a shelf. Refused while a sandbox
-/// uses it.
+/// Removes a branch's worktree with its unpushed work, or without a branch the whole managed clone. Refused while a sandbox uses
+/// it.
 pub fn remove(state: &Path, clone_name: &str, branch: Option<&BranchName>) -> Result<(), ManagedCloneError> {
     let unknown = || ManagedCloneError::Unknown(Printable::from(clone_name));
     let place = ManagedCloneDir::named(state, clone_name).ok_or_else(unknown)?;
@@ -324,7 +326,7 @@ pub fn remove(state: &Path, clone_name: &str, branch: Option<&BranchName>) -> Re
         let mark = match Tree::read_mark(&place, name) {
             Ok(None) if branch.is_some() => return Err(unknown()),
             Ok(mark) => mark,
-            // It is removed by its whole name, and so by somebody who means it.
+            // The caller gave its full name, and so means it.
             Err(_) => None,
         };
         let in_use = || ManagedCloneError::InUse {
@@ -337,7 +339,7 @@ pub fn remove(state: &Path, clone_name: &str, branch: Option<&BranchName>) -> Re
         None => place.remove(),
         Some(branch) => {
             let name = tree_name(branch);
-            // Their names are ours and lie in directories of ours; nothing is followed when a tree is removed.
+            // The names are ours, in directories of ours; removing a tree follows no link.
             store::remove(&place.tree(&name))?;
             remove_of_repo(&place, &format!("worktrees/{name}"), branch)?;
             store::remove(&place.mark(&name))
@@ -345,18 +347,18 @@ pub fn remove(state: &Path, clone_name: &str, branch: Option<&BranchName>) -> Re
     }
 }
 
-/// Takes a branch and its worktree's part out of the git directory that agents write to.
+/// Removes a branch and its worktree's part from the git directory that agents write to.
 fn remove_of_repo(place: &ManagedCloneDir, own: &str, branch: &BranchName) -> Result<(), ManagedCloneError> {
     let Some(label) = place.label()? else { return Ok(()) };
     let repo = Foreign::open(&place.repo())
         .map_err(|source| ManagedCloneError::Spoiled { host: label.host, source })?;
-    // What cannot be removed safely stays: a branch that the next worktree of that name then starts from.
+    // A branch that cannot be removed safely stays, and the next worktree of that name starts from it.
     let _ = repo.remove_tree(own);
     let _ = repo.remove_branch(branch);
     Ok(())
 }
 
-/// The branch that is checked out on the host; a name for the commit, if none is.
+/// The branch that is checked out on the host; with a detached HEAD, a name for the commit.
 fn checked_out(git: &Git, host: &HostWorktree) -> Result<BranchName, ManagedCloneError> {
     let checkout = host.checkout(git)?;
     let short = |hash: &ObjectId| format!("detached-{}", &hash.as_str()[..12]);
@@ -385,7 +387,7 @@ fn hold_alone(place: &ManagedCloneDir, tree: &str) -> Result<Option<Lock>, Manag
 
 fn on_host(git: &Git, host: &Path, commit: Option<&ObjectId>) -> bool {
     let has = |commit: &ObjectId| {
-        // It is there for good only if a ref leads to it.
+        // It survives garbage collection only if a ref leads to it.
         let refs = ["refs/heads/", "refs/belljar/"];
         let found =
             git.on(host).args(["for-each-ref", "--count=1", "--contains", commit.as_str()]).args(refs);
@@ -399,5 +401,5 @@ fn spoiled(host: &HostWorktree) -> impl FnOnce(ForeignError) -> ManagedCloneErro
     move |source| ManagedCloneError::Spoiled { host, source }
 }
 
-/// More than anybody reads.
+/// More than a user reads.
 pub const MAX_UNCOMMITTED: usize = 1000;

@@ -1,11 +1,11 @@
-//! The two repositories of a shelf, and how the host's commits get into them.
+//! The two repositories of a managed clone, and how the host's commits get into them.
 //!
-//! `repo` is what agents write to. It is made whole before any of them sees it; after that git is never started on it:
-//! new objects come as a pack made elsewhere, new refs as single files. Its objects are a copy. Hard links to the host's
-//! would share the file with whoever may write inside (the agent is the same user, and can take `r--` away), and the host's
-//! objects as alternates would have to be shown inside, with all that no branch refers to any more.
+//! `repo` is what agents write to. It is complete before any agent sees it; after that git never runs on it: new objects come as a
+//! pack made elsewhere, new refs as single files. Its objects are a copy. Hard links to the host's objects would share those files
+//! with the agent (it is the same user, and can change mode `r--`), and the host's objects as alternates would have to be visible
+//! inside, including all that no branch refers to any more.
 //!
-//! `ours` is where git works for us: its config is ours, and it has the host's objects as alternates.
+//! `ours` is where we run git: its config is ours, and it has the host's objects as alternates.
 
 use super::host::{HostWorktree, Tip};
 use super::managed_dir::ManagedCloneDir;
@@ -39,8 +39,9 @@ pub(super) fn bring_up_to_date(
     Ok(())
 }
 
-/// Whether the host has a commit that it had when the shelf last saw it, or the shelf has nothing of anybody's. Where there was no
-/// commit yet, whether its git directory was there before the shelf was: one that came to lie there later was made later.
+/// Whether the host still has one of the commits that the managed clone last saw there, or the managed clone is still empty. If
+/// there was no commit yet: whether the host's git directory is older than the managed clone, since a repository that took its
+/// place later is newer.
 pub(super) fn is_related(
     git: &Git,
     place: &ManagedCloneDir,
@@ -73,13 +74,13 @@ fn make_ours(git: &Git, place: &ManagedCloneDir, host: &HostWorktree) -> Result<
         init.arg(format!("--object-format={format}")).arg(&unfinished).output()?;
         let info = unfinished.join("objects/info");
         fs::create_dir_all(&info).map_err(ManagedCloneError::io(&info))?;
-        // A line a path; absolute ones cannot be taken for quoted ones or comments.
+        // One path per line; an absolute path cannot be mistaken for a quoted one or a comment.
         let objects = host.common.join("objects");
         let alternates = [objects.as_os_str().as_encoded_bytes(), b"\n"].concat();
         fs::write(info.join("alternates"), alternates).map_err(ManagedCloneError::io(&info))?;
         fs::rename(&unfinished, &ours).map_err(ManagedCloneError::io(&ours))?;
     }
-    // Where the host's history ends is where ours does.
+    // Our history ends where the host's does.
     let shallow = ours.join("shallow");
     match fs::read(host.common.join("shallow")) {
         Ok(content) => {
@@ -107,10 +108,10 @@ fn make_repo(
     };
     let sha256 = format == "sha256";
     write("config", config(sha256).as_bytes())?;
-    // There is no worktree here, but for git before 2.49 one that has this branch: one that nobody wants.
+    // There is no worktree here, but git before 2.49 assumes one that has this branch: so it is a branch that no sandbox uses.
     write("HEAD", b"ref: refs/heads/no-branch-of-a-shelf\n")?;
     write("config.worktree", b"[core]\n\tbare = true\n")?;
-    // What nobody inside may make, so that it can be held: it is there.
+    // The sandbox must not create these; they exist so that they can be protected by a mount.
     write("commondir", b".")?;
     write("info/attributes", b"")?;
     write("objects/info/alternates", b"")?;
@@ -121,7 +122,7 @@ fn make_repo(
         write("shallow", &shallow)?;
     }
     pack(git, place, host, tips, &[], &unfinished.join("objects/pack/pack"))?;
-    // One file for all of them, however many: a promise to git that they are sorted.
+    // One file for all refs, however many; its header promises git that they are sorted.
     let mut lines: Vec<String> =
         tips.iter().map(|tip| format!("{} {}\n", tip.name_in_managed(), tip.hash)).collect();
     lines.sort();
@@ -131,7 +132,7 @@ fn make_repo(
     fs::rename(&unfinished, place.repo()).map_err(ManagedCloneError::io(&unfinished))
 }
 
-/// Packs what is in some commits and not in others; gives the pack's name, if there is anything.
+/// Packs the objects of some commits that others lack; returns the pack's name, if there are any.
 fn pack(
     git: &Git,
     place: &ManagedCloneDir,
@@ -140,10 +141,10 @@ fn pack(
     known: &[Tip],
     to: &Path,
 ) -> Result<Option<String>, ManagedCloneError> {
-    // Where the host is on no branch, its commit is wanted all the same.
+    // With a detached HEAD on the host, its commit is needed too.
     let detached = host.checkout(git)?.commit.map(|hash| hash.to_string());
     let wanted = wanted.iter().map(|tip| tip.hash.to_string()).chain(detached);
-    // What the host has dropped since cannot be walked, and need not be.
+    // Commits that the host has dropped since cannot be walked, and need not be.
     let known: HashSet<String> = known.iter().map(|tip| tip.hash.to_string()).collect();
     let known = existing(git, place, known)?;
     let wanted: HashSet<String> = wanted.filter(|hash| !known.contains(hash)).collect();
@@ -152,7 +153,7 @@ fn pack(
     }
     let mut input: String = wanted.iter().map(|hash| format!("{hash}\n")).collect();
     input.extend(known.iter().map(|hash| format!("^{hash}\n")));
-    // What is a delta already stays one; looking for more would take longer than all the rest.
+    // Existing deltas are kept; searching for more would take longer than all the rest.
     let call =
         git.on(&place.ours()).args(["pack-objects", "--revs", "-q", "--delta-base-offset", "--window=0"]);
     let name = call.arg(to).output_with(input.as_bytes())?;
@@ -183,7 +184,7 @@ fn bring_objects(
     fs::create_dir_all(&scratch).map_err(ManagedCloneError::io(&scratch))?;
     if let Some(name) = pack(git, place, host, tips, seen, &scratch.join("pack"))? {
         let repo = Foreign::open(&place.repo()).map_err(spoiled(host))?;
-        // The index last: git looks for indexes, and then for their packs.
+        // The index comes last: git looks for indexes, and then for their packs.
         for end in ["pack", "idx"] {
             let from = scratch.join(format!("pack-{name}.{end}"));
             repo.take_file(&from, &format!("objects/pack/pack-{name}.{end}")).map_err(spoiled(host))?;
@@ -205,7 +206,7 @@ fn bring_refs(
     let seen: HashSet<(&str, &str)> = seen.iter().map(|tip| (tip.name.as_str(), tip.hash.as_str())).collect();
     for tip in tips.iter().filter(|tip| !seen.contains(&(tip.name.as_str(), tip.hash.as_str()))) {
         match repo.write(&tip.name_in_managed(), format!("{}\n", tip.hash).as_bytes()) {
-            // Somebody inside is at it, or made something else of that name: what the host has can be fetched there.
+            // A sandbox is writing this ref, or made another file of that name: it can fetch the host's ref itself.
             Ok(()) | Err(ForeignError::Spoiled { .. } | ForeignError::Io { .. }) => {}
             Err(error) => return Err(spoiled(host)(error)),
         }
@@ -219,8 +220,8 @@ fn write_seen(place: &ManagedCloneDir, tips: &[Tip]) -> Result<(), ManagedCloneE
     write_atomic(&path, lines.as_bytes(), Survives::Kill).map_err(ManagedCloneError::io(&path))
 }
 
-/// The config of a shelf: the same for all branches, so that it never changes while somebody works there; what is a
-/// branch's own is in its worktree's.
+/// The config of a managed clone: the same for all branches, so that it never changes while a sandbox works there; settings of a
+/// branch are in its worktree's config.
 fn config(sha256: bool) -> String {
     let format = if sha256 { "\tobjectFormat = sha256\n" } else { "" };
     format!(
@@ -249,5 +250,5 @@ fn remove_file(path: &Path) -> Result<(), ManagedCloneError> {
 
 /// One is enough; old branches may be gone.
 const MAX_ASKED: usize = 10_000;
-/// The relay, as it is seen inside.
+/// The relay's address inside the sandbox.
 const HOST_URL: &str = "git://127.0.0.1:9418/repo";

@@ -1,14 +1,13 @@
 //! The worktree of one branch.
 //!
 //! ```text
-//!   missing ──make──> there ──forward, if nobody uses it, nothing in it was changed and the host went on──> there
+//!   missing ──make──> there ──forward, if no sandbox uses it, nothing in it was changed and the host has new commits──> there
 //!      ^                │
-//!      └── somebody removed the folder, or we died while making it
+//!      └── the user removed the folder, or we died while making it
 //! ```
 //!
-//! Files are written by git on `ours`, whose config is ours, with an index that is ours; what an agent left in the git
-//! directory is read as [`Foreign`], and files are put there one by one. Once there is work in a worktree, it is only ever
-//! added to.
+//! Git writes the files while it works on `ours`, with our config and our index; the git directory that agents write to is read as
+//! [`Foreign`], and files are put there one by one. Once there is work in a worktree, we only ever add to it.
 
 use super::host::{Checkout, HostWorktree};
 use super::managed_dir::{ManagedCloneDir, tree_name};
@@ -37,37 +36,37 @@ pub(super) struct Tree<'a> {
     pub(super) name: String,
 }
 
-/// What came of it.
+/// The result of [`Tree::provide`].
 pub(super) struct Provided {
     pub(super) outcome: Outcome,
-    /// Where the branch stands.
+    /// The branch's commit.
     pub(super) commit: Option<ObjectId>,
-    /// What kept it from going where the host is.
+    /// The file that kept it from following the host.
     pub(super) held_up: Option<Trap>,
 }
 
-/// Whether a worktree can go on to where the host is.
+/// Whether a worktree can be forwarded to the host's commit.
 enum Way {
     Clear,
-    /// There is work in it, or the host went elsewhere.
+    /// There is work in it, or the host's branch has diverged.
     Blocked,
-    /// Git must not come near it.
+    /// Git must not read it.
     HeldUp(Trap),
 }
 
-/// What belljar knows of a worktree; no sandbox sees it.
+/// Belljar's notes on a worktree; no sandbox sees them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Mark {
     pub(super) branch: String,
-    /// Files are being brought from one commit to another, and may be at either.
+    /// Files are being moved from one commit to another, and may be at either.
     forwarding: Option<(String, String)>,
-    /// How many files were not committed when the last run ended; nothing while one may be at work.
+    /// How many files were not committed when the last run ended; `None` while one may be in progress.
     #[serde(default)]
     pub(super) uncommitted: Option<u64>,
 }
 
 impl Tree<'_> {
-    /// Makes the worktree, or mends or forwards the one that is there.
+    /// Makes the worktree, or repairs or forwards the existing one.
     pub(super) fn provide(&self) -> Result<Provided, ManagedCloneError> {
         let marks = self.place.mark(&self.name);
         fs::create_dir_all(&marks).map_err(ManagedCloneError::io(&marks))?;
@@ -114,7 +113,7 @@ impl Tree<'_> {
         format!("worktrees/{}", self.name)
     }
 
-    /// What is known of a worktree; nothing if it was never finished, an error with the reason if that is not understood.
+    /// A worktree's mark; `None` if the worktree was never finished, an error with the reason if the mark cannot be parsed.
     pub(super) fn read_mark(place: &ManagedCloneDir, name: &str) -> Result<Option<Mark>, String> {
         let path = place.mark(name).join("mark.json");
         let text = match damage::read_small(&path, MAX_MARK_BYTES) {
@@ -130,12 +129,12 @@ impl Tree<'_> {
         serde_json::from_slice(&text).map(Some).map_err(|error| format!("its mark `mark.json`: {error}"))
     }
 
-    /// Without one that is understood, the worktree is mended: its files stay as they are.
+    /// Without a mark that can be parsed, the worktree is repaired: its files stay as they are.
     fn mark(&self) -> Option<Mark> {
         Tree::read_mark(self.place, &self.name).ok().flatten()
     }
 
-    /// Writes down how much is not committed. A mark that is not understood stays as it is.
+    /// Notes how many files are not committed. A mark that cannot be parsed stays as it is.
     pub(super) fn note_uncommitted(
         place: &ManagedCloneDir,
         branch: &BranchName,
@@ -164,7 +163,7 @@ impl Tree<'_> {
         Ok(object(String::from_utf8_lossy(&found.stdout).trim_end()))
     }
 
-    /// A branch that git could not have beside another, on the shelf or on the host, is not begun.
+    /// Refuses a branch whose name git cannot have beside another's, in the managed clone or on the host.
     fn refuse_clash(&self, repo: &Foreign, is_on_host: bool) -> Result<(), ManagedCloneError> {
         let in_managed = repo.in_the_way_of(self.branch).map_err(spoiled(self.host))?;
         let other = match in_managed {
@@ -178,7 +177,7 @@ impl Tree<'_> {
 
     fn in_the_way_on_host(&self) -> Result<Option<BranchName>, ManagedCloneError> {
         let wanted = self.branch.full();
-        // `refs` and `refs/heads` are nobody's name.
+        // `refs` and `refs/heads` are no branch's name.
         let folders = wanted.match_indices('/').skip(2).map(|(end, _)| &wanted[..end]);
         let call = self.git.on(&self.host.common).args(["for-each-ref", "--format=%(refname)"]);
         let found = call.args(folders).arg(&wanted).output()?;
@@ -186,7 +185,7 @@ impl Tree<'_> {
         Ok(names.lines().find(|other| excludes(other, &wanted)).and_then(BranchName::of_ref))
     }
 
-    /// A branch that nobody has starts where the host is; without a commit anywhere, it starts empty.
+    /// A branch that exists nowhere starts at the host's commit; without any commit, it starts empty.
     fn default_start(&self, checkout: &Checkout) -> Option<ObjectId> {
         checkout.commit.clone()
     }
@@ -194,8 +193,8 @@ impl Tree<'_> {
     /// git on `ours`, with the worktree's files and an index that is not the agent's.
     fn on_files(&self, folder: &Path, index: &Path) -> Call {
         let call = self.git.on(&self.place.ours()).env("GIT_INDEX_FILE", index).env("GIT_WORK_TREE", folder);
-        // As many at once as there are processors, where there are many files. If we are killed, whoever comes next waits
-        // until it has ended.
+        // If there are many files, one worker per processor. Git inherits the lock: if we are killed, the next process waits until
+        // git has ended.
         let call = call.in_directory(folder).config("checkout.workers", "0");
         match self.lock.as_input() {
             Ok(input) => call.input(input),
@@ -203,7 +202,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Makes what is missing. Files are written beside and moved into place, unless a folder is there: then it is kept.
+    /// Makes the missing parts. Files are written elsewhere and moved into place; an existing folder is kept.
     fn make(&self, repo: &Foreign, start: Option<&ObjectId>, new: bool) -> Result<(), ManagedCloneError> {
         let (folder, index) = (self.folder(), self.fresh_index());
         let unfinished = self.place.fresh("tree");
@@ -215,7 +214,7 @@ impl Tree<'_> {
                 if files == &folder { &["read-tree"] } else { &["read-tree", "--reset", "-u"] };
             self.on_files(files, &index).args(words).arg(start.as_str()).output()?;
         }
-        // They exist so that they can be held; git does not see empty folders.
+        // They exist so that they can be protected by a mount; git does not see empty folders.
         for name in [".husky", ".belljar"] {
             let _ = fs::create_dir(files.join(name));
         }
@@ -239,7 +238,7 @@ impl Tree<'_> {
         };
         if !repo.has(&format!("{own}/HEAD")) {
             let (branch, full) = (self.branch, self.branch.full());
-            // Between quotes only `"` and `\` mean something, and no branch has `\` in its name.
+            // Between quotes only `"` and `\` are special, and no branch has `\` in its name.
             let name = branch.as_str().replace('"', "\\\"");
             put(
                 "config.worktree",
@@ -247,7 +246,7 @@ impl Tree<'_> {
             )?;
             put("commondir", b"../..\n")?;
             put("gitdir", format!("{}\n", self.folder().join(".git").display()).as_bytes())?;
-            // From inside, worktrees of other branches look as if they were gone; these are not tidied away.
+            // From inside, worktrees of other branches look deleted; the lock keeps git from pruning them.
             put("locked", b"belljar keeps it\n")?;
             put("HEAD", format!("ref: {full}\n").as_bytes())?;
         }
@@ -257,10 +256,10 @@ impl Tree<'_> {
         }
     }
 
-    /// Sees to it that a commit is in `ours`, with all that it needs.
+    /// Ensures that a commit is in `ours`, with all that it needs.
     fn take(&self, repo: &Foreign, commit: &ObjectId) -> Result<(), ManagedCloneError> {
         let (ours, scratch) = (self.place.ours(), self.place.fresh("import"));
-        // The host's own need no look: there is one object, and it has the host's branches above it.
+        // The host's own commits need no check: the object is the host's, and its branches lead to it.
         let known = self.git.on(&self.host.common).args(["cat-file", "-e"]).arg(format!("{commit}^{{tree}}"));
         if known.run()?.code == Some(0) {
             return Ok(());
@@ -271,10 +270,10 @@ impl Tree<'_> {
         import(&wanted).map_err(ManagedCloneError::Import)
     }
 
-    /// Has the host gone on from where the worktree is, and is there nothing in it that could be lost?
+    /// Has the host newer commits than the worktree, and is there nothing in it that could be lost?
     fn can_forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<Way, ManagedCloneError> {
         let ours = self.place.ours();
-        // A commit that follows on the host has all that it follows from on the host.
+        // The host has all ancestors of its commits.
         let follows = self.git.on(&ours).args(["merge-base", "--is-ancestor", from.as_str(), to.as_str()]);
         if follows.run()?.code != Some(0) {
             return Ok(Way::Blocked);
@@ -285,7 +284,7 @@ impl Tree<'_> {
         if busy || !on_branch {
             return Ok(Way::Blocked);
         }
-        // Would something that an agent left hold git up, here or where files of the new commit go?
+        // Would a file that an agent left make git hang, here or where files of the new commit go?
         let folder = self.folder();
         let committed = |commit| traps::committed(self.git.on(&self.place.ours()), commit);
         let (before, after) = (committed(from)?, committed(to)?);
@@ -304,7 +303,7 @@ impl Tree<'_> {
             if let Some(trap) = ground.trap_on_the_way_to(file) {
                 return Ok(Way::HeldUp(trap));
             }
-            // Somebody works in a submodule that is another one now.
+            // An agent works in a submodule that has changed on the host.
             if ground.has_repository(&file.path) {
                 return Ok(Way::Blocked);
             }
@@ -312,7 +311,7 @@ impl Tree<'_> {
         Ok(if self.is_clean(repo, from, &apart)? { Way::Clear } else { Way::Blocked })
     }
 
-    /// Is everything as committed? Leaves an index of ours with what it saw of the files.
+    /// Is everything as committed? Leaves our own index with the state of the files.
     fn is_clean(
         &self,
         repo: &Foreign,
@@ -320,7 +319,7 @@ impl Tree<'_> {
         apart: &[&RelPath],
     ) -> Result<bool, ManagedCloneError> {
         let (folder, index) = (self.folder(), self.fresh_index());
-        // What is added and not committed: the agent's index, read from a copy.
+        // Files that are added and not committed: the agent's index, read from a copy.
         match repo.read(&format!("{}/index", self.own()), MAX_INDEX_BYTES) {
             Ok(Some(bytes)) => fs::write(&index, bytes).map_err(ManagedCloneError::io(&index))?,
             Ok(None) | Err(_) => return Ok(false),
@@ -329,7 +328,7 @@ impl Tree<'_> {
         if self.on_files(&folder, &index).args(words).arg(commit.as_str()).run()?.code != Some(0) {
             return Ok(false);
         }
-        // What is changed and not added: the files, beside an index of ours.
+        // Files that are changed and not added: compared with our own index.
         let index = self.fresh_index();
         self.on_files(&folder, &index).args(["read-tree", commit.as_str()]).output()?;
         self.assume(&index, "--assume-unchanged", apart)?;
@@ -340,20 +339,20 @@ impl Tree<'_> {
         Ok(is_clean)
     }
 
-    /// Whether git looks at these at all.
+    /// Tells git whether to look at these paths at all.
     fn assume(&self, index: &Path, how: &str, paths: &[&RelPath]) -> Result<(), ManagedCloneError> {
         if paths.is_empty() {
             return Ok(());
         }
         let list: Vec<u8> = paths.iter().flat_map(|path| [path.as_bytes(), b"\0"].concat()).collect();
-        // Its input is a list, and so not the lock: there is nothing here that could be left half done.
+        // Standard input is a list here, and so not the lock: nothing here can be left half done.
         let ours = self.git.on(&self.place.ours()).env("GIT_INDEX_FILE", index);
         let call = ours.env("GIT_WORK_TREE", self.folder()).in_directory(&self.folder());
         call.args(["update-index", how, "-z", "--stdin"]).output_with(&list)?;
         Ok(())
     }
 
-    /// Brings files, index and branch to a commit of the host's, if nothing can be lost by that.
+    /// Moves files, index and branch to a commit of the host, if nothing can be lost by that.
     fn forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<Way, ManagedCloneError> {
         match self.can_forward(repo, from, to)? {
             Way::Clear => {}
@@ -372,7 +371,7 @@ impl Tree<'_> {
         Ok(Way::Clear)
     }
 
-    /// We died while forwarding. Nobody has worked there since, and before it nothing was changed.
+    /// Completes a forward during which we died. No sandbox has worked there since, and nothing was changed before it.
     fn finish_forward(&self, from: &str, to: &str) -> Result<Option<ObjectId>, ManagedCloneError> {
         let (Some(from), Some(to)) = (object(from), object(to)) else {
             return Ok(None);
@@ -425,7 +424,7 @@ fn write_link(folder: &Path, content: &[u8]) -> Result<(), ManagedCloneError> {
     made.map_err(ManagedCloneError::io(&path))
 }
 
-/// What git leaves in a worktree's part of the git directory while something is going on.
+/// Files of a merge, rebase or similar in progress, in a worktree's part of the git directory.
 const IN_THE_MIDDLE: [&str; 9] = [
     "MERGE_HEAD",
     "CHERRY_PICK_HEAD",

@@ -1,13 +1,13 @@
-//! What a push brings, looked at before it leaves: does a branch only go forward, are workflow files left alone?
+//! Inspects a push before it leaves: are all updates fast-forwards, are workflow files unchanged?
 //!
 //! ```text
 //! pack ─> a quarantine of its own: index-pack, fsck ─> commits ─> from new to old by parents?
 //!                                                        └─> trees ─> .github/workflows as in a parent?
 //! ```
 //!
-//! There is nothing to look at but the pack: the repository is somebody else's. What a parent had that the pack does not
-//! bring is named by [`Quarantine::wanted`], and whoever can get it adds it. What is not seen is never taken for granted.
-//! Called where a push to a git host passes; blocking.
+//! Only the pack can be inspected: the repository is on a git host. [`Quarantine::wanted`] lists the objects of parents that the
+//! pack lacks, and the caller fetches and adds them. Objects that were not seen are never assumed to be harmless. Called where a
+//! push to a git host passes through; blocking.
 
 mod objects;
 mod scratch;
@@ -28,30 +28,30 @@ use std::io;
 use std::path::{Path, PathBuf};
 use workflows::Workflows;
 
-/// Looks at packs.
+/// Inspects packs.
 #[derive(Debug, Clone)]
 pub struct PackJudge {
-    /// Without one, nothing that has to be looked at passes.
+    /// `None`: every push that needs inspection is refused.
     git: Option<Git>,
     directory: PathBuf,
 }
 
-/// Where packs are looked at, below the state directory.
+/// Where packs are inspected, below the state directory.
 pub const DIRECTORY: &str = "pushes";
 
-/// Removes what a killed belljar left in a directory for packs.
+/// Removes the leftovers of a killed belljar from a directory for packs.
 pub fn sweep(directory: &Path) {
     scratch::sweep(directory);
 }
 
 impl PackJudge {
-    /// With the host's git, on the sandbox's leash; quarantines are made in this directory, which the list of sweeps clears
-    /// of those that a killed belljar left.
+    /// With the host's git, on the sandbox's leash; quarantines are made in this directory, which a sweep clears of the leftovers
+    /// of a killed belljar.
     pub fn new(directory: PathBuf, leash: &Leash) -> PackJudge {
         PackJudge { git: Git::find().ok().map(|git| git.on_leash(leash)), directory }
     }
 
-    /// Takes a pack, from where the file stands to its end.
+    /// Takes a pack, from the file's position to its end.
     pub fn take(
         &self,
         pack: File,
@@ -105,19 +105,19 @@ impl TakenPack for Quarantine {
     }
 }
 
-/// A pack that is being looked at. Gone when it is dropped.
+/// A pack that is being inspected. Removed on drop.
 #[derive(Debug)]
 pub struct Quarantine {
     git: Git,
     place: ScratchRepository,
-    /// The commits of the push. Others may be known, but are on the server already.
+    /// The commits of the push. Other known ones are on the server already.
     pushed: Vec<ObjectId>,
     commits: HashMap<ObjectId, Commit>,
     workflows: Workflows,
 }
 
 impl Quarantine {
-    /// Commits on the server whose trees would show what cannot be seen yet of workflow files.
+    /// Commits on the server whose trees are needed to judge workflow files.
     pub fn wanted(&self) -> Vec<ObjectId> {
         let unseen = self.pushed.iter().filter(|id| self.keeps(id) == Seen::Unknown);
         let parents = unseen.flat_map(|id| &self.commits[id].parents);
@@ -126,13 +126,13 @@ impl Quarantine {
         missing.into_iter().cloned().collect()
     }
 
-    /// Commits on the server whose history would show whether an update goes forward.
+    /// Commits on the server whose history is needed to tell whether an update is a fast-forward.
     pub fn origins(&self, update: &Update) -> Vec<ObjectId> {
         let unknown = self.beginnings(&update.old, &update.new).unwrap_or_default();
         unknown.into_iter().cloned().collect()
     }
 
-    /// More of what the server has.
+    /// Adds more objects that the server has.
     pub fn add(&mut self, pack: File) -> Result<(), PushRefusal> {
         index(&self.git, &self.place, pack, Trust::Server)?;
         let objects = Objects::new(&self.git, &self.place);
@@ -144,12 +144,12 @@ impl Quarantine {
         Ok(())
     }
 
-    /// What was seen of an update.
+    /// The findings on an update.
     pub fn facts(&self, update: &Update) -> Facts {
         Facts { follows: self.follows(&update.old, &update.new), keeps_workflows: self.keeps_workflows() }
     }
 
-    /// Is there a way from `new` by parents to `old`? If not, it is known only where the whole history was brought.
+    /// Is `old` an ancestor of `new`? A "no" is certain only if the whole history is here.
     fn follows(&self, old: &ObjectId, new: &ObjectId) -> Seen {
         match self.beginnings(old, new) {
             None => Seen::Yes,
@@ -158,7 +158,7 @@ impl Quarantine {
         }
     }
 
-    /// What is not known of the history of `new`; nothing if `old` is in what is.
+    /// The unknown part of the history of `new`; `None` if `old` is in the known part.
     fn beginnings<'a>(&'a self, old: &ObjectId, new: &'a ObjectId) -> Option<Vec<&'a ObjectId>> {
         let mut seen = HashSet::new();
         let mut waiting = vec![new];
@@ -178,7 +178,7 @@ impl Quarantine {
         Some(unknown)
     }
 
-    /// Of all commits of the push: another branch may take any of them later.
+    /// Judges all commits of the push: another branch may take any of them later.
     fn keeps_workflows(&self) -> Seen {
         let mut all = Seen::Yes;
         for id in &self.pushed {
@@ -191,7 +191,7 @@ impl Quarantine {
         all
     }
 
-    /// Has a commit the workflow files of one of its parents? A merge has those of a side.
+    /// Does a commit have the workflow files of one of its parents? A merge has those of one side.
     fn keeps(&self, id: &ObjectId) -> Seen {
         let commit = &self.commits[id];
         if commit.parents.is_empty() {
@@ -213,12 +213,12 @@ impl Quarantine {
     }
 }
 
-/// Whose pack it is.
+/// The origin of a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trust {
-    /// An agent's: everything in it is looked at.
+    /// The agent: everything in it is checked.
     Nobody,
-    /// The server's, whose history may be as odd as it likes.
+    /// The server, whose history may violate git's checks.
     Server,
 }
 
@@ -226,7 +226,7 @@ fn index(git: &Git, place: &ScratchRepository, pack: File, trust: Trust) -> Resu
     let bytes = pack.metadata().map_err(|error| refusal(&GitError::Start(error)))?.len();
     let call = git.on(place.path()).args(["index-pack", "--stdin", "--threads=1"]);
     let call = match trust {
-        // Objects that git itself doubts could be read in two ways. Links to what the server has lead nowhere here.
+        // Objects that fail git's checks could be read in two ways. Links to objects on the server lead nowhere here.
         Trust::Nobody => call.arg("--fsck-objects"),
         Trust::Server => call,
     };
@@ -237,7 +237,7 @@ fn index(git: &Git, place: &ScratchRepository, pack: File, trust: Trust) -> Resu
         .with_thread()
         .input(pack);
     let finished = call.run().map_err(|error| refusal(&error))?;
-    // What is wrong with an object is said before the last word.
+    // git names the problem of an object before its last line.
     let first = finished.stderr.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"error: "));
     let reason = first.map_or_else(|| finished.reason(), |line| Printable::new(line).to_string());
     match finished.code {
@@ -266,8 +266,8 @@ fn refusal(error: &GitError) -> PushRefusal {
     }
 }
 
-/// A pack of a few kilobytes can hold an object of gigabytes: blobs over this are checked piece by piece, and nothing
-/// larger than the limit is ever held at once.
+/// A pack of a few kilobytes can hold an object of gigabytes: blobs over this are checked in pieces, and nothing larger than the
+/// limit is ever held in memory at once.
 const BIG: &str = "8m";
 const LARGEST_PIECE: &str = "256m";
 /// Trees of some commits of a large repository.

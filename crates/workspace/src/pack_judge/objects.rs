@@ -12,12 +12,12 @@ pub(super) struct Objects<'a> {
     place: &'a ScratchRepository,
 }
 
-/// What is in a quarantine.
+/// The objects of a quarantine.
 pub(super) struct Listed {
     commits: Vec<ObjectId>,
 }
 
-/// What of a commit counts here.
+/// The parts of a commit that matter here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Commit {
     pub(super) tree: ObjectId,
@@ -37,7 +37,7 @@ impl<'a> Objects<'a> {
         Objects { git, place }
     }
 
-    /// Everything there is; more than so many objects are refused.
+    /// Lists all objects; more than this many are refused.
     pub(super) fn list(&self, most: u64) -> Result<Listed, PushRefusal> {
         let listed = self
             .call()
@@ -87,7 +87,7 @@ impl<'a> Objects<'a> {
         for some in ids.chunks(AT_ONCE) {
             self.each(some, |id, kind, content| {
                 if kind == b"tree" {
-                    // Only what could ever matter is kept.
+                    // Only entries that could ever matter are kept.
                     let mut entries = entries(content, id).ok_or_else(unreadable)?;
                     entries.retain(|entry| NAMES.iter().any(|name| entry.name.eq_ignore_ascii_case(name)));
                     trees.insert(id.clone(), entries);
@@ -98,7 +98,7 @@ impl<'a> Objects<'a> {
         Ok(trees)
     }
 
-    /// Reads these; those that are not here are passed over.
+    /// Reads these objects; missing ones are skipped.
     fn each(
         &self,
         ids: &[ObjectId],
@@ -135,7 +135,7 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// As git reads it: the tree, then all parents, then whatever.
+/// As git reads it: the tree, then all parents, then the rest.
 fn commit(content: &[u8]) -> Option<Commit> {
     let mut lines = content.split(|byte| *byte == b'\n');
     let tree = ObjectId::parse(lines.next()?.strip_prefix(b"tree ")?).ok()?;
@@ -143,7 +143,7 @@ fn commit(content: &[u8]) -> Option<Commit> {
     Some(Commit { tree, parents: parents.map(ObjectId::parse).collect::<Result<_, _>>().ok()? })
 }
 
-/// `mode name\0id`, one after the other.
+/// A sequence of `mode name\0id`.
 fn entries(content: &[u8], of: &ObjectId) -> Option<Vec<Entry>> {
     let length = of.format().digits() / 2;
     let mut entries = Vec::new();
@@ -168,7 +168,7 @@ fn unreadable() -> PushRefusal {
 pub(super) const DOT_GITHUB: &[u8] = b".github";
 pub(super) const WORKFLOWS: &[u8] = b"workflows";
 const NAMES: [&[u8]; 2] = [DOT_GITHUB, WORKFLOWS];
-/// The whole of Linux's history has as much; one push has not.
+/// As much as the whole history of Linux; one push has less.
 const MAX_COMMIT_BYTES: u64 = 128 << 20;
 /// Trees held in memory at once.
 const AT_ONCE: usize = 500;

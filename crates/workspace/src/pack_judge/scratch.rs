@@ -1,4 +1,4 @@
-//! Where a pack is looked at: an empty repository of ours, gone afterwards.
+//! The place where a pack is inspected: an empty repository of ours, removed afterwards.
 
 use belljar_git::ObjectFormat;
 use belljar_state::{Lock, create_private};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub(super) struct ScratchRepository {
     path: PathBuf,
-    /// Held for as long as somebody works here.
+    /// Held while the repository is in use.
     _lock: Lock,
 }
 
@@ -54,19 +54,19 @@ impl Drop for ScratchRepository {
     }
 }
 
-/// An empty file that only its descriptor leads to.
+/// An empty, unlinked file.
 pub(super) fn nameless(directory: &Path) -> io::Result<File> {
     create_private(directory)?;
     let path = directory.join(format!("{}.push", name()));
     // The number of a process that was killed may be ours by now.
     let _ = fs::remove_file(&path);
     let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    // Somebody who sweeps may have been faster.
+    // Another process's sweep may have been faster.
     let _ = fs::remove_file(&path);
     Ok(file)
 }
 
-/// Removes what nobody works in any more.
+/// Removes repositories that no process uses any more.
 pub(super) fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     let Ok(_nobody_makes) = Lock::wait(&directory.join(LOCK)) else { return };
@@ -80,7 +80,7 @@ pub(super) fn sweep(directory: &Path) {
     }
 }
 
-/// One that this process did not use yet.
+/// A name that this process did not use yet.
 fn name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))

@@ -1,24 +1,24 @@
-//! What lies at `.github/workflows` in a tree.
+//! The files at `.github/workflows` in a tree.
 //!
-//! Only new commits are judged. What the server has is its own: which of its branches has a commit, if any, is not to be seen
-//! from a push, and an old place of the branch is no measure, since taking over what `main` has by now is everyday work.
+//! Only new commits are judged. Commits that the server has are accepted: a push does not show which of its branches has a commit,
+//! and the branch's old commit is no measure, since merging `main` is everyday work.
 
 use super::objects::{DOT_GITHUB, Entry, Objects, WORKFLOWS};
 use belljar_git::judge::Seen;
 use belljar_git::{ObjectId, PushRefusal};
 use std::collections::{BTreeSet, HashMap};
 
-/// What is known of it, for the trees of some commits.
+/// The known workflow files of some commits' trees.
 #[derive(Debug)]
 pub(super) struct Workflows {
-    /// What a commit's tree has that is called `.github`, in any case: a file system may not care.
+    /// The entries of a commit's tree called `.github`, in any letter case: a file system may ignore case.
     roots: HashMap<ObjectId, Vec<Entry>>,
-    /// What one of those has that is called `workflows`.
+    /// Their entries called `workflows`.
     folders: HashMap<ObjectId, Vec<Entry>>,
 }
 
 impl Workflows {
-    /// Reads what is here of these trees.
+    /// Reads those of these trees that are here.
     pub(super) fn read<'t>(
         objects: &Objects<'_>,
         trees: impl Iterator<Item = &'t ObjectId>,
@@ -59,7 +59,8 @@ impl Workflows {
         }
     }
 
-    /// Everything called `.github/workflows`, below which name, and a `.github` that is no folder: it may be a link to one.
+    /// Everything called `.github/workflows`, with the name of its `.github`, and a `.github` that is no folder: it may be a link
+    /// to one.
     fn inside<'w>(&'w self, roots: &'w [Entry]) -> Option<Vec<(&'w [u8], &'w Entry)>> {
         let mut found = Vec::new();
         for root in roots {

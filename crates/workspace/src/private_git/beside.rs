@@ -1,15 +1,15 @@
-//! Names of belljar's for commits that no branch of the host took.
+//! Belljar's refs for commits that no branch of the host took over.
 
 use crate::foreign::excludes;
 use crate::quarantine::{Landing, QuarantineError};
 use belljar_git::{ObjectFormat, ObjectId, RefName};
 use std::collections::BTreeMap;
 
-/// The refs of one sandbox below `refs/belljar/ID/`, as they are and as they will be.
+/// The refs of one sandbox below `refs/belljar/ID/`, now and after the import.
 pub(super) struct Beside {
     id: String,
     format: ObjectFormat,
-    /// As they will be.
+    /// After the import.
     refs: BTreeMap<String, ObjectId>,
     landings: Vec<Landing>,
 }
@@ -22,8 +22,8 @@ impl Beside {
         Beside { id: id.to_string(), format, refs, landings: Vec::new() }
     }
 
-    /// Keeps a commit under the name of its ref inside, `refs/heads/x` as `refs/belljar/ID/heads/x`. What was kept there and
-    /// is not contained in it goes to a numbered name. Gives the name that has it now.
+    /// Keeps a commit under the name of its ref inside, `refs/heads/x` as `refs/belljar/ID/heads/x`. An earlier commit there that
+    /// is not its ancestor moves to a numbered name. Returns the commit's name.
     pub(super) fn keep(
         &mut self,
         reference: &str,
@@ -48,7 +48,7 @@ impl Beside {
         Ok(name)
     }
 
-    /// Keeps a commit under the next number, unless one of these has it.
+    /// Keeps a commit under the next number, unless one of these refs has it.
     pub(super) fn keep_numbered(
         &mut self,
         folder: &str,
@@ -66,7 +66,7 @@ impl Beside {
         Ok(name)
     }
 
-    /// Removes a name whose commits are elsewhere now.
+    /// Removes a name whose commits are in another ref now.
     pub(super) fn release(
         &mut self,
         reference: &str,
@@ -83,7 +83,7 @@ impl Beside {
         Ok(())
     }
 
-    /// A ref of belljar's at this commit.
+    /// A belljar ref at this commit.
     pub(super) fn set(&mut self, name: &str, commit: &ObjectId) -> Result<(), QuarantineError> {
         if self.refs.get(name) == Some(commit) {
             return Ok(());
@@ -101,16 +101,16 @@ impl Beside {
     }
 }
 
-/// Whether a name says nothing to a shell: people are told to run commands with it.
+/// Whether a name is harmless in a shell: users are told to run commands with it.
 fn is_plain(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@=,%#".contains(&byte))
 }
 
-/// Whether a file system has room for a ref of this name: a sandbox may have packed one that it has none for.
+/// Whether a file system has room for a ref of this name: a sandbox may have packed a ref whose name is too long for a file.
 pub(super) fn fits(name: &str) -> bool {
     name.len() < MAX_NAME_BYTES && name.split('/').all(|part| part.len() < MAX_PART_BYTES)
 }
 
-/// Of a path below the git directory, with room for `.lock` and `logs/`.
+/// The length of a path below the git directory, with room for `.lock` and `logs/`.
 const MAX_NAME_BYTES: usize = 1000;
 const MAX_PART_BYTES: usize = 200;

@@ -1,13 +1,13 @@
-//! The part of a repository's config that a sandbox gets: keys that say how git reads and writes this repository, who commits, and
-//! where remotes are. An allow list: whatever names a command, a secret or a path of the host stays out. The file is
-//! written anew from the parsed variables, never copied.
+//! The part of a repository's config that a sandbox gets: keys that define how git reads and writes this repository, the committer,
+//! and the remotes. An allow list: keys that name a command, a secret or a path of the host are left out. The file is written anew
+//! from the parsed variables, never copied.
 
 use super::setup::{HostFilesOfGit, SetupError, Target};
 use crate::settings::{HostFiles, MAX_BYTES_TOGETHER, Setting, contents};
 use belljar_git::config::quoted;
 use std::fmt::Write;
 
-/// What the host's config says beside what the sandbox's says.
+/// Facts from the host's config that are not in the sandbox's config.
 pub(super) struct Written {
     /// Refs are kept as a reftable.
     pub(super) is_reftable: bool,
@@ -25,7 +25,8 @@ pub(super) fn write(
     let own = [source.host.common.join("config"), source.host.own.join("config.worktree")];
     let settings = files.settings(&own, Some(&source.host.own), MAX_BYTES_TOGETHER);
     let mut settings = settings.map_err(|error| SetupError::Unsupported(error.message))?;
-    // What the repository's own config includes may be any file of the host, if an agent made it. What lies in the folder is seen inside.
+    // If an agent wrote the repository's config, it may include any file of the host. Files in the folder are visible inside
+    // anyway.
     let everywhere = files.settings(&[], Some(&source.host.own), MAX_BYTES_TOGETHER).unwrap_or_default();
     let top = source.host.top.canonicalize().ok();
     settings.retain(|one| {
@@ -64,7 +65,7 @@ pub(super) fn write(
     Ok(Written { is_reftable, ignored_everywhere: ignored_everywhere(source, files) })
 }
 
-/// Not by the repository's own config, which an agent may have made: it would be given any file of the host.
+/// Not from the repository's own config, which an agent may have written: it could name any file of the host.
 fn ignored_everywhere(source: &HostFilesOfGit<'_>, files: &HostFiles) -> Vec<u8> {
     let settings = files.settings(&[], Some(&source.host.own), MAX_BYTES_TOGETHER).unwrap_or_default();
     let named = settings.iter().rfind(|one| one.counts && one.variable.name == "core.excludesfile");
@@ -82,7 +83,7 @@ fn ignored_everywhere(source: &HostFilesOfGit<'_>, files: &HostFiles) -> Vec<u8>
     file.and_then(|file| contents(&file)).unwrap_or_default()
 }
 
-/// Adds a variable, if the sandbox may have it.
+/// Adds a variable, if it is on the allow list.
 fn append(text: &mut String, setting: &Setting) {
     let name = setting.variable.name.as_str();
     let Some((section, key)) = name.rsplit_once('.') else { return };
@@ -103,12 +104,12 @@ fn append(text: &mut String, setting: &Setting) {
             false => return,
         },
         (Some(value), false) => Some(value.to_string()),
-        // A variable without a value is true; one that is not UTF-8 stays out.
+        // A variable without a value is true; one that is not UTF-8 is left out.
         (None, _) if setting.variable.value.is_none() => None,
         (None, _) => return,
     };
     let header = match subsection {
-        // Quotes and backslashes are escaped; a line's end cannot be in a section's name.
+        // Quotes and backslashes are escaped; a section name cannot contain a newline.
         Some(subsection) if subsection.contains(['\n', '\0']) => return,
         Some(subsection) => {
             format!("[{section} \"{}\"]", subsection.replace('\\', "\\\\").replace('"', "\\\""))
@@ -121,7 +122,7 @@ fn append(text: &mut String, setting: &Setting) {
     };
 }
 
-/// Whether the list has it: names are in lower case, as git compares them.
+/// Whether the key is on the list: names are in lower case, as git compares them.
 fn is_carried(section: &str, has_subsection: bool, key: &str) -> bool {
     CARRIED.iter().any(|(listed, subsection, keys)| {
         *listed == section && *subsection == has_subsection && (keys.contains(&key) || keys.contains(&"*"))
@@ -132,9 +133,9 @@ fn is_address(section: &str, key: &str) -> bool {
     matches!((section, key), ("remote", "url" | "pushurl") | ("submodule", "url") | ("lfs", "url"))
 }
 
-/// Where a remote is, without a password; nothing for a path of this machine or a command.
+/// A remote's URL, without a password; `None` for a path on this machine or a command.
 fn address(value: &str) -> Option<String> {
-    // `HELPER::ADDRESS` starts a program; the colons of an IPv6 address stand in brackets.
+    // `HELPER::ADDRESS` starts a program; the colons of an IPv6 address are in brackets.
     if value.split('[').next().is_some_and(|before| before.contains("::")) {
         return None;
     }
@@ -143,7 +144,7 @@ fn address(value: &str) -> Option<String> {
         Some((scheme, rest)) => {
             let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
             let host = authority.rsplit_once('@').map_or(authority, |(who, host)| {
-                // A user's name belongs to ssh; a token may be in the place of one elsewhere.
+                // A user name is part of an ssh URL; in other URLs it may be a token.
                 if scheme.ends_with("ssh") && !who.contains(':') { authority } else { host }
             });
             Some(format!("{scheme}://{host}/{path}"))
@@ -164,7 +165,7 @@ fn stays_in_work_tree(path: &str) -> bool {
 /// What git-lfs itself writes; without it, `git add` would commit a file's content in the place of its pointer.
 const LFS: &str = "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge -- %f\n\
                    \tprocess = git-lfs filter-process\n\trequired = true\n";
-/// Those that are written anew (`objectformat`, `partialclone`) or mean nothing inside.
+/// Extensions that are written anew (`objectformat`, `partialclone`) or have no meaning inside.
 const KNOWN_EXTENSIONS: [&str; 8] = [
     "extensions.objectformat",
     "extensions.partialclone",
@@ -175,7 +176,7 @@ const KNOWN_EXTENSIONS: [&str; 8] = [
     "extensions.noop-v1",
     "extensions.preciousobjects",
 ];
-/// Section, whether it has a subsection, keys (`*` for all of it). None of them names a command, a secret or a file of the host.
+/// Section, whether it has a subsection, keys (`*` for all). None of them names a command, a secret or a file of the host.
 const CARRIED: &[(&str, bool, &[&str])] = &[
     (
         "core",

@@ -1,4 +1,4 @@
-//! Whether the host follows.
+//! Decides whether the host's refs follow those of the sandbox.
 
 use super::Synced;
 use super::beside::fits;
@@ -13,21 +13,21 @@ use belljar_git::push::Update;
 use belljar_git::{ObjectId, RefName};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All that a decision may depend on.
+/// All inputs of a decision.
 pub(super) struct Judge<'a> {
     pub(super) importer: &'a Importer<'a>,
     pub(super) synced: &'a Synced,
     pub(super) inside: &'a Inside,
     pub(super) host: &'a HostState,
     pub(super) quarantine: &'a Quarantine,
-    /// The commits that no ref of the user's has, with their parents.
+    /// The commits that are in no ref of the user, with their parents.
     pub(super) commits: &'a BTreeMap<ObjectId, Vec<ObjectId>>,
     pub(super) gitlinks: &'a Gitlinks,
-    /// What an earlier attempt ran into.
+    /// The obstacles of an earlier attempt.
     pub(super) blocked: &'a Blocked,
 }
 
-/// What becomes of a ref that moved inside.
+/// The decision on a ref that moved inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     Follow,
@@ -38,9 +38,9 @@ pub(super) enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reason {
     pub(super) text: String,
-    /// The commits make a path a submodule that was none on the host.
+    /// The commits turn a path into a submodule that is none on the host.
     pub(super) makes_submodule: bool,
-    /// It may follow the next time, with nothing changed inside.
+    /// It may follow the next time, without a change inside.
     pub(super) passes: bool,
 }
 
@@ -51,7 +51,8 @@ impl Reason {
 }
 
 impl Judge<'_> {
-    /// A branch that is at `new` inside, and elsewhere on the host or not there. `after` are the host's refs as they will be.
+    /// A branch that is at `new` inside, and at another commit on the host or missing there. `after` are the host's refs after the
+    /// import.
     pub(super) fn branch(
         &self,
         name: &str,
@@ -84,7 +85,7 @@ impl Judge<'_> {
         };
         let zero = ObjectId::zero(self.importer.repository.format());
         let update = Update { old: old.cloned().unwrap_or(zero), new: new.clone(), name: whole };
-        // What the folder has checked out is the work that the sandbox was given. HEAD inside is where the agent likes it to be.
+        // The folder's checked-out branch is the work that the sandbox was given. The agent chooses where HEAD inside points.
         if !is_current && let Err(refusal) = judge::by_name(self.importer.policy, &update) {
             return aside(refusal.to_string());
         }
@@ -114,11 +115,11 @@ impl Judge<'_> {
         Ok(Verdict::Follow)
     }
 
-    /// A tag that is new inside, or elsewhere.
+    /// A tag that is new inside, or has moved.
     pub(super) fn tag(&self, name: &str, new: &ObjectId, after: &BTreeMap<String, ObjectId>) -> Verdict {
         let obstacle = match self.commits.contains_key(new) {
             true => self.gitlink_obstacle(new),
-            // A tag with a message: its commit is one of these.
+            // An annotated tag: its commit is one of these.
             false => self.obstacle_in(new, self.commits.keys()),
         };
         self.unless_submodule(self.tag_itself(name, new, after), obstacle)
@@ -151,7 +152,8 @@ impl Judge<'_> {
         }
     }
 
-    /// A verdict, and the submodule that the commits make: always told, since a person who takes them over would have it run.
+    /// A verdict, and the submodule that the commits add: always reported, since git would run its config for a user who merges
+    /// them.
     fn unless_submodule(&self, verdict: Verdict, obstacle: Option<String>) -> Verdict {
         match (verdict, obstacle) {
             (verdict, None) => verdict,
@@ -165,7 +167,7 @@ impl Judge<'_> {
         }
     }
 
-    /// HEAD, which is elsewhere inside: the commit that the host's goes to. `after` are the host's refs as they will be.
+    /// HEAD, which has moved inside: the commit that the host's HEAD moves to. `after` are the host's refs after the import.
     pub(super) fn head(&self, head: &Head, after: &BTreeMap<String, ObjectId>) -> Result<ObjectId, Reason> {
         if let Some(reason) = self.nothing_follows(true) {
             return Err(reason);
@@ -178,7 +180,7 @@ impl Judge<'_> {
                 if self.host.busy.contains(&name) {
                     return Err(aside("another worktree of the host uses the branch"));
                 }
-                // A branch that is checked out follows without a look at the policy: so HEAD goes only to one that it allows.
+                // A checked-out branch follows regardless of the policy: so HEAD moves only to a branch that the policy allows.
                 if !self.host.is_current(&name) && !self.importer.policy.allows_branch(branch) {
                     return Err(aside("its branch is not one that the sandbox may change"));
                 }
@@ -200,7 +202,7 @@ impl Judge<'_> {
         if new == old || self.new_in(new).iter().any(|commit| self.commits[*commit].contains(old)) {
             return Ok(true);
         }
-        // Objects of another kind are in no history.
+        // Objects of other kinds are in no history.
         Ok(self.is_commit(old)? && self.is_commit(new)? && self.quarantine.follows(old, new)?)
     }
 
@@ -246,8 +248,8 @@ impl Judge<'_> {
         }
     }
 
-    /// History that this sandbox made and put there itself may be replaced by other history of its own: the host's branch is
-    /// where the sandbox put it, and the commits that go are in no other ref.
+    /// History that this sandbox itself put there may be replaced by other history of the sandbox: if the host's branch is still
+    /// where the sandbox put it, and the dropped commits are in no other ref.
     fn is_own_rewrite(&self, name: &str, old: &ObjectId, new: &ObjectId) -> Result<bool, QuarantineError> {
         let (Some(put), Some(before)) = (self.synced.put.get(name), self.synced.before.get(name)) else {
             return Ok(false);
@@ -285,7 +287,8 @@ impl Judge<'_> {
         self.gitlinks.obstacle(tip, commits, repository.git(), host)
     }
 
-    /// What git on the host would no longer find by this name, or find ambiguous (gitrevisions(7)).
+    /// The name that git on the host would no longer resolve, or would call ambiguous, beside a branch of this name
+    /// (gitrevisions(7)).
     fn hidden_by_branch(&self, name: &str) -> Option<String> {
         let short = name.strip_prefix("refs/heads/")?;
         self.hidden(short, &[format!("refs/tags/{short}")])
@@ -301,7 +304,7 @@ impl Judge<'_> {
         if matches!(first, "refs" | "heads" | "tags" | "remotes" | "notes" | "stash" | "bisect") {
             return Some(format!("refs below `{first}`"));
         }
-        // `HEAD`, `FETCH_HEAD`, and whatever git writes of the same form.
+        // `HEAD`, `FETCH_HEAD`, and other names of that form that git writes.
         if short.ends_with("HEAD") && !short.contains('/') {
             return Some(format!("git's own `{short}`"));
         }
@@ -314,7 +317,7 @@ impl Judge<'_> {
     }
 }
 
-/// Why a ref of this name cannot be made beside these.
+/// Why a ref of this name cannot exist beside these.
 fn no_room(name: &str, refs: &BTreeMap<String, ObjectId>) -> Option<String> {
     if !fits(name) {
         return Some("its name is too long".to_string());
@@ -323,5 +326,5 @@ fn no_room(name: &str, refs: &BTreeMap<String, ObjectId>) -> Option<String> {
     Some(format!("`{other}` is in the way"))
 }
 
-/// git takes as few digits as this for a hash.
+/// git takes a name of this many hex digits for a hash.
 const SHORTEST_HASH: usize = 7;

@@ -1,5 +1,5 @@
-//! What only the sandbox's git directory has when the sandbox ends: stashes, commits that were dropped, and whatever git
-//! inside is in the middle of.
+//! Work that only the sandbox's git directory has when the sandbox ends: stashes, dropped commits, and unfinished operations of git
+//! inside.
 
 use super::beside::Beside;
 use super::follow::{Follow, Obstacle};
@@ -15,13 +15,13 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Instant;
 
 impl Importer<'_> {
-    /// The last import of a sandbox: what was set aside has another chance to be followed, and what no ref inside has is
-    /// kept beside the host's branches: stash entries as `refs/belljar/ID/stash/N`, dropped commits as
+    /// The last import of a sandbox: refs that were set aside have another chance to be followed, and commits that are in no ref
+    /// inside are kept beside the host's branches: stash entries as `refs/belljar/ID/stash/N`, dropped commits as
     /// `refs/belljar/ID/dropped/N`.
     pub fn finish(&self, synced: &mut Synced) -> Result<ImportReport, QuarantineError> {
         synced.set_aside.clear();
         let mut report = self.import(synced)?;
-        // What waited for HEAD to go elsewhere. Without anything of the kind no git is started.
+        // Refs that waited for HEAD to move. Without any, no git is started.
         report.join(self.import(synced)?);
         let inside = Inside::read(self.from).map_err(unreadable)?;
         report.unfinished = inside.unfinished;
@@ -74,7 +74,7 @@ impl Importer<'_> {
         Ok(report)
     }
 
-    /// Stash entries, the newest first.
+    /// Stash entries, newest first.
     fn stash(&self) -> Result<Vec<ObjectId>, QuarantineError> {
         let top = self.from.read("refs/stash", MAX_REF_BYTES).ok().flatten().unwrap_or_default();
         let Ok(top) = ObjectId::parse(top.trim_ascii_end()) else { return Ok(Vec::new()) };
@@ -86,7 +86,7 @@ impl Importer<'_> {
         Ok(entries)
     }
 
-    /// Commits that HEAD or a branch was at, and no ref inside is now.
+    /// Commits that HEAD or a branch was at, and that no ref inside has now.
     fn dropped(
         &self,
         inside: &Inside,
@@ -99,10 +99,10 @@ impl Importer<'_> {
         let mut names = self.from.logged_branches().map_err(unreadable)?;
         names.truncate(MAX_LOGS);
         names.insert(0, "HEAD".to_string());
-        // Without packs, what has no file of its own is nowhere: a log can name anything.
+        // Without packs, a commit that is no loose object does not exist: a log can name anything.
         let has_packs = self.from.names("objects/pack").is_ok_and(|names| !names.is_empty());
         for name in names {
-            // A log that cannot be read is one that git inside does not believe either.
+            // A log that cannot be read is not used by git inside either.
             let ids = self.from.log(&name).unwrap_or_default();
             let is_there = |id: &ObjectId| has_packs || self.from.has_loose(id);
             dropped.extend(ids.into_iter().filter(|id| seen.insert(id.clone()) && is_there(id)));
@@ -110,12 +110,12 @@ impl Importer<'_> {
                 break;
             }
         }
-        // The newest first: at the end of the logs.
+        // Newest first: they are at the end of the logs.
         dropped.reverse();
         Ok(dropped)
     }
 
-    /// Those that the host does not have.
+    /// The commits that the host does not have.
     fn missing(&self, ids: &[ObjectId]) -> Result<BTreeSet<ObjectId>, QuarantineError> {
         if ids.is_empty() {
             return Ok(BTreeSet::new());
@@ -152,7 +152,7 @@ impl Importer<'_> {
                     let kept_as = beside.keep(&name, tip, |_| Ok(false))?;
                     (format!("stash@{{{number}}}"), kept_as, "it was stashed inside")
                 }
-                // What another one builds on is kept with that one.
+                // A commit's ancestors are kept with it.
                 None if parents.contains(tip) => continue,
                 None => {
                     let kept_as = beside.keep_numbered("dropped", tip)?;
@@ -194,9 +194,9 @@ impl Importer<'_> {
 }
 
 const MAX_REF_BYTES: u64 = 4096;
-/// Stashes and dropped commits that are kept: each becomes a ref.
+/// Limit of stashes and dropped commits: each becomes a ref.
 const MAX_KEPT: usize = 256;
-/// Logs that are read, each of which may be long.
+/// Limit of logs that are read, each of which may be long.
 const MAX_LOGS: usize = 256;
-/// Commits that logs name, all together.
+/// Limit of commits that the logs name together.
 const MAX_LOGGED: usize = 200_000;

@@ -1,8 +1,8 @@
-//! The host's refs, index and HEAD, moved together.
+//! Moves the host's refs, index and HEAD together.
 //!
-//! The index goes first, under git's own lock and between the two halves of a ref transaction. Killed in between, the
-//! change shows as staged, which is harmless; the other way round its reverse would, and the user's next commit would undo
-//! the work. No file of the work tree is read, so no filter of the host's runs.
+//! The index goes first, under git's own lock and between the two halves of a ref transaction. If we are killed in between, the
+//! change shows as staged, which is harmless; the other way round its reverse would, and the user's next commit would undo the
+//! work. No file of the work tree is read, so no filter of the host's runs.
 
 use super::{HostGit, host_state, large_index, staged, step};
 use crate::foreign::Head;
@@ -16,10 +16,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What moves.
+/// The move of refs, index and HEAD.
 #[derive(Debug)]
 pub(super) struct Follow<'a> {
-    /// Where what is about to be done is written down.
+    /// The journal of the steps to come.
     pub(super) quarantine: &'a Quarantine,
     pub(super) repository: &'a HostRepository,
     pub(super) host: &'a HostGit,
@@ -27,24 +27,24 @@ pub(super) struct Follow<'a> {
     pub(super) landings: &'a [Landing],
     pub(super) head: Option<&'a HeadMove>,
     pub(super) trees: Option<&'a Trees>,
-    /// What the host's worktree was on when this was decided.
+    /// HEAD of the host's worktree when this was decided.
     pub(super) on: Option<&'a Head>,
-    /// For the reflog.
+    /// The reflog message.
     pub(super) message: &'a str,
 }
 
-/// The index goes from one commit to another; from none before the first commit.
+/// The index moves from one commit to another; `None` before the first commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Trees {
     pub(super) old: Option<ObjectId>,
     pub(super) new: ObjectId,
 }
 
-/// HEAD goes elsewhere.
+/// The move of HEAD.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HeadMove {
     pub(super) old: Head,
-    /// The commit of the old one.
+    /// The commit of the old HEAD.
     pub(super) commit: Option<ObjectId>,
     pub(super) new: Head,
 }
@@ -52,11 +52,11 @@ pub(super) struct HeadMove {
 /// Why nothing moved.
 #[derive(Debug)]
 pub(super) enum Obstacle {
-    /// A ref or the index is not where it was a moment ago.
+    /// A ref or the index has changed since it was read.
     Moved(String),
-    /// The git that moves refs died, perhaps with locks.
+    /// The git that moves refs died, perhaps leaving locks.
     Died,
-    /// The index cannot go along.
+    /// The index cannot follow.
     Index(String),
     Failed(QuarantineError),
 }
@@ -68,10 +68,10 @@ impl<E: Into<QuarantineError>> From<E> for Obstacle {
 }
 
 impl Follow<'_> {
-    /// Moves all of it or nothing.
+    /// Moves all or nothing.
     pub(super) fn carry_out(&self) -> Result<(), Obstacle> {
         let outcome = self.in_one_go(self.head);
-        // git before 2.46 moves no symbolic ref in a transaction, and none at all moves HEAD there together with its branch.
+        // git before 2.46 moves no symbolic ref in a transaction, and no version moves HEAD there together with its branch.
         let outcome = match (outcome, self.head) {
             (Err(Obstacle::Moved(reason)), Some(head))
                 if reason.contains("unknown command") || reason.contains("multiple updates") =>
@@ -108,7 +108,7 @@ impl Follow<'_> {
         transaction.prepare(&orders(self.landings, head))?;
         step("prepared");
         if seen.is_some() {
-            // By now git holds the lock of a HEAD that is on a branch which moves. One that went elsewhere before keeps its index.
+            // By now git holds the lock of HEAD if its branch moves. If HEAD was switched before that, its index stays.
             let is_on = host_state::head(self.repository, self.host)?;
             if is_on.as_ref() != self.on || host_state::unfinished(self.host).is_some() {
                 transaction.abort()?;
@@ -134,7 +134,7 @@ impl Follow<'_> {
         let finished = match &head.new {
             Head::Branch(branch) => {
                 let call = self.repository.as_owner(self.repository.call_in(&self.host.own));
-                // The name of the repository's config may be an agent's, and goes into a log.
+                // An agent may have written the user name of the repository's config, and it goes into a log.
                 let call =
                     call.env("GIT_COMMITTER_NAME", "belljar").env("GIT_COMMITTER_EMAIL", "belljar@localhost");
                 call.args(["symbolic-ref", "-m", self.message, "HEAD", &branch.full()]).run()?
@@ -147,7 +147,7 @@ impl Follow<'_> {
         }
     }
 
-    /// A copy of the index that has gone from one commit to the other, and what the index was like.
+    /// A copy of the index, moved from one commit to the other, and the state of the original.
     fn prepare_index(&self, trees: &Trees) -> Result<IndexSeen, Obstacle> {
         let path = self.host.own.join("index");
         let copy = &self.files.copy;
@@ -157,7 +157,7 @@ impl Follow<'_> {
             let Some(about) = &seen.about else { return Ok(()) };
             let mut file = File::options().write(true).create_new(true).open(copy)?;
             file.write_all(&content)?;
-            // By its time git knows which entries were written in the same moment as their files.
+            // From the index's time git knows which entries were written in the same moment as their files.
             file.set_times(FileTimes::new().set_modified(about.modified()?))
         };
         write().map_err(QuarantineError::file("write", copy))?;
@@ -189,7 +189,7 @@ impl Follow<'_> {
         Ok(seen)
     }
 
-    /// A user's git holds this lock for moments, or while an editor is open.
+    /// The user's git holds this lock briefly, or while an editor is open.
     fn lock_index(&self) -> Result<(), Obstacle> {
         let until = Instant::now() + INDEX_LOCK_TIMEOUT;
         loop {
@@ -211,11 +211,11 @@ impl Follow<'_> {
     }
 }
 
-/// What an index was like: git replaces it by another file, so that these tell two apart.
+/// Identifies a version of the index: git replaces the file, so these fields differ.
 #[derive(Debug)]
 struct IndexSeen {
     about: Option<fs::Metadata>,
-    /// Its checksum is at its end.
+    /// Its checksum at the end of the file.
     tail: Vec<u8>,
 }
 
@@ -248,7 +248,7 @@ impl PartialEq for IndexSeen {
     }
 }
 
-/// `git update-ref --stdin`, which takes its locks away when its input ends early.
+/// `git update-ref --stdin`, which removes its locks when its input ends early.
 struct Transaction {
     running: Running,
 }
@@ -275,7 +275,7 @@ impl Transaction {
         }
     }
 
-    /// Gives the locks back. Dropped, git would be killed with them.
+    /// Releases the locks. If the value were only dropped, git would be killed while it holds them.
     fn abort(mut self) -> Result<(), Obstacle> {
         self.say("abort\n", "abort: ok")
     }
@@ -297,7 +297,7 @@ impl Transaction {
         }
     }
 
-    /// Whether it says this before it says anything else, or ends.
+    /// Whether git prints this line next, before any other or its end.
     fn hear(&mut self, answer: &str) -> bool {
         let Some(stdout) = self.running.stdout.as_mut() else { return false };
         let mut heard = Vec::new();
@@ -337,7 +337,7 @@ fn complaint(stderr: &[u8]) -> String {
     finished.reason()
 }
 
-/// The tree without entries, which git knows without having it.
+/// The empty tree, which git knows without having the object.
 fn empty_tree(format: ObjectFormat) -> &'static str {
     match format {
         ObjectFormat::Sha1 => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -349,5 +349,5 @@ fn empty_tree(format: ObjectFormat) -> &'static str {
 const INDEX_LOCK_TIMEOUT: Duration = Duration::from_millis(300);
 /// A disk that is busy takes a while to write a ref.
 const ANSWER_SECONDS: i64 = 30;
-/// The longest checksum.
+/// The length of the longest checksum.
 const TAIL: usize = 32;

@@ -1,8 +1,8 @@
 //! Submodules in commits that a sandbox made.
 //!
-//! A gitlink in the host's index makes the host's `git status` run git in the folder of that name, and with it whatever that
-//! folder's config names. So a path that was none never becomes one by an import, and one that was moves only to a commit that
-//! the host's own repository of that submodule has.
+//! A gitlink in the host's index makes the host's `git status` run git in the folder of that name, and with it the programs that
+//! the folder's config names. So an import never turns a path into a submodule, and moves an existing one only to a commit that the
+//! host's own repository of that submodule has.
 
 use super::{HostGit, obstacle};
 use crate::foreign::Foreign;
@@ -16,12 +16,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What commits do to gitlinks.
+/// The changes of commits to gitlinks.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Gitlinks {
-    /// By commit: the first path that becomes one.
+    /// By commit: the first path that becomes a gitlink.
     new: HashMap<ObjectId, Vec<u8>>,
-    /// By commit: paths that were one and name another commit.
+    /// By commit: gitlinks that now name another commit.
     changed: HashMap<ObjectId, Vec<(Vec<u8>, ObjectId)>>,
 }
 
@@ -76,8 +76,8 @@ impl Gitlinks {
     }
 }
 
-/// Whether the host's repository of the submodule at this path has a commit. The folder itself is the agent's to write: it is
-/// not asked.
+/// Whether the host's repository of the submodule at this path has a commit. The folder itself is not read: the agent can write to
+/// it.
 fn has_commit(git: &Git, host: &HostGit, path: &[u8], id: &ObjectId) -> bool {
     let wanted = host.top.join(OsStr::from_bytes(path));
     let all = git_dirs_below(&host.own.join("modules"), MAX_LOOKED_AT).unwrap_or_default();
@@ -88,7 +88,7 @@ fn has_commit(git: &Git, host: &HostGit, path: &[u8], id: &ObjectId) -> bool {
     if obstacle(&module).is_some() {
         return false;
     }
-    // Its work tree is the agent's to write, and perhaps gone.
+    // The agent can write to its work tree, or have removed it.
     let call = module.call(git).env("GIT_WORK_TREE", &directory);
     let asked = call.args(["cat-file", "-e", &format!("{id}^{{commit}}")]).run();
     asked.is_ok_and(|finished| finished.code == Some(0))
@@ -102,7 +102,7 @@ fn is_module_of(directory: &Path, wanted: &Path) -> bool {
     normal(&directory.join(OsStr::from_bytes(&worktree))) == normal(wanted)
 }
 
-/// Without `..`, by its text: the folders on the way may be the agent's.
+/// Removes `..` textually: the agent may have made the folders on the way.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {

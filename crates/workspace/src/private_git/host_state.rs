@@ -13,22 +13,22 @@ use std::fs;
 #[derive(Debug)]
 pub(super) struct HostState {
     pub(super) head: Option<Head>,
-    /// The commit of HEAD; none before the first one.
+    /// The commit of HEAD; `None` before the first one.
     pub(super) commit: Option<ObjectId>,
     pub(super) refs: BTreeMap<String, ObjectId>,
-    /// The values of all refs, those too whose name is no text.
+    /// The values of all refs, including those whose name is not UTF-8.
     pub(super) ids: Vec<ObjectId>,
-    /// The same without belljar's own refs. Commits that only those have were set aside: a branch that takes them is judged as if
-    /// they were new.
+    /// The same without belljar's own refs. Commits that only those have were set aside: if a branch takes them over, they are
+    /// judged as new.
     pub(super) judged: Vec<ObjectId>,
     /// Branches that another worktree has checked out, or is rebasing or bisecting.
     pub(super) busy: HashSet<String>,
-    /// What git is in the middle of in this worktree.
+    /// The unfinished operation of git in this worktree.
     pub(super) unfinished: Option<&'static str>,
 }
 
 impl HostState {
-    /// Costs one call of git; a second one where there are other worktrees or refs are not files.
+    /// Costs one call of git; a second one if there are other worktrees, or refs are not files.
     pub(super) fn read(repository: &HostRepository, host: &HostGit) -> Result<HostState, QuarantineError> {
         let head = head(repository, host)?;
         let all = repository.refs()?;
@@ -68,7 +68,7 @@ impl HostState {
         known
     }
 
-    /// Commits that nothing new is found in: the history of the user's own refs.
+    /// Commits that contain nothing new: the history of the user's own refs.
     pub(super) fn own_history(&self) -> Vec<ObjectId> {
         let mut known = self.judged.clone();
         known.extend(self.commit.clone().filter(|commit| !self.judged.contains(commit)));
@@ -81,17 +81,17 @@ impl HostState {
     }
 }
 
-/// What git is in the middle of in this worktree.
+/// The unfinished operation of git in this worktree.
 pub(super) fn unfinished(host: &HostGit) -> Option<&'static str> {
     UNFINISHED.iter().find(|(file, _)| host.own.join(file).exists()).map(|(_, name)| *name)
 }
 
-/// What this worktree is on; none if that is neither a branch nor a commit.
+/// This worktree's HEAD; `None` if it is neither a branch nor a commit.
 pub(super) fn head(repository: &HostRepository, host: &HostGit) -> Result<Option<Head>, QuarantineError> {
     let path = host.own.join("HEAD");
     let text = match host.common.join("reftable").exists() {
         false => fs::read_to_string(&path).map_err(QuarantineError::file("read", &path))?,
-        // The file is a dummy then.
+        // With a reftable, the file is a dummy.
         true => {
             let symbolic = repository.call_in(&host.own).args(["symbolic-ref", "-q", "HEAD"]).run()?;
             match symbolic.code {

@@ -1,12 +1,13 @@
-//! Commits of a sandbox, taken over into the host's repository.
+//! Imports a sandbox's commits into the host's repository.
 //!
 //! ```text
 //! inside (files) -> nothing moved: done, without git
 //!    -> objects: copied, packed, quarantined, checked -> decided, ref by ref -> admitted -> refs, index, HEAD follow
 //! ```
 //!
-//! If the host moves meanwhile, it is looked at and decided again. If one ref inside cannot be taken, the others are, one
-//! by one. Killed at any moment, the host is as it was or as it would have been; the next import goes on from there.
+//! If the host's refs move meanwhile, they are read and decided again. If one ref of the sandbox cannot be taken, the others are,
+//! one by one. If we are killed at any moment, the host's repository is in its old or its new state; the next import continues from
+//! there.
 
 use super::decide::Judge;
 use super::follow::{Follow, Obstacle};
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Takes over what a sandbox's git directory has and the host has not.
+/// Imports the commits of a sandbox's git directory that the host lacks.
 #[derive(Clone, Copy)]
 pub struct Importer<'a> {
     /// The worktree whose files the sandbox works on.
@@ -38,47 +39,47 @@ pub struct Importer<'a> {
     pub id: &'a str,
     /// Where quarantines are.
     pub state: &'a Path,
-    /// Which branches the sandbox may make or move beside the one that is checked out, and how much may come at once.
+    /// The branches that the sandbox may make or move besides the checked-out one, and the size limit of an import.
     pub policy: &'a RefPolicy,
     pub mode: ImportMode,
-    /// Paths of the worktree that the sandbox cannot change: a commit that does is named.
+    /// Paths of the worktree that the sandbox cannot change: a commit that does is reported.
     pub protected: &'a [ProtectedPath],
     /// The sandbox's cgroup and processor time, for every git that reads what the sandbox made. Not for those that hold locks of
     /// the host's repository: the sandbox may be paused.
     pub leash: Option<&'a Leash>,
 }
 
-/// Whose files the sandbox changes.
+/// The files that the sandbox changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportMode {
-    /// The host's: its branch, index and HEAD follow.
+    /// The host's files: its branch, index and HEAD follow.
     Bind,
-    /// A layer's: everything is set aside, since the host's files are not the sandbox's.
+    /// An overlay: everything is set aside, since the host's files differ from the sandbox's.
     Overlay,
 }
 
-/// What stands in the way of following.
+/// An obstacle to following.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Blocked {
     Nothing,
-    /// Of what is checked out: the index cannot go along.
+    /// For the checked-out branch: the index cannot follow.
     CheckedOut(String),
     Everything(String),
 }
 
 impl Importer<'_> {
-    /// Takes over what moved since both sides agreed last. Without a call of git if nothing did. What this gives is done, and
-    /// `synced` says so: to be written down by the caller.
+    /// Imports the refs that moved since both sides last agreed. Without a call of git if none did. The returned changes are done
+    /// and recorded in `synced`, which the caller must write.
     pub fn import(&self, synced: &mut Synced) -> Result<ImportReport, QuarantineError> {
         let inside = Inside::read(self.from).map_err(unreadable)?;
         let mut moved = inside.moved(synced);
         if moved.is_empty() && !inside.head_moved(synced) {
             return Ok(ImportReport::default());
         }
-        // Each takes some calls of git; the one that is checked out inside comes first.
+        // Each takes some calls of git; the branch that is checked out inside comes first.
         moved.sort_by_key(|one| !inside.is_current(&one.name));
         let rest = moved.split_off(moved.len().min(MAX_MOVED_REFS));
-        // What a killed import left may hold the index.
+        // The leftovers of a killed import may lock the index.
         sweep(self.state)?;
         let mut report = match self.take(synced, &inside, &moved, WithHead::Yes, Joining::Try(0)) {
             Err(QuarantineError::Refused(_)) => self.one_by_one(synced, &inside, &moved)?,
@@ -87,7 +88,7 @@ impl Importer<'_> {
         let number = rest.len();
         if let Some(commit) = rest.iter().find_map(|one| one.new.clone()) {
             report.set_aside.push(SetAside {
-                // Always by the same name: the last number is the one that counts.
+                // Always by the same name: the last value counts.
                 reference: "the rest of the refs".into(),
                 kept_as: None,
                 commit,
@@ -102,7 +103,7 @@ impl Importer<'_> {
         Ok(report)
     }
 
-    /// The repository for every git that reads what the sandbox made.
+    /// The repository, for every git that reads the sandbox's work.
     pub(super) fn reading(&self) -> HostRepository {
         match self.leash {
             Some(leash) => self.repository.clone().on_leash(leash),
@@ -234,7 +235,7 @@ impl Importer<'_> {
                     Err(Obstacle::Moved(reason)) if attempt > MAX_ATTEMPTS => {
                         return Err(QuarantineError::Unusable(reason));
                     }
-                    // The merge is one with a commit that the host has left behind.
+                    // The merge was made with a commit that the host's branch has since moved on from.
                     Err(Obstacle::Moved(_)) if joined.is_some() => {
                         return self.take(synced, inside, as_inside, with_head, joining.after_a_lost_race());
                     }
@@ -247,7 +248,7 @@ impl Importer<'_> {
             }
             let Plan { synced: mut agreed, mut report, .. } = plan;
             if joining == Joining::Lost {
-                // The host moves on and on: the next look tries again.
+                // The host keeps moving: the next import tries again.
                 agreed.set_aside.retain(|name, _| !host.is_current(name));
             }
             report.notes.extend(lfs);
@@ -259,7 +260,7 @@ impl Importer<'_> {
         Ok(ImportReport::default())
     }
 
-    /// What the host would follow to, as raw records of `git diff-tree`.
+    /// The changes that the host would follow to, as raw records of `git diff-tree`.
     fn changes(
         &self,
         quarantine: &Quarantine,
@@ -273,14 +274,14 @@ impl Importer<'_> {
         }
         let mut lines = commits.keys().map(|commit| format!("{commit}\n")).collect::<String>();
         for Moved { name, new } in moved {
-            // From one end to the other, since the last commit alone does not say what those before it changed.
+            // From the first to the last, since the last commit alone does not show the changes of those before it.
             if let (Some(new), Some(old)) = (new, host.refs.get(name))
                 && (commits.contains_key(new) || host.is_current(name))
             {
                 lines += &format!("{new} {old}\n");
             }
         }
-        // The index goes from the one to the other, whether any of it is new or not.
+        // The index moves from one to the other, even if no commit is new.
         if let (Some(new), Some(old)) = (head, &host.commit) {
             lines += &format!("{new} {old}\n");
         }
@@ -294,11 +295,11 @@ impl Importer<'_> {
 /// Whether two sides of a branch are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Joining {
-    /// They are, if they can be; so often they were, and the host moved meanwhile.
+    /// Merge if possible; the number of times that it was tried and the host moved meanwhile.
     Try(u32),
     /// The host moved every time.
     Lost,
-    /// The merge is nothing that the host may follow to.
+    /// The host may not follow to the merge.
     Refused,
 }
 
@@ -315,7 +316,7 @@ impl Blocked {
     fn after(&self, obstacle: Obstacle, attempt: u32) -> Blocked {
         match obstacle {
             Obstacle::Index(reason) => Blocked::CheckedOut(reason),
-            // Somebody on the host was quicker; after the second time nothing follows, and the commits are kept all the same.
+            // The user moved a ref on the host first; after the second time no ref follows, but the commits are kept.
             Obstacle::Moved(reason) if attempt > 0 => Blocked::Everything(reason),
             Obstacle::Moved(_) | Obstacle::Died | Obstacle::Failed(_) => self.clone(),
         }
@@ -323,7 +324,7 @@ impl Blocked {
 }
 
 impl ImportReport {
-    /// What two imports did, one after the other.
+    /// Combines the reports of two imports, one after the other.
     pub fn join(&mut self, other: ImportReport) {
         self.is_partial |= other.is_partial;
         for note in other.notes {
@@ -332,16 +333,16 @@ impl ImportReport {
             }
         }
         self.followed.extend(other.followed);
-        // What was set aside, and is in a branch by now.
+        // Commits that were set aside, and are in a branch by now.
         let is_released =
             |one: &SetAside| one.kept_as.as_ref().is_some_and(|name| other.released.contains(name));
-        // Only a branch that was deleted inside is told without a name of belljar's while the host has it.
+        // Only a branch that was deleted inside is reported without a belljar ref while the host has it.
         let is_made_again = |one: &SetAside| {
             one.kept_as.is_none() && one.is_on_host && other.present.contains(&one.reference.to_string())
         };
         self.set_aside.retain(|known| !is_released(known) && !is_made_again(known));
         for one in other.set_aside {
-            // Told once, however often it is tried.
+            // Reported once, however often it is tried.
             self.set_aside.retain(|known| known.reference != one.reference || known.kept_as != one.kept_as);
             self.set_aside.push(one);
         }
@@ -350,18 +351,18 @@ impl ImportReport {
     }
 }
 
-/// Nothing of it can be read: what an agent made of its git directory is no repository any more.
+/// Nothing can be read: the agent has damaged its git directory, and it is no repository any more.
 pub(super) fn unreadable(error: ForeignError) -> QuarantineError {
     QuarantineError::pack(error.to_string())
 }
 
-/// An agent made many things that are no commits, and each takes a while to be refused.
+/// Many refs of the agent are no commits, and each takes a while to be refused.
 pub(super) fn too_slow() -> QuarantineError {
     QuarantineError::pack("there is too much that is refused")
 }
 
 const MAX_ATTEMPTS: u32 = 3;
-/// Each may copy as much as all may.
+/// Each may copy as much as all together.
 pub(super) const ONE_BY_ONE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Refs that one import looks at.
+/// Limit of refs that one import handles.
 const MAX_MOVED_REFS: usize = 256;

@@ -1,9 +1,9 @@
-//! What the user does on the host while a sandbox lives, carried into the sandbox's git directory: a commit, a switch, a pull.
+//! Carries the user's git operations on the host (a commit, a switch, a pull) into the git directory of a running sandbox.
 //!
-//! A ref that the agent did not move follows the host's, with the index where it is checked out: otherwise the user's commit would look
-//! like uncommitted work inside, and be committed again on a fork. Where both moved, the host's is shown as `refs/remotes/host/NAME`.
-//! Files are written below one descriptor, under git's own locks. The new index is made from a copy by the host's git, which reads no
-//! config and no other file of the sandbox.
+//! A ref that the agent did not move follows the host's, with the index if it is checked out: otherwise the user's commit would
+//! look like uncommitted work inside, and be committed again on a fork. If both moved, the host's is shown as
+//! `refs/remotes/host/NAME`. Files are written below one descriptor, under git's own locks. The new index is made from a copy by
+//! the host's git, which reads no config and no other file of the sandbox.
 
 use super::host_state::read_head;
 use super::inside::Inside;
@@ -20,20 +20,20 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-/// A sandbox's git directory, to be brought up to date.
+/// The update of a sandbox's git directory.
 pub struct Inflow<'a> {
     pub host: &'a HostGit,
     /// The sandbox's git directory.
     pub into: &'a Foreign,
-    /// A file of belljar's own for a copy of the sandbox's index.
+    /// A belljar file for a copy of the sandbox's index.
     pub scratch: &'a Path,
     /// The sandbox's limits, for the git that reads its index.
     pub leash: Option<&'a Leash>,
 }
 
 impl Inflow<'_> {
-    /// Brings it up to date, and says what cannot be: both sides moved. Starts git only where an index has to follow. Where git inside is
-    /// writing, the rest waits for the next look.
+    /// Brings it up to date, and reports refs that cannot follow because both sides moved. Starts git only if an index has to
+    /// follow. If git inside is writing, the rest waits for the next update.
     pub fn carry_in(&self, synced: &mut Synced) -> Result<Vec<String>, SetupError> {
         let source = HostFilesOfGit::open(self.host)?;
         let host = match self.host.common.join("reftable").exists() {
@@ -74,7 +74,7 @@ impl Inflow<'_> {
         Ok(notes)
     }
 
-    /// The host's HEAD is elsewhere: so is the sandbox's, unless the agent switched too.
+    /// The host's HEAD has moved: the sandbox's follows, unless the agent switched too.
     fn switch(&self, host: &Snapshot, synced: &mut Synced) -> Result<Carried, SetupError> {
         let Some(index) = self.lock("index")? else { return Ok(Carried::Later) };
         let inside = Inside::read(self.into)?;
@@ -98,7 +98,7 @@ impl Inflow<'_> {
                 "the host switched to {name}, and what is staged in the sandbox does not allow to follow"
             )));
         };
-        // The branch that is switched to has to be there inside.
+        // The target branch has to exist inside.
         if let Some(branch) = host.head().strip_prefix("ref: ") {
             let old = synced.refs.get(branch).cloned();
             match self.move_ref(branch, old.as_ref(), new.as_ref())? {
@@ -112,8 +112,9 @@ impl Inflow<'_> {
         Ok(Carried::Yes)
     }
 
-    /// Moves all refs at once that have no file of their own inside: a fetch of the user's may bring thousands of tags, and each by itself
-    /// takes a look at all. What the agent has made or moved, and what is checked out, is left to [`Inflow::follow`].
+    /// Moves all refs at once that have no file of their own inside: a fetch by the user may bring thousands of tags, and moving
+    /// each alone would read all refs. Refs that the agent has made or moved, and the checked-out one, are left to
+    /// [`Inflow::follow`].
     fn follow_packed(&self, now: &BTreeMap<String, ObjectId>, synced: &mut Synced) -> Result<(), SetupError> {
         let Some(lock) = self.lock("packed-refs")? else { return Ok(()) };
         let inside = Inside::read(self.into)?;
@@ -152,7 +153,7 @@ impl Inflow<'_> {
         Ok(())
     }
 
-    /// Moves a ref inside that the agent did not move, and the index with it where the ref is checked out. The index stays locked
+    /// Moves a ref inside that the agent did not move, and the index with it if the ref is checked out. The index stays locked
     /// meanwhile, so that no git inside commits in between.
     fn follow(
         &self,
@@ -161,7 +162,7 @@ impl Inflow<'_> {
         new: Option<&ObjectId>,
     ) -> Result<Carried, SetupError> {
         let inside = Inside::read(self.into)?;
-        // Both moved, and the host has what the sandbox has: the user or belljar merged it.
+        // Both moved, and the host contains the sandbox's commits: the user or belljar merged them.
         let here = inside.refs.get(name).filter(|here| Some(*here) != old);
         let old = match (here, new) {
             (Some(here), Some(new)) if self.is_part(here, new)? => Some(here),
@@ -176,7 +177,7 @@ impl Inflow<'_> {
             drop(index);
             return self.move_ref(name, old, new);
         }
-        // A branch that is checked out inside stays when the host deletes it: its commits are there.
+        // A branch that is checked out inside stays when the host deletes it, since it still has its commits.
         let Some(new) = new else { return Ok(Carried::Yes) };
         match self.index(old, Some(new))? {
             Some(bytes) => {
@@ -196,14 +197,14 @@ impl Inflow<'_> {
         }
     }
 
-    /// Whether a commit is in the history of another one of the host's.
+    /// Whether a commit is in the history of one of the host's commits.
     fn is_part(&self, commit: &ObjectId, of: &ObjectId) -> Result<bool, SetupError> {
         let call = self.host.call(&Git::find()?);
         let asked = call.args(["merge-base", "--is-ancestor", commit.as_str(), of.as_str()]).run()?;
         Ok(commit == of || asked.code == Some(0))
     }
 
-    /// Moves a ref that is still where both sides agreed on last; otherwise shows the host's beside it.
+    /// Moves a ref that is still where both sides last agreed; otherwise shows the host's beside it.
     fn move_ref(
         &self,
         name: &str,
@@ -228,7 +229,7 @@ impl Inflow<'_> {
                 self.into.remove_branch(&branch)?;
                 Ok(Carried::Yes)
             }
-            // The import merges them, or says that what the sandbox committed is set aside.
+            // The import merges them, or reports that the sandbox's commits are set aside.
             (Some(new), Some(_)) => {
                 drop(lock);
                 self.show_beside(name, new)?;
@@ -239,7 +240,7 @@ impl Inflow<'_> {
         }
     }
 
-    /// Shows the host's branch as one of a remote. Says whether it was elsewhere before.
+    /// Shows the host's branch as a remote branch. Returns whether it has moved.
     fn show_beside(&self, name: &str, new: &ObjectId) -> Result<bool, SetupError> {
         let branch = name.strip_prefix("refs/heads/").unwrap_or(name);
         let shown = format!("refs/remotes/host/{branch}");
@@ -251,7 +252,7 @@ impl Inflow<'_> {
         Ok(true)
     }
 
-    /// Git's lock of a file inside; nothing where a git inside keeps it.
+    /// Git's lock of a file inside; `None` if a git inside holds it.
     fn lock(&self, path: &str) -> Result<Option<Locked>, SetupError> {
         for _ in 0..LOCK_TRIES {
             if let Some(locked) = self.into.lock(path)? {
@@ -262,7 +263,7 @@ impl Inflow<'_> {
         Ok(None)
     }
 
-    /// The index inside with what it has as in `old` as it is in `new`; what is staged stays. Nothing where that cannot be.
+    /// The index inside, with entries as in `old` replaced by those of `new`; staged changes stay. `None` if that is impossible.
     fn index(&self, old: Option<&ObjectId>, new: Option<&ObjectId>) -> Result<Option<Vec<u8>>, SetupError> {
         let failed = || SetupError::make(self.scratch);
         let _ = fs::remove_file(self.scratch);
@@ -273,7 +274,7 @@ impl Inflow<'_> {
             }
             let mut bytes = Vec::new();
             file.take(MAX_INDEX_BYTES).read_to_end(&mut bytes).map_err(failed())?;
-            // Git believes an index, and reads on behind its end.
+            // Git trusts an index, and would read beyond its end.
             if gitlinks(&bytes).is_err() {
                 return Ok(None);
             }
@@ -309,33 +310,33 @@ impl Inflow<'_> {
     }
 }
 
-/// The refs that are elsewhere on the host than both sides agreed on last.
+/// The host's refs that moved since both sides last agreed.
 fn differing<'r>(
     now: &'r BTreeMap<String, ObjectId>,
     synced: &'r Synced,
 ) -> impl Iterator<Item = &'r String> {
     let gone = synced.refs.keys().filter(|name| !now.contains_key(*name));
-    // Those that are gone first: they may make room for others.
+    // Deleted refs first: they may make room for others.
     gone.chain(now.iter().filter(|(name, id)| synced.refs.get(*name) != Some(*id)).map(|(name, _)| name))
 }
 
-/// What became of one move of the host's.
+/// The outcome of one move on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Carried {
     /// Both sides agree.
     Yes,
-    /// Both sides moved; what to say of it, if it is new.
+    /// Both sides moved; the message, if it is new.
     No(String),
     /// A git inside is writing.
     Later,
 }
 
-/// Git knows them without having them (`hash-object -t tree /dev/null`).
+/// Git knows these objects without having them (`hash-object -t tree /dev/null`).
 const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
 const MAX_REF_BYTES: u64 = 4096;
 const MAX_PACKED_BYTES: u64 = 128 << 20;
-/// Each gets a file of its own.
+/// Each gets its own file.
 const FEW_REFS: usize = 16;
 /// Two million files.
 const MAX_INDEX_BYTES: u64 = 256 << 20;

@@ -1,4 +1,4 @@
-//! The sandbox's git directory as it is now: read as files, with no git.
+//! The present state of the sandbox's git directory: read as files, without git.
 
 use super::Synced;
 use super::host_state::read_head;
@@ -9,31 +9,31 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Refs and HEAD inside.
 #[derive(Debug)]
 pub(super) struct Inside {
-    /// None if it is nothing that git would write.
+    /// `None` if it is not of a form that git writes.
     pub(super) head: Option<Head>,
     pub(super) refs: BTreeMap<String, ObjectId>,
     unreadable: BTreeSet<String>,
-    /// Refs whose own name cannot be kept.
+    /// Refs that cannot keep their own name.
     pub(super) renamed: BTreeSet<String>,
-    /// What git inside is in the middle of.
+    /// The unfinished operation of git inside.
     pub(super) unfinished: Option<&'static str>,
 }
 
-/// A ref inside that is not where both sides agreed on last.
+/// A ref inside that moved since both sides last agreed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) name: String,
-    /// None: it is gone.
+    /// `None`: it is gone.
     pub(super) new: Option<ObjectId>,
 }
 
-/// Whether refs or HEAD inside are elsewhere than both sides agreed on last.
+/// Whether refs or HEAD inside moved since both sides last agreed.
 pub fn has_moved(from: &Foreign, synced: &Synced) -> Result<bool, ForeignError> {
     let inside = Inside::read(from)?;
     Ok(!inside.moved(synced).is_empty() || inside.head_moved(synced))
 }
 
-/// Whether there is any object that was made inside: without one nothing inside is new.
+/// Whether any object was made inside: without one nothing inside is new.
 pub fn has_objects(from: &Foreign) -> bool {
     let is_object = |name: &String| name != "info" && name != "pack";
     let loose = from.names("objects").map_or(true, |names| names.iter().any(is_object));
@@ -42,7 +42,7 @@ pub fn has_objects(from: &Foreign) -> bool {
 
 impl Inside {
     pub(super) fn read(from: &Foreign) -> Result<Inside, ForeignError> {
-        // HEAD first: a branch that it names and that is made meanwhile is then there.
+        // HEAD first: if its branch is being created meanwhile, the branch is then found.
         let head = match from.head("") {
             Ok(head) => Some(head),
             Err(ForeignError::Spoiled { .. }) => None,
@@ -53,7 +53,7 @@ impl Inside {
         Ok(Inside { head, refs: all.refs, unreadable: all.unreadable, renamed: all.renamed, unfinished })
     }
 
-    /// The refs that moved; without those that were set aside where they are now.
+    /// The refs that moved, without those that were already set aside at this commit.
     pub(super) fn moved(&self, synced: &Synced) -> Vec<Moved> {
         let changed = self.refs.iter().filter(|(name, id)| {
             synced.refs.get(*name) != Some(*id) && synced.set_aside.get(*name) != Some(*id)
@@ -85,7 +85,7 @@ impl Inside {
         matches!(&self.head, Some(Head::Branch(branch)) if branch.full() == name)
     }
 
-    /// Whether HEAD is elsewhere; while git inside is rebasing or bisecting it hops, and is not looked at.
+    /// Whether HEAD moved; while git inside is rebasing or bisecting it keeps moving, and is ignored.
     pub(super) fn head_moved(&self, synced: &Synced) -> bool {
         let Some(head) = &self.head else { return false };
         let is_hopping = self.unfinished.is_some() && matches!(head, Head::Detached(_));
@@ -103,7 +103,7 @@ impl Inside {
     }
 }
 
-/// What git keeps while it is in the middle of something (gitrepository-layout(5), wt-status.c).
+/// Files of git's unfinished operations (gitrepository-layout(5), wt-status.c).
 pub(super) const UNFINISHED: [(&str, &str); 7] = [
     ("rebase-merge", "a rebase"),
     ("rebase-apply", "a rebase"),

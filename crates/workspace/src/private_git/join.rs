@@ -1,8 +1,8 @@
 //! A branch that the user and the agent moved at the same time.
 //!
-//! Both work on the same files, so both sides' changes are in the folder, and neither can be merged by hand without one side's files being in
-//! the other's way. Where no line was changed by both, belljar makes the merge commit: the host's branch follows to it, and the
-//! next look carries it into the sandbox. Where the same lines were changed, the agent's commits are set aside.
+//! Both work on the same files, so both sides' changes are in the folder, and a merge by hand would find one side's files in the
+//! way of the other's. If no line was changed by both, belljar makes the merge commit: the host's branch follows to it, and the
+//! next update carries it into the sandbox. If the same lines were changed, the agent's commits are set aside.
 
 use super::host_state::HostState;
 use super::import::{ImportMode, Importer};
@@ -15,14 +15,14 @@ use belljar_git::ObjectId;
 #[derive(Debug)]
 pub(super) struct Joined {
     name: String,
-    /// Where it is inside.
+    /// Its commit inside.
     inside: ObjectId,
     pub(super) merged: Merged,
 }
 
 impl Importer<'_> {
-    /// Merges the two sides of the branch that is checked out, if both only went forward and git finds no conflict. Rewritten history is
-    /// left alone: a merge would bring back what was taken out of it.
+    /// Merges the two sides of the checked-out branch, if both only added commits and git finds no conflict. Rewritten history is
+    /// not merged: that would bring back dropped commits.
     pub(super) fn join(
         &self,
         synced: &Synced,
@@ -62,7 +62,7 @@ impl Importer<'_> {
 }
 
 impl Joined {
-    /// What moved, with the merge commit in the place of the sandbox's.
+    /// The moves, with the merge commit in place of the sandbox's commit.
     pub(super) fn moved(&self, moved: &[Moved]) -> Vec<Moved> {
         let new = |one: &Moved| match one.name == self.name {
             true => Some(self.merged.commit.clone()),
@@ -76,7 +76,7 @@ impl Joined {
         report.set_aside.iter().any(|one| one.commit == self.merged.commit)
     }
 
-    /// Both sides agree on where the sandbox's branch is: the host is ahead of it by the merge, which the next look carries inside.
+    /// Both sides agree on the sandbox's commit: the host is ahead by the merge, which the next update carries inside.
     pub(super) fn settle(&self, synced: &mut Synced, report: &mut ImportReport) {
         let merge = &self.merged.commit;
         if synced.refs.get(&self.name) == Some(merge) {

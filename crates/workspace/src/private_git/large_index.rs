@@ -1,7 +1,7 @@
-//! An index of many files, taken from one commit to another by the paths that differ. `git read-tree` walks both trees whole and writes
-//! what it knows of every folder anew: with 100,000 files most of the time that a commit needs to come out.
+//! Moves an index of many files from one commit to another by the paths that differ. `git read-tree` walks both trees completely
+//! and rewrites its cache of every folder: with 100,000 files that is most of the time of an import.
 //!
-//! Only where the index is plain and has these paths as the old commit has them. Whatever else there is, `git read-tree` decides.
+//! Only if the index is plain and has these paths as in the old commit. All other cases are left to `git read-tree`.
 
 use super::follow::Obstacle;
 use super::staged::{self, Record};
@@ -9,7 +9,7 @@ use crate::inert::Call;
 use belljar_git::{ObjectFormat, ObjectId};
 use std::collections::BTreeMap;
 
-/// Takes the index that `call` works on, with this content, from one commit to another. Says whether it did; if not, nothing
+/// Moves the index that `call` works on, with this content, from one commit to another. Returns whether it did; if not, nothing
 /// changed.
 pub(super) fn carry_over(
     call: &dyn Fn() -> Call,
@@ -25,7 +25,7 @@ pub(super) fn carry_over(
     if changed.len() > MAX_CHANGES || !has_as_before(content, format, &changed) {
         return Ok(false);
     }
-    // A file makes room for a folder of its name before what is in the folder comes.
+    // A file is removed before the entries of a folder of its name are added.
     let (gone, kept): (Vec<_>, Vec<_>) =
         changed.iter().partition(|(_, change)| staged::is_nothing(&change.new));
     let lines: Vec<u8> =
@@ -34,8 +34,8 @@ pub(super) fn carry_over(
     Ok(finished.code == Some(0))
 }
 
-/// Whether an index has these paths as they were, with no flags of the user's, and no conflicts anywhere. Not if it is one of a kind
-/// that is not known here: gitformat-index(5).
+/// Whether an index has these paths as in the old commit, without flags set by the user, and no conflicts anywhere. False for an
+/// index of an unknown format: gitformat-index(5).
 fn has_as_before(index: &[u8], format: ObjectFormat, changed: &BTreeMap<Vec<u8>, Record>) -> bool {
     let hash = match format {
         ObjectFormat::Sha1 => 20,
@@ -63,10 +63,10 @@ struct Entry<'i> {
     name: &'i [u8],
 }
 
-/// Counts entries; none if one does not count, or if not all can be read.
+/// Counts entries; `None` if one does not qualify, or not all can be read.
 fn entries(index: &[u8], hash: usize, count: impl Fn(&Entry<'_>) -> Option<usize>) -> Option<usize> {
     let number = |at: usize| Some(u32::from_be_bytes(index.get(at..at + 4)?.try_into().ok()?));
-    // Version 4 shortens names.
+    // Version 4 compresses names.
     if index.get(..4)? != b"DIRC" || !matches!(number(4)?, 2 | 3) {
         return None;
     }
@@ -86,7 +86,7 @@ fn entries(index: &[u8], hash: usize, count: impl Fn(&Entry<'_>) -> Option<usize
     }
     let end = index.len().checked_sub(hash)?;
     while at + 8 <= end {
-        // In small letters: one that git has to understand, as those of a split or a sparse index.
+        // A lower-case signature: an extension that git must understand, such as those of a split or a sparse index.
         if index[at].is_ascii_lowercase() {
             return None;
         }
@@ -99,12 +99,12 @@ fn hex(id: &[u8]) -> Vec<u8> {
     id.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
 }
 
-/// Some thousand files. In tests every index is large: all that is tested of indexes holds for these too.
+/// Some thousand files. In tests every index counts as large: so all tests of indexes cover this code.
 const LARGE: usize = if cfg!(test) { 1 } else { 1 << 20 };
-/// Beyond that, walking the trees costs no more.
+/// Beyond that, walking the trees is no slower.
 const MAX_CHANGES: usize = 4096;
 const HEADER: usize = 12;
-/// Of an entry, before the name of its object.
+/// The bytes of an entry before its object name.
 const STAT: usize = 40;
 const ASSUME_VALID: u16 = 0x8000;
 const EXTENDED: u16 = 0x4000;
@@ -127,7 +127,7 @@ mod tests {
         String::from_utf8(output.stdout).unwrap().trim_end().to_string()
     }
 
-    /// Whether an index can go along to a commit that changes `a` and adds `new`, after the user did this.
+    /// Whether an index can follow to a commit that changes `a` and adds `new`, after the user did this.
     fn goes_along(user: &[&[&str]]) -> bool {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path();

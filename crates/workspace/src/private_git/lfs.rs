@@ -1,7 +1,7 @@
-//! Objects of git-lfs that were made inside, taken over together with the commits whose files stand for them.
+//! Imports git-lfs objects that were made inside, together with the commits that have pointers to them.
 //!
-//! git-lfs keeps the content of a file as `lfs/objects/aa/bb/SHA256`, and commits a small text with that name. Only names that new
-//! commits have are looked for, and a file is taken only if its content has the name.
+//! git-lfs keeps the content of a file as `lfs/objects/aa/bb/SHA256`, and commits a small text with that name. Only objects that
+//! new commits name are imported, and a file is taken only if its content matches its name.
 
 use super::Importer;
 use crate::foreign::make_folder;
@@ -14,7 +14,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 
 impl Importer<'_> {
-    /// Takes over the objects that files in a pack stand for, and says which ones are too large. Without any inside no git is started.
+    /// Imports the objects that pointer files in a pack name, and reports the ones that are too large. If there are none inside, no
+    /// git is started.
     pub(super) fn take_lfs(
         &self,
         quarantine: &Quarantine,
@@ -30,11 +31,11 @@ impl Importer<'_> {
         let mut left = self.policy.limits.bytes.as_u64();
         for (name, size) in pointers {
             let folder = format!("{OBJECTS}/{}/{}", &name[..2], &name[2..4]);
-            // What is no file there is not one of git-lfs' either.
+            // An entry that is no regular file is not from git-lfs.
             let Ok(Some(file)) = self.from.file(&format!("{folder}/{name}")) else { continue };
             let place = self.host.common.join(&folder);
             let failed = QuarantineError::file("write", &place);
-            // Over no link: an agent may once have made the git directory.
+            // Following no link: an agent may once have made the git directory.
             let owner = self.repository.owner();
             let common = open(&self.host.common, OPEN_DIRECTORY, Mode::empty()).map_err(io::Error::from);
             let folder =
@@ -67,7 +68,7 @@ impl Importer<'_> {
     }
 }
 
-/// The name and size that a file of git-lfs stands for (git-lfs' `docs/spec.md`).
+/// The object name and size in a git-lfs pointer file (git-lfs' `docs/spec.md`).
 fn pointer(text: &[u8]) -> Option<(String, u64)> {
     let text = std::str::from_utf8(text).ok()?;
     let mut lines = text.lines();
@@ -80,7 +81,7 @@ fn pointer(text: &[u8]) -> Option<(String, u64)> {
     Some((name.to_string(), value("size ")?.parse().ok()?)).filter(|_| is_name)
 }
 
-/// Copies a file, and gives it its name only if the content has it.
+/// Copies a file, and gives it its name only if the content matches.
 fn copy(from: File, folder: &OwnedFd, name: &str, size: u64, owner: Owner) -> io::Result<()> {
     let passing = format!("tmp_belljar_{name}");
     let _ = unlinkat(folder, &passing, AtFlags::empty());
@@ -116,7 +117,7 @@ fn copy_content(from: File, to: &mut File, name: &str, size: u64) -> io::Result<
 const OPEN_DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const OBJECTS: &str = "lfs/objects";
-/// git-lfs itself reads no larger file as one of its own.
+/// git-lfs itself reads no larger pointer file.
 const MAX_POINTER_BYTES: u64 = 1024;
 const PIECE: usize = 64 << 10;
 

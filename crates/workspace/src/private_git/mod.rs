@@ -1,20 +1,20 @@
-//! A git directory of the sandbox's own, shown at `.git` in the place of the host's.
+//! The sandbox's own git directory, mounted at `.git` in place of the host's.
 //!
-//! The sandbox works on the host's files, and on refs, index, config and hooks that are its own; the host's objects are
-//! borrowed, read-only. When a ref inside moves, the new objects go through a quarantine into the host's repository, and the
-//! host's branch, index and HEAD follow, or the commits are kept beside them. Git of the host never runs on the sandbox's
-//! directory, and nothing in it is ever read by the host's git.
+//! The sandbox works on the host's files, and on refs, index, config and hooks that are its own; the host's objects are borrowed,
+//! read-only. When a ref inside moves, the new objects go through a quarantine into the host's repository, and the host's branch,
+//! index and HEAD follow, or the commits are kept beside them. The host's git never runs on the sandbox's directory, and never
+//! reads a file in it.
 //!
 //! ```text
-//! S/git/ID/label.json     the repositories of the host that it stands for
-//! S/git/ID/N.json         the refs and the HEAD that both sides of the Nth agreed on last
+//! S/git/ID/label.json     the host repositories that it stands for
+//! S/git/ID/N.json         the refs and the HEAD that both sides of the Nth last agreed on
 //! S/git/ID/lock           locked while a sandbox uses it
 //! S/git/ID/N/             the git directory that the sandbox sees and writes; submodules' in `0/modules`
 //! ```
 //!
-//! Called by the engine: [`PrivateGit::create`] before the start, [`PrivateGit::import`] whenever refs inside moved and at the
-//! end. What is in such a directory is only read and written by the functions of [`crate::foreign`]:
-//! below one descriptor, over no link.
+//! Called by the engine: [`PrivateGit::create`] before the start, [`PrivateGit::import`] whenever refs inside moved and at the end.
+//! The files in such a directory are only read and written by the functions of [`crate::foreign`]: below one descriptor, following
+//! no link.
 
 mod beside;
 mod config;
@@ -63,7 +63,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// A moment at which an import may be killed: named, so that tests can choose it.
+/// A point at which an import may be killed: named, so that tests can choose it.
 #[cfg(test)]
 fn step(name: &str) {
     tests::step(name);
@@ -72,7 +72,7 @@ fn step(name: &str) {
 #[cfg(not(test))]
 fn step(_: &str) {}
 
-/// A repository of the host, as one of its worktrees has it.
+/// A repository of the host, as seen from one of its worktrees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostGit {
     /// The top of the work tree.
@@ -83,7 +83,7 @@ pub struct HostGit {
     pub common: PathBuf,
 }
 
-/// What git reads for a repository outside of its git directory: objects that it borrows, and config that its own includes.
+/// Files that git reads outside of a repository's git directory: borrowed objects, and included config.
 pub(crate) fn beyond(own: &Path, common: &Path) -> Reach {
     let borrowed = alternates::all(&common.join("objects"));
     let reach = borrowed.iter().fold(Reach::default(), |reach, one| reach.read(one));
@@ -97,10 +97,10 @@ pub(crate) fn beyond(own: &Path, common: &Path) -> Reach {
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 
 impl HostGit {
-    /// A call of git that reads this repository, and nothing else.
+    /// A git call that reads this repository, and nothing else.
     pub(crate) fn call(&self, git: &Git) -> Call {
         let reach = beyond(&self.own, &self.common);
-        // Owned by somebody else if we are root.
+        // If we are root, the repository may belong to another user.
         let call = git.on(&self.own).config("safe.directory", "*");
         call.reaching(reach.read(&self.own).read(&self.common))
     }

@@ -1,6 +1,6 @@
-//! What must not be in a git directory that git of the host works in. An agent that once worked around the directory may have made all
-//! of it: git would write through links wherever they lead, wait for pipes without end, and take another directory that `commondir`
-//! names for the repository.
+//! Files that must not be in a git directory that the host's git works in. An agent that once worked in the surrounding folder may
+//! have made all of it: git would write through links to any target, wait for pipes for ever, and take another directory that
+//! `commondir` names for the repository.
 
 use super::HostGit;
 use crate::foreign::Foreign;
@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// Why git of the host must not work in this git directory, if it must not.
+/// Why the host's git must not work in this git directory, if so.
 pub fn obstacle(host: &HostGit) -> Option<String> {
     let HostGit { own, common, .. } = host;
     let found = planted(own).or_else(|| if own == common { None } else { planted(common) });
@@ -29,7 +29,7 @@ pub fn obstacle(host: &HostGit) -> Option<String> {
     if own != common && named != common.canonicalize().ok() {
         return Some(format!("`{}` is a part of another repository", own.display()));
     }
-    // Git reads tables of refs wherever these names lead, and removes them when it joins some.
+    // Git reads ref tables wherever these names lead, and removes tables when it compacts them.
     let lists = [own, common].map(|directory| directory.join("reftable"));
     lists.iter().find_map(|tables| {
         let leads_out = read(tables, "tables.list")?.as_bytes().contains(&b'/');
@@ -38,8 +38,8 @@ pub fn obstacle(host: &HostGit) -> Option<String> {
     })
 }
 
-/// The first link where git reads or writes, or pipe. Objects of git-lfs are not git's: belljar writes them by descriptors. Git
-/// directories of submodules are looked at by themselves.
+/// The first link or pipe where git reads or writes. git does not use git-lfs objects: belljar writes them by descriptors. Git
+/// directories of submodules are checked separately.
 fn planted(git_directory: &Path) -> Option<String> {
     let mut waiting = vec![(git_directory.to_path_buf(), true)];
     let mut looked = 0;
@@ -76,7 +76,7 @@ const APART: [&str; 2] = ["modules", "lfs"];
 const GITS: [&str; 9] =
     ["refs", "logs", "objects", "info", "worktrees", "reftable", "rebase-merge", "rebase-apply", "sequencer"];
 const MAX_LOOKED_AT: usize = 2_000_000;
-/// A path, or the names of some tables: git joins them before they are many.
+/// A path, or the names of some tables: git compacts them before there are many.
 const MAX_LIST_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
         fs::write(host.own.join("commondir"), "/elsewhere/.git\n").unwrap();
         assert!(obstacle(&host).unwrap().contains("commondir"));
         fs::remove_file(host.own.join("commondir")).unwrap();
-        // A linked worktree is a part of the repository that it was judged as, and of no other.
+        // A linked worktree must belong to the repository that it was checked as part of, and to no other.
         let own = host.common.join("worktrees/x");
         fs::create_dir_all(&own).unwrap();
         let linked = HostGit { own: own.clone(), ..host };

@@ -1,4 +1,4 @@
-//! Refs of belljar's that keep the host's housekeeping from taking objects away that a sandbox borrows.
+//! Belljar's refs, which keep `git gc` on the host from removing objects that a sandbox borrows.
 
 use crate::quarantine::{HostRepository, QuarantineError};
 use belljar_git::ObjectId;
@@ -6,8 +6,8 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// Pins the commit that a sandbox begins on, as `refs/belljar/ID/base`. Where refs are files that is a file, and costs no call
-/// of git.
+/// Pins the commit that a sandbox starts from, as `refs/belljar/ID/base`. If refs are stored as files, this writes a file and needs
+/// no call of git.
 pub fn pin(repository: &HostRepository, id: &str, commit: &ObjectId) -> Result<(), QuarantineError> {
     let name = base(id);
     let common = repository.directory();
@@ -37,12 +37,12 @@ pub fn pin(repository: &HostRepository, id: &str, commit: &ObjectId) -> Result<(
     moved
 }
 
-/// Takes the pins of a sandbox away; commits of its that were set aside keep their refs.
+/// Removes the pins of a sandbox; its commits that were set aside keep their refs.
 pub fn unpin(repository: &HostRepository, id: &str) -> Result<(), QuarantineError> {
     delete(repository, id, |name| name == "base" || name.starts_with("bases/"))
 }
 
-/// Takes all refs of a sandbox away, with the commits that were set aside: the user threw its work away.
+/// Removes all refs of a sandbox, including its commits that were set aside: the user discarded its work.
 pub fn forget(repository: &HostRepository, id: &str) -> Result<(), QuarantineError> {
     delete(repository, id, |_| true)
 }
@@ -60,12 +60,12 @@ fn delete(
     if orders.is_empty() { Ok(()) } else { order(repository, &orders) }
 }
 
-/// The ref that pins where a sandbox began.
+/// The ref that pins the commit where a sandbox started.
 pub(super) fn base(id: &str) -> String {
     format!("refs/belljar/{id}/base")
 }
 
-/// The ref that pins where a sandbox switched to.
+/// The ref that pins the commit that a sandbox switched to.
 pub(super) fn switched(id: &str, commit: &ObjectId) -> String {
     format!("refs/belljar/{id}/bases/{commit}")
 }

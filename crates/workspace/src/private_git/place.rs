@@ -1,4 +1,4 @@
-//! Where sandboxes' git directories are kept, and which repositories of the host they stand for.
+//! Where sandboxes' git directories are stored, and which host repositories they stand for.
 
 use super::setup::{SetupError, fill};
 use super::{HostGit, Refs, Synced};
@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The git directories of one sandbox, held while this lives.
+/// The git directories of one sandbox, locked until dropped.
 #[derive(Debug)]
 pub struct PrivateGit {
     pub(super) root: PathBuf,
@@ -23,7 +23,7 @@ pub struct PrivateGit {
     _hold: Lock,
 }
 
-/// What is known of them, beside them.
+/// Their label, stored beside them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Label {
     pub(super) version: u32,
@@ -32,7 +32,7 @@ pub(super) struct Label {
     pub(super) repositories: Vec<Repository>,
 }
 
-/// How long they are kept.
+/// Their lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Life {
@@ -40,7 +40,7 @@ pub enum Life {
     OneShot,
     /// Until the persistent sandbox or the change set that they belong to is removed.
     Persistent,
-    /// Until the user removes them: something in them was refused, and is nowhere else.
+    /// Until the user removes them: something in them was refused, and exists nowhere else.
     Refused,
 }
 
@@ -52,15 +52,15 @@ pub struct Repository {
     pub dot_git: String,
     /// The directory that stands for it, below the root of the sandbox's git directories.
     pub(super) directory: String,
-    /// The file with what both sides agreed on last.
+    /// The file with the state that both sides last agreed on.
     pub(super) synced: String,
     /// The host's git directory: another repository at the same path is another one.
     pub(super) identity: Identity,
-    /// The same of the folder's `.git`, over which the sandbox's is mounted: when the host replaces it, the mount is gone.
+    /// The same for the folder's `.git`, over which the sandbox's is mounted: when the host replaces it, the mount is gone.
     pub(super) dot_git_identity: Identity,
 }
 
-/// Device, inode, and when it was made in nanoseconds, where the file system knows: a number is given again as soon as it is free.
+/// Device, inode, and creation time in nanoseconds, if the file system records it: an inode number is reused as soon as it is free.
 type Identity = (u64, u64, u64);
 
 /// A repository that a sandbox is to have, found by the protected paths.
@@ -80,14 +80,14 @@ pub struct Wanted {
 pub struct Module {
     /// `modules/NAME`
     pub path: String,
-    /// `core.worktree`. In a linked worktree none: the `.git` file in the submodule's folder names its git directory by another path
-    /// inside, and git takes that folder.
+    /// `core.worktree`. `None` in a linked worktree: the `.git` file in the submodule's folder names its git directory by another
+    /// path inside, and git takes that folder.
     pub work_tree: Option<String>,
 }
 
 impl PrivateGit {
-    /// Makes them, or goes on with those of an earlier life of the same sandbox. The first one wanted is the workspace's own, in which
-    /// `placeholders` are only there for mounts: git inside is not to touch them.
+    /// Makes the private git directories, or continues with those of an earlier life of the same sandbox. The first one is the
+    /// workspace's own, in which `placeholders` exist only as mount points: git inside must not touch them.
     pub fn create(
         state: &Path,
         id: SandboxId,
@@ -107,7 +107,7 @@ impl PrivateGit {
         let mut earlier = read.unwrap_or_default();
         let is_other = |label: &mut Label| label.version != VERSION || label.repositories != wanted_now;
         let (root, hold) = match earlier.take_if(is_other) {
-            // What an agent could write is never gone on with in part: a link in it would lead elsewhere.
+            // A partly made directory that an agent could write to is never continued: a link in it would lead elsewhere.
             Some(label) => {
                 put_aside(&place, &root, label)?;
                 let new = held(&place, &root)?;
@@ -128,7 +128,7 @@ impl PrivateGit {
             let repository = wanted_now[index].clone();
             let path = root.join(&repository.directory);
             if earlier.is_none() {
-                // Of a start that was killed before any sandbox saw it.
+                // Left by a start that was killed before any sandbox saw it.
                 if one.module.is_none() {
                     let _ = remove(&path);
                 }
@@ -136,7 +136,7 @@ impl PrivateGit {
                 let work_tree = one.module.as_ref().and_then(|module| module.work_tree.as_deref());
                 let placeholders = if index == 0 { placeholders } else { &[] };
                 let synced = fill(&one.host, &path, &borrowed, work_tree, placeholders, files);
-                // What was copied so far is nobody's, and may be much.
+                // The partial copy is of no use, and may be large.
                 let synced = synced.inspect_err(|_| drop(remove(&root)))?;
                 synced.write(&root.join(&repository.synced)).map_err(SetupError::make(&root))?;
             }
@@ -166,29 +166,29 @@ impl PrivateGit {
         Ok((PrivateGit { root, label, _hold: hold }, views))
     }
 
-    /// How long they are kept.
+    /// Their lifetime.
     pub fn life(&self) -> Life {
         self.label.life
     }
 
-    /// The name that belljar's refs on the host have it by.
+    /// The name of these directories in belljar's refs on the host.
     pub fn id(&self) -> &str {
         &self.label.id
     }
 
-    /// A file of belljar's own beside them.
+    /// A belljar file beside them.
     pub fn scratch(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// The repositories that it stands for.
+    /// The repositories that these directories stand for.
     pub fn repositories(&self) -> &[Repository] {
         &self.label.repositories
     }
 
-    /// The directory that stands for a repository. What is in it is the agent's.
+    /// The directory that stands for a repository. The agent writes its content.
     pub fn open(&self, repository: &Repository) -> Result<Foreign, SetupError> {
-        // The first part is belljar's own; an agent can put a link in the place of all others.
+        // The first part is belljar's own; an agent can replace all others by links.
         let (first, below) = repository.directory.split_once('/').unwrap_or((&repository.directory, "."));
         let directory = Foreign::open(&self.root.join(first))?;
         directory
@@ -196,7 +196,7 @@ impl PrivateGit {
             .ok_or_else(|| SetupError::Unsupported(format!("`{}` is gone", repository.dot_git)))
     }
 
-    /// A repository whose `.git` on the host, or the git directory that it leads to, is not the one any more that was there at the start.
+    /// A repository whose `.git` on the host, or the git directory that it leads to, was replaced since the start.
     pub fn replaced(&self) -> Option<&Repository> {
         self.label.repositories.iter().find(|one| {
             identity_of_link(&one.host.top.join(".git")).ok() != Some(one.dot_git_identity)
@@ -209,7 +209,7 @@ impl PrivateGit {
         self.root.join(&repository.directory)
     }
 
-    /// What both sides agreed on last.
+    /// The state that both sides last agreed on.
     pub fn synced(&self, repository: &Repository) -> Option<Synced> {
         Synced::read(&self.root.join(&repository.synced))
     }
@@ -218,27 +218,27 @@ impl PrivateGit {
         synced.write(&self.root.join(&repository.synced))
     }
 
-    /// From now on they are kept no longer than what is in them is needed: their sandbox is removed.
+    /// From now on they are kept only while their content is needed: their sandbox is removed.
     pub fn release(&mut self) -> Result<(), SetupError> {
         self.label.life = Life::OneShot;
         self.label.write(&self.root)
     }
 
-    /// Keeps them for good, and says where: something in them could not be taken over.
+    /// Keeps them for good, and returns where: something in them could not be imported.
     pub fn keep_refused(mut self) -> PathBuf {
         self.label.life = Life::Refused;
-        // Without that the next start tries again.
+        // If that fails, the next start tries again.
         let _ = self.label.write(&self.root);
         self.root
     }
 
-    /// Removes them. All that is worth keeping is in the host's repository.
+    /// Removes them. All work is in the host's repository.
     pub fn remove(self) -> io::Result<()> {
         remove(&self.root)
     }
 }
 
-/// The repositories as they are noted, whose directories are told apart by what they are on the host.
+/// The repositories for the label; their directories are identified by the host's files.
 fn repositories(wanted: &[Wanted]) -> Result<Vec<Repository>, SetupError> {
     let one = |(index, one): (usize, &Wanted)| {
         let read = |path: &Path| {
@@ -263,7 +263,7 @@ fn repositories(wanted: &[Wanted]) -> Result<Vec<Repository>, SetupError> {
     wanted.iter().enumerate().map(one).collect()
 }
 
-/// Leaves the directories of an earlier life to the next look for abandoned ones, which takes over what is in them.
+/// Leaves the directories of an earlier life to the next search for abandoned ones, which imports their commits.
 fn put_aside(place: &Path, root: &Path, mut label: Label) -> Result<(), SetupError> {
     label.life = Life::OneShot;
     label.write(root)?;
@@ -273,7 +273,7 @@ fn put_aside(place: &Path, root: &Path, mut label: Label) -> Result<(), SetupErr
     fs::rename(root, &aside).map_err(SetupError::make(&aside))
 }
 
-/// Gives git directories whose record cannot be read another name, so that nothing takes them for new ones.
+/// Renames git directories whose label cannot be read, so that they are not taken for new ones.
 fn set_damaged_aside(root: &Path) -> io::Result<PathBuf> {
     let name = root.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let aside = (0..).map(|number| root.with_file_name(format!("{name}-{number}.{DAMAGED}")));
@@ -282,7 +282,7 @@ fn set_damaged_aside(root: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// Makes the root of a sandbox's git directories and locks it. Between the two no other process may take it for abandoned.
+/// Makes the root of a sandbox's git directories and locks it. Between these two steps no other process may take it for abandoned.
 fn held(place: &Path, root: &Path) -> Result<Lock, SetupError> {
     loop {
         let turn = Lock::wait(&place.join(LOCK)).map_err(SetupError::make(place))?;
@@ -296,7 +296,7 @@ fn held(place: &Path, root: &Path) -> Result<Lock, SetupError> {
     }
 }
 
-/// Those of a sandbox that has ended and may live again.
+/// The directories of a sandbox that has ended and may be started again.
 pub fn open(state: &Path, id: SandboxId) -> Result<Option<PrivateGit>, SetupError> {
     let place = place(state);
     let root = place.join(id.to_string());
@@ -305,7 +305,7 @@ pub fn open(state: &Path, id: SandboxId) -> Result<Option<PrivateGit>, SetupErro
     Ok(Some(PrivateGit { root, label, _hold: hold }))
 }
 
-/// Refs of a sandbox's git directories, by their names inside, whose commits the host has only under names of belljar's. Only looks.
+/// Refs of a sandbox's git directories, by their names inside, whose commits the host has only in belljar's refs. Only reads.
 pub fn waiting(state: &Path, id: SandboxId) -> Refs {
     let root = place(state).join(id.to_string());
     let repositories = Label::read(&root).ok().flatten().map(|label| label.repositories).unwrap_or_default();
@@ -313,16 +313,16 @@ pub fn waiting(state: &Path, id: SandboxId) -> Refs {
     synced.flat_map(|synced| synced.set_aside).collect()
 }
 
-/// What sandboxes left behind.
+/// The git directories that sandboxes left behind.
 #[derive(Debug, Default)]
 pub struct Abandoned {
-    /// Those whose sandbox was killed with belljar, each held from now on: what was committed in them is not on the host yet.
+    /// Those whose sandbox was killed with belljar, each locked from now on: their commits are not on the host yet.
     pub gits: Vec<PrivateGit>,
-    /// Where the record cannot be read. They have another name from now on, and are told of once.
+    /// Those whose label cannot be read. They have another name from now on, and are reported once.
     pub damaged: Vec<PathBuf>,
 }
 
-/// Directories that earlier runs in a layer left beside the layer's own, whose commits were not imported. Only looks.
+/// Directories that earlier runs in an overlay left beside the overlay's own, whose commits were not imported. Only reads.
 pub fn put_aside_in(layer: &Path, id: SandboxId) -> Vec<PathBuf> {
     let own = id.to_string();
     let entries = fs::read_dir(place(layer)).into_iter().flatten().flatten();
@@ -330,7 +330,7 @@ pub fn put_aside_in(layer: &Path, id: SandboxId) -> Vec<PathBuf> {
     beside.map(|entry| entry.path()).collect()
 }
 
-/// Looks for git directories that no sandbox uses any more.
+/// Finds git directories that no sandbox uses any more.
 pub fn abandoned(state: &Path) -> Abandoned {
     let place = place(state);
     let mut found = Abandoned::default();
@@ -343,7 +343,7 @@ pub fn abandoned(state: &Path) -> Abandoned {
                 found.gits.push(PrivateGit { root, label, _hold: hold })
             }
             Ok(Some(_)) => {}
-            // Killed before anything could be done in it.
+            // Its process was killed before any work was done in it.
             Ok(None) => drop(remove(&root)),
             Err(_) if root.extension().is_some_and(|known| known == DAMAGED) => {}
             Err(_) => found.damaged.extend(set_damaged_aside(&root)),
@@ -353,7 +353,7 @@ pub fn abandoned(state: &Path) -> Abandoned {
 }
 
 impl Label {
-    /// Nothing where there is none.
+    /// A missing directory is no error.
     fn read(root: &Path) -> Result<Option<Label>, SetupError> {
         let path = root.join(LABEL);
         let text = match fs::read(&path) {
@@ -389,7 +389,7 @@ fn borrowed(host: &HostGit, objects: &[PathBuf], number: &mut usize) -> Vec<Borr
     for objects in objects {
         let inside = format!("{OBJECTS_INSIDE}/{number}");
         *number += 1;
-        // The backend opens these through no link.
+        // The backend opens these without following links.
         if !is_directory(objects) {
             continue;
         }
@@ -426,7 +426,7 @@ fn place(state: &Path) -> PathBuf {
     state.join("git")
 }
 
-/// Only belljar's own user looks into what is around the directories that sandboxes see.
+/// Only belljar's own user may enter the parents of the directories that sandboxes see.
 fn make_directory(path: &Path) -> Result<(), SetupError> {
     create_private(path).map_err(SetupError::make(path))
 }
@@ -434,11 +434,11 @@ fn make_directory(path: &Path) -> Result<(), SetupError> {
 const VERSION: u32 = 1;
 const LABEL: &str = "label.json";
 const LOCK: &str = "lock";
-/// What the name of git directories ends in whose record cannot be read.
+/// The suffix of git directories whose label cannot be read.
 const DAMAGED: &str = "damaged";
 const MAX_DAMAGED: usize = 10_000;
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
-/// Where object directories of the host are seen inside.
+/// Where object directories of the host are mounted inside.
 const OBJECTS_INSIDE: &str = "/run/belljar/objects";
-/// Where git directories are seen whose repository has a file as `.git`.
+/// Where git directories are mounted inside if the repository's `.git` is a file.
 const GIT_INSIDE: &str = "/run/belljar/git";

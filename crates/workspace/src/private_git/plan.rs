@@ -1,4 +1,4 @@
-//! What an import does to the host, put together before any of it is done.
+//! The changes of an import to the host, planned before any of them is made.
 
 use super::beside::Beside;
 use super::decide::{Judge, Reason, Verdict};
@@ -12,7 +12,7 @@ use crate::quarantine::{Landing, QuarantineError};
 use belljar_git::{ObjectFormat, ObjectId, RefName};
 use std::collections::BTreeMap;
 
-/// What is done to the host, and what both sides agree on when it is done.
+/// The changes to the host, and the state that both sides agree on afterwards.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) landings: Vec<Landing>,
@@ -22,7 +22,7 @@ pub(super) struct Plan {
     pub(super) synced: Synced,
 }
 
-/// Whether HEAD is looked at.
+/// Whether HEAD is considered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WithHead {
     Yes,
@@ -59,7 +59,7 @@ impl Plan {
             making.head()?;
         }
         let Making { mut plan, beside, after, .. } = making;
-        // HEAD stays, and the branch that it is on goes along.
+        // HEAD stays, and its branch follows.
         if let (None, Some(Head::Branch(branch))) = (&plan.head, &judge.host.head) {
             let new = after.get(&branch.full()).filter(|new| judge.host.commit.as_ref() != Some(*new));
             plan.trees = new.map(|new| Trees { old: judge.host.commit.clone(), new: new.clone() });
@@ -79,7 +79,7 @@ impl Plan {
 struct Making<'a> {
     judge: &'a Judge<'a>,
     format: ObjectFormat,
-    /// The host's refs as they will be.
+    /// The host's refs after the import.
     after: BTreeMap<String, ObjectId>,
     beside: Beside,
     plan: Plan,
@@ -144,7 +144,7 @@ impl Making<'_> {
         };
         let is_own = judge.synced.before.get(name).is_some_and(ObjectId::is_zero)
             && judge.synced.put.get(name) == Some(old);
-        // The host's HEAD is on it, and goes elsewhere first: at the next import.
+        // The host's HEAD is on it, and has to move first: at the next import.
         if is_own && judge.host.is_current(name) && judge.importer.mode == ImportMode::Bind {
             return Ok(());
         }
@@ -208,7 +208,7 @@ impl Making<'_> {
                 if !reason.passes {
                     self.plan.synced.set_aside.insert("HEAD".to_string(), commit.clone());
                 }
-                // What a branch has is kept with the branch.
+                // Commits in a branch are kept with the branch.
                 let is_kept = matches!(head, Head::Branch(_)) || !judge.commits.contains_key(&commit);
                 if is_kept && judge.importer.mode == ImportMode::Overlay {
                     return Ok(());
@@ -231,7 +231,7 @@ impl Making<'_> {
     fn report(&mut self, name: &str, kept_as: Option<String>, commit: &ObjectId, reason: Reason) {
         let Reason { text: reason, makes_submodule, .. } = reason;
         let commit = commit.clone();
-        // Without another name it is a branch that the host keeps.
+        // Without a belljar ref it is a branch that the host keeps.
         let is_on_host = kept_as.is_none();
         let one = SetAside { reference: name.into(), kept_as, commit, is_on_host, reason, makes_submodule };
         self.plan.report.set_aside.push(one);

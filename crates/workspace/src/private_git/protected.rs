@@ -1,7 +1,7 @@
 //! Protected paths in commits that a sandbox made.
 //!
-//! The files in the folder are read-only inside, but a commit can hold anything: git of the host writes it into the folder when the user
-//! checks it out or restores it. So a commit that changes such a path is named.
+//! The files in the folder are read-only inside, but a commit can hold anything: the host's git writes it into the folder when the
+//! user checks it out or restores it. So a commit that changes such a path is reported.
 
 use crate::raw_diff::{Change, Part, parts};
 use belljar_git::ObjectId;
@@ -9,7 +9,7 @@ use belljar_spec::egress::Printable;
 use belljar_spec::workspace::ProtectedPath;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// What a person should know of commits that change protected paths, by the raw records of `git diff-tree --stdin -z`.
+/// Notes for the user on commits that change protected paths, from the raw records of `git diff-tree --stdin -z`.
 pub(super) fn note(
     raw: &[u8],
     commits: &BTreeMap<ObjectId, Vec<ObjectId>>,
@@ -28,7 +28,7 @@ pub(super) fn note(
     (!shown.is_empty()).then(|| format!("{message}; {advice}: {}{more}", shown.join(", ")))
 }
 
-/// The paths that a new commit has otherwise than every one of its parents: what a merge took from one of them is not its own.
+/// The paths in which a new commit differs from all its parents: changes that a merge took from one of them are not its own.
 fn changed(
     raw: &[u8],
     commits: &BTreeMap<ObjectId, Vec<ObjectId>>,
@@ -65,7 +65,7 @@ fn is_below(path: &[u8], protected: &[ProtectedPath]) -> bool {
     })
 }
 
-/// The rest is counted.
+/// Further paths are only counted.
 const MAX_NAMED: usize = 5;
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
         let protected = [".husky".parse().unwrap(), ".vscode/tasks.json".parse().unwrap()];
         let commits =
             BTreeMap::from([(id("1"), vec![id("9")]), (id("2"), vec![id("1"), id("8")]), (id("3"), vec![])]);
-        // Of a merge that took `.husky/x` from its second parent, which is not compared here because nothing else differs from it.
+        // A merge that took `.husky/x` from its second parent, which is not compared here because nothing else differs from it.
         let raw = format!(
             "{}\0{}{}{}\0{}{}{}\0{}{}\0{}",
             id("1"),

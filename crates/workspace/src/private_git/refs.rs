@@ -8,16 +8,16 @@ use belljar_git::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Where a repository's local branches are.
+/// The commits of a repository's local branches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BranchTips {
-    /// The commit that is checked out; none before the first one.
+    /// The checked-out commit; `None` before the first one.
     pub head: Option<ObjectId>,
     /// The commits of all branches, each once.
     pub others: Vec<ObjectId>,
 }
 
-/// Reads them, without a call of git where refs are files.
+/// Reads them, without a call of git if refs are files.
 pub fn branch_tips(host: &HostGit) -> Result<BranchTips, SetupError> {
     let source = HostFilesOfGit::open(host)?;
     let found = match host.common.join("reftable").exists() {
@@ -34,17 +34,17 @@ pub fn branch_tips(host: &HostGit) -> Result<BranchTips, SetupError> {
     Ok(BranchTips { head, others: others.into_iter().collect() })
 }
 
-/// HEAD and the refs of a repository, as they were at one moment.
+/// HEAD and the refs of a repository at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Snapshot {
     head: String,
-    /// `packed-refs` without what is belljar's own, if there is one.
+    /// `packed-refs` without belljar's own refs, if it exists.
     packed: Vec<u8>,
-    /// Refs that have files of their own: hashes, and symbolic ones.
+    /// Loose refs: hashes, and symbolic ones.
     loose: BTreeMap<String, String>,
 }
 
-/// Reads them as the files they are.
+/// Reads them as files.
 pub(super) fn of_files(source: &HostFilesOfGit<'_>) -> Result<Snapshot, SetupError> {
     let head = head_of_files(source)?;
     if head.is_empty() {
@@ -75,7 +75,7 @@ fn head_of_files(source: &HostFilesOfGit<'_>) -> Result<String, SetupError> {
     }
 }
 
-/// Whether a name can be that of a ref, as far as files are concerned: below `refs`, and without a way out of it.
+/// Whether a name can be a ref's file: below `refs`, without `..`.
 fn is_ref_name(name: &str) -> bool {
     let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
     name.starts_with("refs/") && name.split('/').all(is_part) && !name.contains(char::is_control)
@@ -91,7 +91,7 @@ fn of_directory(source: &Foreign, top: &str, loose: &mut BTreeMap<String, String
             }
             match source.below(&path) {
                 Ok(Some(_)) => waiting.push(path),
-                // A link, or another thing that is no ref.
+                // A link, or another file that is no ref.
                 Err(_) => {}
                 Ok(None) => {
                     let Some(bytes) = source.read(&path, MAX_REF_BYTES)? else { continue };
@@ -111,7 +111,7 @@ fn of_directory(source: &Foreign, top: &str, loose: &mut BTreeMap<String, String
     Ok(())
 }
 
-/// Asks git, where refs are kept in another way than as files.
+/// Asks git, for refs that are not stored as files.
 pub(super) fn by_git(source: &HostFilesOfGit<'_>, git: &Git) -> Result<Snapshot, SetupError> {
     let call = || source.host.call(git).time_limit(READ_TIMEOUT);
     let symbolic = call().args(["symbolic-ref", "--quiet", "HEAD"]).run()?;
@@ -135,7 +135,7 @@ pub(super) fn by_git(source: &HostFilesOfGit<'_>, git: &Git) -> Result<Snapshot,
 }
 
 impl Snapshot {
-    /// A branch that is another name for another one would move on the host without its index.
+    /// A branch that is a symbolic ref to another one would move on the host without its index.
     pub(super) fn refuse_symbolic_branch(&self) -> Result<(), SetupError> {
         let text = self.head.strip_prefix("ref: ").and_then(|name| self.loose.get(name));
         match text.and_then(|text| text.strip_prefix("ref: ")) {
@@ -148,8 +148,8 @@ impl Snapshot {
         }
     }
 
-    /// Whether HEAD is on the same branch and commit now, by a look at their files alone: where a commit moves a branch, it has a
-    /// file of its own from then on.
+    /// Whether HEAD is still on the same branch and commit, by reading their files alone: a commit that moves a branch gives it a
+    /// loose file.
     pub(super) fn is_where_files_say(&self, source: &HostFilesOfGit<'_>) -> Result<bool, SetupError> {
         if head_of_files(source)? != self.head {
             return Ok(false);
@@ -157,7 +157,7 @@ impl Snapshot {
         let Some(name) = self.head.strip_prefix("ref: ") else { return Ok(true) };
         let now = match source.common.read(name, MAX_REF_BYTES) {
             Ok(Some(now)) => String::from_utf8(now).unwrap_or_default().trim_end().to_string(),
-            // It may have been packed meanwhile, or never had one.
+            // It may have been packed meanwhile, or never had a loose file.
             Ok(None) => return Ok(!self.loose.contains_key(name)),
             Err(_) => return Ok(true),
         };
@@ -181,7 +181,7 @@ impl Snapshot {
         self.all().into_iter().filter(|(name, _)| is_shown(name)).collect()
     }
 
-    /// Every ref that is no symbolic one.
+    /// Every ref that is not symbolic.
     fn all(&self) -> BTreeMap<String, ObjectId> {
         let packed = self.packed.split(|byte| *byte == b'\n').filter_map(|line| {
             let (id, name) = std::str::from_utf8(line).ok()?.split_once(' ')?;
@@ -191,12 +191,12 @@ impl Snapshot {
         packed.chain(loose).collect()
     }
 
-    /// Writes them into a git directory, and says what was written.
+    /// Writes them into a git directory, and returns the written refs.
     pub(super) fn write(&self, target: &Target<'_>) -> Result<Synced, SetupError> {
         target.write("HEAD", format!("{}\n", self.head).as_bytes())?;
         let all = self.all();
         if self.loose.len() > FEW_LOOSE_REFS {
-            // A file each would take longer than the start. Without a word about peeled tags, git looks at each when it needs it.
+            // One file each would take longer than the start. Without peeled tags in the file, git peels each when needed.
             let mut packed = SORTED.to_string();
             for (name, id) in &all {
                 packed += &format!("{id} {name}\n");
@@ -213,7 +213,7 @@ impl Snapshot {
         for (name, text) in self.loose.iter().filter(|(_, text)| text.starts_with("ref: ")) {
             target.write(name, format!("{text}\n").as_bytes())?;
         }
-        // Build scripts read the file of the branch.
+        // Build scripts read the loose file of the branch.
         let is_written = |name: &str| self.loose.len() <= FEW_LOOSE_REFS && self.loose.contains_key(name);
         if let Some(name) = self.head.strip_prefix("ref: ")
             && let Some(id) = all.get(name)
@@ -226,7 +226,7 @@ impl Snapshot {
     }
 }
 
-/// Lines of `packed-refs` without belljar's own refs, and what those are peeled to.
+/// Lines of `packed-refs` without belljar's own refs and their peeled values.
 fn without_own(packed: Vec<u8>) -> Vec<u8> {
     let own = format!(" {OWN}/");
     if !packed.windows(own.len()).any(|window| window == own.as_bytes()) {

@@ -1,8 +1,8 @@
 //! Makes a sandbox's git directory out of the host's: a snapshot of its refs, HEAD, index and unfinished operations, a safe part of
 //! its config, copies of its hooks. Objects are not copied.
 //!
-//! No git is started: a start must not take longer because a folder is a repository. What the host has is read below one
-//! descriptor and over no link, since an agent may have written there before.
+//! No git is started: a start must not take longer because a folder is a repository. The host's files are read below one
+//! descriptor, following no link, since an agent may have written there before.
 
 use super::worktrees::NOT_HERE;
 use super::{HostGit, Synced, config, refs};
@@ -19,7 +19,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// Why a repository gets no git directory of the sandbox's own.
+/// Why a sandbox gets no git directory of its own for a repository.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     #[error(transparent)]
@@ -39,7 +39,7 @@ impl SetupError {
     }
 }
 
-/// A repository of the host, opened to be read.
+/// A repository of the host, opened for reading.
 pub(super) struct HostFilesOfGit<'h> {
     pub(super) host: &'h HostGit,
     pub(super) own: Foreign,
@@ -52,7 +52,7 @@ impl<'h> HostFilesOfGit<'h> {
     }
 }
 
-/// Fills `directory`, which is new and empty. `work_tree` is the value of `core.worktree` inside, where it needs one.
+/// Fills `directory`, which is new and empty. `work_tree` is the value of `core.worktree` inside, if it needs one.
 pub(super) fn fill(
     host: &HostGit,
     directory: &Path,
@@ -91,8 +91,8 @@ pub(super) fn fill(
     Ok(synced)
 }
 
-/// HEAD, refs and index are several reads: if HEAD or its branch moved meanwhile, all is read again. Gives the names in the
-/// worktree's git directory too.
+/// HEAD, refs and index are several reads: if HEAD or its branch moved meanwhile, all is read again. Also returns the names in the
+/// worktree's git directory.
 fn snapshot(
     source: &HostFilesOfGit<'_>,
     target: &Target<'_>,
@@ -115,7 +115,7 @@ fn snapshot(
     }
 }
 
-/// The index, with the time of its last change: git compares it with those of files, to see which may have changed since.
+/// The index, with its modification time: git compares it with those of files, to see which may have changed since.
 fn index(source: &HostFilesOfGit<'_>, target: &Target<'_>, names: &[String]) -> Result<(), SetupError> {
     let shared = names.iter().map(String::as_str).filter(|name| name.starts_with("sharedindex."));
     for name in shared.chain(["index"]) {
@@ -126,7 +126,7 @@ fn index(source: &HostFilesOfGit<'_>, target: &Target<'_>, names: &[String]) -> 
     Ok(())
 }
 
-/// A merge, rebase, cherry-pick, revert or bisection that the user has begun.
+/// A merge, rebase, cherry-pick, revert or bisection that the user has in progress.
 fn unfinished(source: &HostFilesOfGit<'_>, target: &Target<'_>, names: &[String]) -> Result<(), SetupError> {
     for name in names.iter().map(String::as_str) {
         let is_state =
@@ -140,7 +140,7 @@ fn unfinished(source: &HostFilesOfGit<'_>, target: &Target<'_>, names: &[String]
     Ok(())
 }
 
-/// Where HEAD and the branch were before, so that `@{1}` and `git reflog` work, and what is stashed.
+/// The reflogs of HEAD and the branch, so that `@{1}` and `git reflog` work, and the stash.
 fn logs(source: &HostFilesOfGit<'_>, target: &Target<'_>, synced: &Synced) -> Result<(), SetupError> {
     copy_end(&source.own, target, "logs/HEAD")?;
     let branch = synced.head.strip_prefix("ref: ").map(|name| format!("logs/{name}"));
@@ -159,13 +159,13 @@ fn info(
     copy_file(&source.common, target, "info/attributes", "info/attributes")?;
     copy_file(&source.own, target, "info/sparse-checkout", "info/sparse-checkout")?;
     copy_file(&source.common, target, "shallow", "shallow")?;
-    // What the user ignores everywhere would be committed by an agent that knows nothing of it.
+    // An agent without the user's global ignore patterns would commit files that they exclude.
     let mut ignored = source.common.read("info/exclude", MAX_FILE_BYTES)?.unwrap_or_default();
     if !everywhere.is_empty() {
         ignored.extend_from_slice(b"\n# What the user of this machine ignores in every repository:\n");
         ignored.extend_from_slice(everywhere);
     }
-    // `git stash -u` and `git clean` would fail at them.
+    // `git stash -u` and `git clean` would fail on them.
     if !placeholders.is_empty() {
         ignored.extend_from_slice(b"\n# Read-only here, and not in the folder:\n");
         placeholders.iter().for_each(|path| ignored.extend_from_slice(format!("/{path}\n").as_bytes()));
@@ -173,7 +173,7 @@ fn info(
     target.write("info/exclude", &ignored)
 }
 
-/// Copies that can be changed: tools that install hooks must work, and nothing of it goes back.
+/// Copies that the sandbox can change: tools that install hooks must work, and no change goes back to the host.
 fn hooks(source: &HostFilesOfGit<'_>, target: &Target<'_>) -> Result<(), SetupError> {
     for name in source.common.names("hooks").unwrap_or_default() {
         if name.ends_with(".sample") {
@@ -266,7 +266,7 @@ fn copy_end(source: &Foreign, target: &Target<'_>, path: &str) -> Result<(), Set
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(size.saturating_sub(MAX_LOG_BYTES))).map_err(read)?;
     file.take(MAX_LOG_BYTES).read_to_end(&mut bytes).map_err(read)?;
-    // Not from the middle of a line.
+    // Not starting in the middle of a line.
     let begin = match size > MAX_LOG_BYTES {
         true => bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1),
         false => 0,
@@ -275,11 +275,11 @@ fn copy_end(source: &Foreign, target: &Target<'_>, path: &str) -> Result<(), Set
 }
 
 /// The directory that is being filled. Names come from a repository that an agent may have made: everything is opened below one
-/// descriptor, through no link, and so no name leads out of it.
+/// descriptor, following no link, so no name leads out of it.
 pub(super) struct Target<'t> {
     directory: &'t Path,
     opened: OwnedFd,
-    /// How many bytes may still be copied: files of the repository may be sparse, or the same one under many names.
+    /// How many bytes may still be copied: files of the repository may be sparse, or one file under many names.
     left: Cell<u64>,
 }
 
@@ -300,7 +300,7 @@ impl Target<'_> {
         self.create(path)?.write_all(content).map_err(SetupError::make(&self.directory.join(path)))
     }
 
-    /// Copies a file with the time of its last change.
+    /// Copies a file with its modification time.
     fn copy(&self, mut from: File, path: &str, most: u64) -> Result<(), SetupError> {
         let place = self.directory.join(path);
         let failed = || SetupError::make(&place);
@@ -333,7 +333,7 @@ impl Target<'_> {
 }
 
 const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// Of operations that are not finished (gitrepository-layout(5)).
+/// Files of unfinished operations (gitrepository-layout(5)).
 const STATE_FILES: [&str; 8] = [
     "CHERRY_PICK_HEAD",
     "REVERT_HEAD",

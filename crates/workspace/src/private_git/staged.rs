@@ -1,4 +1,4 @@
-//! An index with changes of the user's at paths that the sandbox's commits change too.
+//! An index with staged changes of the user at paths that the sandbox's commits change too.
 
 use super::follow::Obstacle;
 use crate::inert::Call;
@@ -6,7 +6,7 @@ use crate::raw_diff::{Change, Part, parts};
 use belljar_git::ObjectId;
 use std::collections::BTreeMap;
 
-/// Takes an index from one commit to another where `git read-tree` refuses to. At a path that both changed the user's stays,
+/// Moves an index from one commit to another if `git read-tree` refuses to. At a path that both changed, the user's entry stays,
 /// staged against the new commit; one that the user only announced (`git add -N`) becomes the new commit's.
 pub(super) fn carry_over(call: &dyn Fn() -> Call, old: &str, new: &ObjectId) -> Result<(), Obstacle> {
     let words =
@@ -25,7 +25,7 @@ pub(super) fn carry_over(call: &dyn Fn() -> Call, old: &str, new: &ObjectId) -> 
                 before.extend(line(&change.old, path));
                 after.extend(line(&users.new, path));
             }
-            // Nothing is staged there, and yet there may be an entry: an announced one.
+            // Nothing is staged there, but there may be an announced entry.
             None if is_nothing(&change.old) => before.extend(line(&change.old, path)),
             None => {}
         }
@@ -41,7 +41,7 @@ pub(super) fn carry_over(call: &dyn Fn() -> Call, old: &str, new: &ObjectId) -> 
     Ok(())
 }
 
-/// What differs between two commits, by path.
+/// The differences of two commits, by path.
 pub(super) fn changes(
     call: &dyn Fn() -> Call,
     old: &str,

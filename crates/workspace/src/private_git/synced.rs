@@ -1,4 +1,4 @@
-//! What a sandbox's git directory and the host's repository agreed on last, and what an import did.
+//! The state that a sandbox's git directory and the host's repository last agreed on, and the report of an import.
 
 use crate::foreign::Head;
 use belljar_git::ObjectId;
@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Refs, by their whole names.
 pub type Refs = BTreeMap<String, ObjectId>;
 
-/// The refs and the HEAD that both sides had when they were compared last. A ref that differs from this inside was moved by
-/// the agent; one that differs from this on the host was moved by the user.
+/// The refs and the HEAD that both sides had when they were last compared. A ref that differs from this inside was moved by the
+/// agent; one that differs from this on the host was moved by the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Synced {
     /// The text of HEAD, as its file has it: `ref: refs/heads/NAME`, or a commit.
@@ -18,14 +18,14 @@ pub struct Synced {
     /// Branches and tags, by their whole names.
     #[serde(with = "as_text")]
     pub refs: Refs,
-    /// Where a branch of the host stood before this sandbox moved it for the first time since the user did: history from
-    /// there on is the sandbox's own, and it may rewrite it. Zeros: the branch was not there.
+    /// The commit of a host branch before this sandbox first moved it after the user's last move: later history is the sandbox's
+    /// own, and it may rewrite it. Zeros: the branch did not exist.
     #[serde(default, with = "as_text")]
     pub before: Refs,
-    /// Where this sandbox put a branch of the host last. One that is elsewhere was moved by the user since.
+    /// Where this sandbox last put a branch of the host. If it has moved, the user moved it.
     #[serde(default, with = "as_text")]
     pub put: Refs,
-    /// Refs inside whose commits were kept beside the host's branches: not imported again while they stay there.
+    /// Refs inside whose commits were kept beside the host's branches: not imported again while they stay at that commit.
     #[serde(default, with = "as_text")]
     pub set_aside: Refs,
 }
@@ -40,29 +40,29 @@ impl Synced {
     }
 }
 
-/// What an import did.
+/// The report of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImportReport {
     /// Refs of the host that moved with the sandbox's.
     pub followed: Vec<Followed>,
-    /// Commits that the host has, under names of belljar's.
+    /// Commits that the host has under belljar's refs.
     pub set_aside: Vec<SetAside>,
-    /// Names of belljar's that are gone: a branch of the host has their commits by now.
+    /// Belljar refs that were removed: a branch of the host has their commits by now.
     pub released: Vec<String>,
-    /// Refs that are inside at the end: one that was told as deleted is not any more.
+    /// Refs that exist inside at the end: one that was reported as deleted no longer is.
     pub present: BTreeSet<String>,
-    /// The branch or commit that the host's HEAD went to, if it went along.
+    /// The branch or commit that the host's HEAD moved to, if it followed.
     pub head: Option<Head>,
-    /// What git inside is in the middle of; looked for at the sandbox's end.
+    /// The unfinished operation of git inside; determined at the sandbox's end.
     pub unfinished: Option<&'static str>,
-    /// What else a person should know.
+    /// Other notes for the user.
     pub notes: Vec<String>,
-    /// Not everything could be looked at: what the host does not have yet is in the sandbox's git directory alone.
+    /// Not everything could be read: commits that the host does not have yet exist only in the sandbox's git directory.
     pub is_partial: bool,
 }
 
 impl ImportReport {
-    /// Whether something is in the sandbox's git directory alone.
+    /// Whether some commits exist only in the sandbox's git directory.
     pub fn leaves_some_inside(&self) -> bool {
         self.is_partial || self.set_aside.iter().any(|one| one.kept_as.is_none() && !one.is_on_host)
     }
@@ -73,25 +73,26 @@ impl ImportReport {
 pub struct Followed {
     /// Its whole name; `HEAD` for a detached one.
     pub reference: String,
-    /// None: it is new.
+    /// `None`: it is new.
     pub old: Option<ObjectId>,
-    /// None: it is gone.
+    /// `None`: it is gone.
     pub new: Option<ObjectId>,
 }
 
-/// Commits that no branch of the host took.
+/// Commits that no branch of the host took over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetAside {
     /// The ref inside.
     pub reference: Printable,
-    /// The ref of the host that has them, `refs/belljar/ID/...`; none if they were refused and stay inside.
+    /// The ref of the host that has them, `refs/belljar/ID/...`; `None` if they were refused and stay inside.
     pub kept_as: Option<String>,
     pub commit: ObjectId,
-    /// The host has the commit all the same: of a branch that was deleted inside.
+    /// The host has the commit anyway: the branch was deleted inside.
     pub is_on_host: bool,
-    /// Why the branch did not follow, for a person.
+    /// Why the branch did not follow, for the user.
     pub reason: String,
-    /// They make a path a submodule that was none on the host: git there would run what the config in that folder says.
+    /// They turn a path into a submodule that is none on the host: git there would run the programs that the config in that folder
+    /// names.
     pub makes_submodule: bool,
 }
 

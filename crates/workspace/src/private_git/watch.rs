@@ -1,7 +1,7 @@
 //! Notices, while a sandbox lives, that refs in its git directory or on the host moved, and that a `.git` of the host was replaced.
 //!
-//! An event only means that it is time to look: what is imported is what [`crate::foreign`] reads then. An agent that confuses
-//! the watch delays its own commits, until the sandbox ends.
+//! An event only means that it is time to look: the import takes only what [`crate::foreign`] reads then. An agent that confuses
+//! the watch only delays its own commits, until the sandbox ends.
 
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
@@ -37,7 +37,7 @@ impl RefWatch {
         Ok(watch)
     }
 
-    /// Waits until a ref may have moved, and no other follows at once, or for so long.
+    /// Waits until a ref may have moved and no other follows at once, or until the time limit.
     pub fn wait(&mut self, stop: BorrowedFd<'_>, most: Option<Duration>) -> Noticed {
         loop {
             match self.ready(stop, most) {
@@ -46,7 +46,7 @@ impl RefWatch {
             }
             match self.read() {
                 Seen::Nothing => {}
-                // Nothing inside may write to the new one: at once.
+                // The sandbox must not write to the new `.git`: report at once.
                 Seen::DotGit => break,
                 Seen::Refs => {
                     // A rebase moves refs many times in a row: the last one counts.
@@ -80,7 +80,7 @@ impl RefWatch {
         }
     }
 
-    /// Reads away what there is.
+    /// Drains the pending events.
     fn read(&mut self) -> Seen {
         let mut seen = Seen::Nothing;
         let mut is_gone = false;
@@ -96,8 +96,8 @@ impl RefWatch {
                 (false, _) => seen.max(Seen::Refs),
             };
         }
-        // A directory went away; the next look finds those that are there. The kernel lets go of all it watched: some of it may have
-        // been moved elsewhere.
+        // A directory was removed; the next look finds the present ones. All watches are dropped: some directories may have been
+        // moved elsewhere.
         if is_gone && let Ok(kernel) = new_watch() {
             self.kernel = kernel;
             self.watched.clear();
@@ -121,7 +121,7 @@ impl RefWatch {
             if looked >= MAX_WATCHES {
                 return;
             }
-            // A link is the agent's, and leads anywhere.
+            // The agent may have put a link there, which leads anywhere.
             if !fs::symlink_metadata(&directory).is_ok_and(|found| found.is_dir()) {
                 continue;
             }
@@ -137,7 +137,7 @@ impl RefWatch {
         if self.watched.contains(directory) {
             return None;
         }
-        // Files that are renamed into place, as git does it, and those that are made, as libgit2 does.
+        // Files that are renamed into place, as git does, and new files, as libgit2 makes them.
         let events = WatchFlags::MOVED_TO
             | WatchFlags::CREATE
             | WatchFlags::MOVED_FROM
@@ -155,7 +155,7 @@ fn new_watch() -> Result<OwnedFd, Errno> {
     inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
 }
 
-/// Waits for so long, or until there is something to read on the descriptor.
+/// Waits for a time, or until the descriptor is readable.
 pub fn pause(stop: BorrowedFd<'_>, time: Duration) -> Noticed {
     let timeout = Timespec::try_from(time).ok();
     match poll(&mut [PollFd::from_borrowed_fd(stop, PollFlags::IN)], timeout.as_ref()) {
@@ -164,13 +164,13 @@ pub fn pause(stop: BorrowedFd<'_>, time: Duration) -> Noticed {
     }
 }
 
-/// Why a wait is over.
+/// Why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Noticed {
     Events,
     /// The time is over.
     Nothing,
-    /// There is something to read on the descriptor that says so, or nothing can be waited for.
+    /// The stop descriptor is readable, or waiting failed.
     Stop,
 }
 

@@ -1,5 +1,5 @@
-//! Worktrees that git inside made (`git worktree add`). Their git directories go away with the sandbox, and what is left in the folder is a
-//! `.git` file that names nothing.
+//! Worktrees that git inside made (`git worktree add`). Their git directories are removed with the sandbox, and the `.git` file
+//! that stays in the folder leads nowhere.
 
 use super::Importer;
 use belljar_git::ObjectId;
@@ -8,15 +8,15 @@ use belljar_spec::egress::Printable;
 /// One of them.
 #[derive(Debug)]
 pub(super) struct Worktree {
-    /// Where it is inside, as its git directory says; nothing for one of the host, at whose path the sandbox works as well.
+    /// Its path inside, from its git directory; `None` for a worktree of the host, in which the sandbox may have worked too.
     place: Option<String>,
     name: String,
-    /// Commits that its HEAD was at: those of a detached one are in no branch.
+    /// Commits that its HEAD was at: those of a detached HEAD are in no branch.
     pub(super) heads: Vec<ObjectId>,
 }
 
 impl Worktree {
-    /// What a person should know of it.
+    /// A note on it for the user.
     pub(super) fn sentence(&self) -> Option<String> {
         match &self.place {
             Some(place) => Some(format!(
@@ -34,7 +34,7 @@ impl Worktree {
 }
 
 impl Importer<'_> {
-    /// Those that are there; of one that cannot be read nothing is known.
+    /// The existing worktrees; unreadable ones are skipped.
     pub(super) fn worktrees(&self) -> Vec<Worktree> {
         let names = self.from.names("worktrees").unwrap_or_default();
         let read = |path: String| {
@@ -44,7 +44,8 @@ impl Importer<'_> {
         let one = |name: &String| {
             let place = read(format!("worktrees/{name}/gitdir"))?;
             let place = place.strip_suffix("/.git").unwrap_or(&place).to_string();
-            // Those of the host, which are named so that git inside leaves their branches alone. A log is only there if it was used.
+            // The host's worktrees, which are listed so that git inside does not touch their branches. A log exists only if one was
+            // used.
             let place = Some(place).filter(|place| place != NOT_HERE);
             let below = self.from.below(&format!("worktrees/{name}")).ok().flatten()?;
             let mut heads = below.log("HEAD").unwrap_or_default();
@@ -55,7 +56,7 @@ impl Importer<'_> {
     }
 }
 
-/// Where worktrees of the host are said to be.
+/// The path that is given for the host's worktrees.
 pub(super) const NOT_HERE: &str = "/run/belljar/no-such-worktree";
 const MAX_FILE_BYTES: u64 = 4096;
 const MAX_WORKTREES: usize = 256;

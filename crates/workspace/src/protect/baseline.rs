@@ -1,8 +1,8 @@
-//! What a folder was like when a sandbox began to work in it, and what is different afterwards. Compared by content, never by a
-//! clock: a message about protected paths is true every time.
+//! The state of a folder when a sandbox started in it, and the differences afterwards. Compared by content, never by a clock: a
+//! message about protected paths is always true.
 //!
-//! The engine takes one before a sandbox starts in a folder itself, also for an administrator's, where nothing is held, and
-//! compares when it has ended.
+//! The engine takes a baseline before a sandbox starts in the folder itself, even for an administrator's sandbox, where nothing is
+//! protected, and compares after it has ended.
 
 use super::executed::{self, Executed, runs_on_host};
 use super::fingerprint::{Budget, Fingerprint};
@@ -17,30 +17,30 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// What a folder was like.
+/// The state of a folder.
 #[derive(Debug)]
 pub struct Baseline {
     view: View,
-    /// What was there that the host's git should not meet unlooked at: what the host has itself is no harm.
+    /// Existing files that would be suspicious if the sandbox had made them: what the host has itself is no harm.
     known: BTreeMap<Left, Fingerprint>,
-    /// What is held or watched.
+    /// Protected and watched paths.
     protected: BTreeMap<PathBuf, Fingerprint>,
     survey: Survey,
 }
 
-/// What a person should know before they work in the folder.
+/// What the user should know before working in the folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// What the host's programs would run or believe, and what changed although it is protected.
+    /// Files that the host's programs would run or trust, and protected files that changed anyway.
     pub left: Vec<Left>,
-    /// What commonly runs on the host, and changed.
+    /// Changed files that commonly run on the host.
     pub executed: Vec<Executed>,
-    /// Whether all of the folder was looked at.
+    /// Whether the whole folder was checked.
     pub is_whole: bool,
 }
 
 impl Findings {
-    /// Whether there is nothing to tell.
+    /// Whether there is nothing to report.
     pub fn is_empty(&self) -> bool {
         self.left.is_empty() && self.executed.is_empty()
     }
@@ -80,10 +80,10 @@ impl Baseline {
         Baseline { known, protected, survey, view: view.clone() }
     }
 
-    /// Looks again, and says what is different. The sandbox has ended.
+    /// Looks again, and returns the differences. The sandbox has ended.
     pub fn compare(&self) -> Findings {
         let folder = &self.view.folder;
-        // A directory that was not looked through may have anything in it.
+        // A directory that was not searched may contain anything.
         let is_new = |one: &Left| {
             self.known.get(one).is_none_or(|before| *before != one.fingerprint())
                 || (one.what == LeftKind::TooMuch && one.path.is_dir())
@@ -113,7 +113,7 @@ impl Baseline {
         Findings { left, executed, is_whole }
     }
 
-    /// What to say of something that changed; nothing special of what a hook only names.
+    /// The kind of a change; `None` for a file that a hook only names.
     fn kind(&self, path: &Path) -> Option<LeftKind> {
         let Ok(below) = path.strip_prefix(&self.view.folder) else { return Some(LeftKind::Held) };
         let text = below.to_string_lossy();
@@ -126,7 +126,7 @@ impl Baseline {
         is_settings.then_some(LeftKind::Settings)
     }
 
-    /// Whether it is told of as protected.
+    /// Whether it is reported as protected.
     fn is_held(&self, path: &RelPath) -> bool {
         let path = crate::settings::path_of(path.as_bytes());
         let is_around =
@@ -139,7 +139,7 @@ impl Baseline {
     }
 }
 
-/// Everything that is protected, as it is now.
+/// The present state of all protected paths.
 fn protected(view: &View) -> BTreeMap<PathBuf, Fingerprint> {
     let linked = view.git.as_ref().map(|git| (&git.common, git.own.as_str(), &git.shields));
     let names = Names::of(&view.folder);
@@ -152,7 +152,7 @@ fn protected(view: &View) -> BTreeMap<PathBuf, Fingerprint> {
                 continue;
             }
             let (place, budget) = (root.join(path), &mut Budget::shared_by(number));
-            // Of a repository that is held as a whole, not all of its objects.
+            // A repository that is protected as a whole is compared without its objects.
             let is_absent = root == &view.folder && names.lack(path);
             let now = match *what == Shielded::Watched {
                 _ if is_absent => Fingerprint::Nothing,
@@ -166,7 +166,7 @@ fn protected(view: &View) -> BTreeMap<PathBuf, Fingerprint> {
     found
 }
 
-/// Of other worktrees it is theirs to change.
+/// Whether a path belongs to other worktrees, which may change it.
 fn is_of_others(path: &str, own: &str) -> bool {
     let in_git_dir = path.strip_prefix(".git/").unwrap_or(path);
     let is_own = !own.is_empty() && path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));

@@ -1,9 +1,8 @@
-//! Repositories further down in a folder: your git believes them as well, once you go there. They are looked
-//! for, from the top down and for a short while: a folder of repositories has them near its top, and a start
-//! must not take as long as a walk.
+//! Repositories further down in a folder: the user's git trusts them too, once it runs there. The search goes from the top down and
+//! is short: a folder of repositories has them near its top, and a start must not take as long as a full walk.
 //!
-//! An agent may have made one, or changed what no mount holds: whatever is wrong with one, it is held as far
-//! as it can be, and the folder can be worked on; but for one whose path is not UTF-8, which nothing could hold.
+//! An agent may have made one, or changed files that no mount protects: a malformed one is protected as far as possible, and the
+//! folder stays usable; except for one whose path is not UTF-8, which no mount could protect.
 
 use super::hooks::{self, How, Reached};
 use super::linked::first_line;
@@ -22,8 +21,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Holds what has to be held in the repositories below a folder, so far as they are found. Those that were found earlier, which
-/// `memory` has, come first: an agent cannot push them out of the search by making others.
+/// Protects the repositories below a folder, as far as they are found. Those that were found earlier, which are in `memory`, come
+/// first: an agent cannot push them out of the search by making others.
 pub(super) fn hold(
     view: &mut View,
     host: &HostFiles,
@@ -71,14 +70,14 @@ pub(super) fn hold(
 /// What a sandbox may do in repositories further down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nested {
-    /// Read them.
+    /// Only read them.
     ReadOnly,
-    /// Write them, but for what makes git of the host run something.
+    /// Write to them, except to files that make the host's git run something.
     Shared,
 }
 
-/// As a whole: nothing inside commits there. In parts, where it is shared and can be held so; with the folder around it, where neither
-/// can be.
+/// Protects it as a whole: then the sandbox cannot commit there. In parts, if it is shared and that is possible; with its parent
+/// folder, if neither is.
 fn hold_git_directory(shields: &mut Shields, top: &Path, in_parts: bool) {
     let git = top.join(".git");
     let directory = if git.is_dir() { Some(git.clone()) } else { named_by(top) };
@@ -92,7 +91,7 @@ fn hold_git_directory(shields: &mut Shields, top: &Path, in_parts: bool) {
     }
 }
 
-/// What a `.git` that is a file leads to.
+/// The target of a `.git` file.
 fn named_by(top: &Path) -> Option<PathBuf> {
     let line = first_line(&top.join(".git"))?;
     let own = top.join(path_of(line.strip_prefix(b"gitdir: ")?)).canonicalize().ok()?;
@@ -101,7 +100,7 @@ fn named_by(top: &Path) -> Option<PathBuf> {
     git_dir::is_one(&directory).then_some(directory)
 }
 
-/// What its config names, and what is held in every folder, if it is there.
+/// Existing paths that its config names, and those that are protected in every folder.
 fn named_in(top: &Path, host: &HostFiles) -> Vec<(PathBuf, Missing)> {
     let named = named::paths(host, top, &top.join(".git"), "", MAX_BYTES).unwrap_or_default();
     let below = named.into_iter().filter(|(path, _)| path.starts_with(top) && path != top);
@@ -111,7 +110,7 @@ fn named_in(top: &Path, host: &HostFiles) -> Vec<(PathBuf, Missing)> {
     always.chain(below.take(MAX_NAMED)).collect()
 }
 
-/// All of it or nothing, and whether; nothing for what lies elsewhere, or has no name that can be told.
+/// Protects all or nothing, and returns whether it did; nothing for a place outside of the root, or a path that is not UTF-8.
 fn try_to(
     shields: &mut Shields,
     place: &Path,
@@ -138,13 +137,14 @@ fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
         let Some((folder, depth)) = waiting.pop_front() else { break };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(opened) = open(&folder, flags, Mode::empty()) else { continue };
-        // The kernel's own, as a chroot's /proc: hidden inside, and its folders come and go with processes.
+        // Kernel filesystems, such as a chroot's /proc: hidden inside, and their folders come and go with processes.
         if fstatfs(&opened).is_ok_and(|found| KERNELS.contains(&(found.f_type as u64))) {
             continue;
         }
         for entry in Dir::read_from(&opened).into_iter().flatten().flatten() {
             entries += 1;
-            // What lies at the top is all asked, up to that many entries: some thousand folders of an agent hide nothing of yours there.
+            // All entries at the top are checked, up to that many: so an agent cannot hide the user's repositories there behind
+            // some thousand folders.
             if entries > MAX_ENTRIES || (depth > 1 && asked >= MAX_ASKED) {
                 return found;
             }
@@ -153,13 +153,13 @@ fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
                 continue;
             }
             asked += usize::from(depth > 1);
-            // Asked before anything is looked into.
+            // All are checked before any is searched.
             let name = Path::new(OsStr::from_bytes(name.to_bytes()));
             match statat(&opened, name.join(".git"), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(git) if FileType::from_raw_mode(git.st_mode) != FileType::Symlink => {
                     found.push(folder.join(name))
                 }
-                // Nobody can tell.
+                // It cannot be told from here.
                 Err(Errno::ACCESS) => found.push(folder.join(name)),
                 _ => {}
             }
@@ -173,31 +173,31 @@ fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
 
 fn is_folder(parent: &OwnedFd, entry: &DirEntry) -> bool {
     match entry.file_type() {
-        // Not every filesystem says so in its lists.
+        // Not every filesystem gives the type in directory listings.
         FileType::Unknown => statat(parent, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory),
         known => known == FileType::Directory,
     }
 }
 
-/// proc, sysfs and both cgroups (linux/magic.h): nothing in them is anybody's.
+/// proc, sysfs and both cgroups (linux/magic.h): no user files are in them.
 const KERNELS: [u64; 4] = [0x9fa0, 0x6265_6572, 0x0027_e0eb, 0x6367_7270];
 /// As many levels as the peers look.
 const DEPTH: usize = 3;
-/// Folders that are looked into, in one that is a repository itself, and in one that is none.
+/// Limit of searched folders, in one that is a repository itself, and in one that is not.
 const FEW_LOOKS: usize = 32;
 const MANY_LOOKS: usize = 128;
-/// What is in them, altogether.
+/// Limit of entries in them, altogether.
 const MAX_ENTRIES: usize = 16 * 1024;
-/// Folders among that, further down than the top, which are asked for a `.git`: each costs as much as many entries.
+/// Limit of folders below the top that are checked for a `.git`: each costs as much as many entries.
 const MAX_ASKED: usize = 2048;
-/// More repositories than this are held as a whole: each costs some mounts.
+/// More repositories than this are protected as a whole: each costs some mounts.
 const MAX_APART: usize = 16;
 /// Repositories whose hooks are read.
 const MAX_READ: usize = 64;
-/// Of config that an agent may have written, together with your own.
+/// Bytes of config that an agent may have written, together with the user's own.
 const MAX_BYTES: u64 = 128 * 1024;
-/// Of what one repository's config names.
+/// Limit of paths that one repository's config names.
 const MAX_NAMED: usize = 64;
 
 #[cfg(test)]

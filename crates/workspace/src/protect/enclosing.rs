@@ -1,7 +1,7 @@
-//! Repositories around a folder, which is then a part of their work tree: their config may name something in it, and the
-//! folder may itself be what has to be protected.
+//! Repositories around a folder, which is then a part of their work tree: their config may name something in it, and the folder
+//! itself may have to be protected.
 //!
-//! What is above the folder nobody inside can change, and so it is believed without being named back.
+//! The sandbox cannot change anything above the folder, so it is trusted without a link back.
 
 use super::git_dir::is_one;
 use super::linked::first_line;
@@ -22,7 +22,7 @@ pub(super) struct Enclosing {
     pub(super) own: String,
 }
 
-/// Every one of them, the nearest first. Git takes the nearest, but a host works in the others as well.
+/// All of them, nearest first. Git uses the nearest, but the user works in the others as well.
 pub(super) fn around(folder: &Path) -> Vec<Enclosing> {
     folder.ancestors().skip(1).filter_map(at).collect()
 }
@@ -43,7 +43,7 @@ fn at(root: &Path) -> Option<Enclosing> {
     Some(Enclosing { root: root.to_path_buf(), common, own })
 }
 
-/// Refuses a folder that is all of something that has to be protected, or lies in it: nothing of it could be changed.
+/// Refuses a folder that is itself protected as a whole, or lies in such a folder: the sandbox could not change anything in it.
 pub(super) fn refuse_protected(folder: &Path) -> Result<(), SandboxError> {
     for place in folder.ancestors() {
         let Some(name) = place.file_name().and_then(|name| name.to_str()) else { continue };
@@ -51,7 +51,7 @@ pub(super) fn refuse_protected(folder: &Path) -> Result<(), SandboxError> {
         if let Some(known) = PROTECTED.iter().find(|known| known.eq_ignore_ascii_case(name)) {
             return Err(is_protected(folder, &format!("`{}` is a `{known}` directory", place.display())));
         }
-        // People keep work trees in a bare repository; what git itself makes there is another matter.
+        // Users keep work trees in a bare repository; the directories that git itself makes there are refused.
         let in_git_dir = OF_GIT.contains(&name) && place.parent().is_some_and(is_one);
         if in_git_dir {
             return Err(is_protected(folder, &format!("`{}` is a part of a git directory", place.display())));
@@ -60,7 +60,7 @@ pub(super) fn refuse_protected(folder: &Path) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Refuses a folder with settings that programs on the host execute, or one in it. A repository there is another matter: agents keep work
+/// Refuses a folder whose settings programs on the host execute, or one in it. A repository there is allowed: agents keep work
 /// trees in such folders (`.claude/worktrees`, `.codex/worktrees`).
 pub(super) fn refuse_settings(folder: &Path, unprotect: &[ProtectedPath]) -> Result<(), SandboxError> {
     let is_taken_out = |known: &SettingsPath| unprotect.iter().any(|one| one.as_str() == known.path);
@@ -86,14 +86,15 @@ pub(super) fn refuse_settings(folder: &Path, unprotect: &[ProtectedPath]) -> Res
     Ok(())
 }
 
-/// Refuses a folder that is, or lies in, a directory of hooks that config of the work tree at `root` names.
+/// Refuses a folder that is, or lies in, a hooks directory that the config of the work tree at `root` names.
 pub(super) fn refuse_hooks(
     folder: &Path,
     named: &Path,
     missing: Missing,
     root: &Path,
 ) -> Result<(), SandboxError> {
-    // Hooks around the whole work tree (`core.hooksPath = ..`) lie beside it: the folder is none of them.
+    // With hooks in a parent of the work tree (`core.hooksPath = ..`), the hooks lie beside the work tree, and the folder is not
+    // among them.
     let is_in = folder == named || (folder.starts_with(named) && !root.starts_with(named));
     match missing {
         Missing::Directory if is_in => {
@@ -115,7 +116,7 @@ fn is_protected(folder: &Path, why: &str) -> SandboxError {
     ErrorCode::PathRefused.error(message).hint("start in the folder above it")
 }
 
-/// Directories that no workspace is in, whatever is in them.
+/// Directories that may never contain a workspace.
 const PROTECTED: [&str; 3] = [".git", ".husky", ".belljar"];
-/// What git makes in a git directory: gitrepository-layout(5).
+/// Directories that git makes in a git directory: gitrepository-layout(5).
 const OF_GIT: [&str; 7] = ["hooks", "info", "logs", "modules", "objects", "refs", "worktrees"];

@@ -1,5 +1,5 @@
-//! Files that commonly run on the host and that an agent changes as a part of its work: told at the end, not held. The data is in
-//! `executed.table`.
+//! Files that commonly run on the host and that an agent changes as a part of its work: reported at the end, not protected. The
+//! data is in `executed.table`.
 
 use super::fingerprint::{Budget, Fingerprint};
 use super::settings_table::settings_paths;
@@ -12,13 +12,13 @@ use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// A file that commonly runs on the host, and changed.
+/// A changed file that commonly runs on the host.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Executed {
     /// Relative to the folder.
     #[serde(serialize_with = "lossy")]
     pub path: PathBuf,
-    /// What runs it.
+    /// The program that runs it.
     pub reason: &'static str,
 }
 
@@ -27,7 +27,7 @@ fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
 }
 
-/// What commonly runs a file of the host at this path, which is relative to the top of a work tree.
+/// The program that commonly runs a file at this path, which is relative to the top of a work tree, on the host.
 pub fn runs_on_host(path: &[u8]) -> Option<&'static str> {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let Lookup { whole, patterns, settings } = &*LOOKUP;
@@ -36,7 +36,7 @@ pub fn runs_on_host(path: &[u8]) -> Option<&'static str> {
     if let Some(row) = exact.chain(others).min() {
         return Some(TABLE[row].1);
     }
-    // Settings of programs are held at the top; further down they are at least told.
+    // Settings of programs are protected at the top; further down they are at least reported.
     let starts = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
     let known = iter::once(0).chain(starts).flat_map(|start| {
         let rest = &path[start..];
@@ -46,8 +46,8 @@ pub fn runs_on_host(path: &[u8]) -> Option<&'static str> {
     known.min().map(|row| settings_paths()[row].reason)
 }
 
-/// Of a file that commonly runs: of `package.json` all but what it depends on, which changes every day, and what is said of it. Not
-/// only its scripts: `lint-staged`, `husky`, `eslintConfig` and others are commands and programs too.
+/// The fingerprint of a file that commonly runs: of `package.json` all except dependencies, which change every day, and
+/// descriptions. Not only its scripts: `lint-staged`, `husky`, `eslintConfig` and others name commands and programs too.
 pub(super) fn fingerprint(place: &Path, budget: &mut Budget) -> Fingerprint {
     if place.file_name().is_some_and(|name| name == "package.json")
         && let Some(bytes) = contents(place)
@@ -60,7 +60,7 @@ pub(super) fn fingerprint(place: &Path, budget: &mut Budget) -> Fingerprint {
     Fingerprint::of(place, budget)
 }
 
-/// What of a `package.json` runs nothing.
+/// Keys of a `package.json` that run nothing.
 const HARMLESS: [&str; 21] = [
     "author",
     "bugs",
@@ -85,7 +85,7 @@ const HARMLESS: [&str; 21] = [
     "version",
 ];
 
-/// Both tables, arranged to be asked for many thousand paths.
+/// Both tables, indexed for many thousand lookups.
 struct Lookup {
     /// Rows without a wildcard, by their name or path.
     whole: HashMap<&'static [u8], usize>,

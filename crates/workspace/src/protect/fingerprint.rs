@@ -1,8 +1,8 @@
-//! What is at a path, in a form that can be compared later: by content, so that only a real change is one.
+//! The state of a path, in a form that can be compared later: by content, so that only a real change counts.
 //!
-//! Two things are the same as nothing: what belljar puts in the place of something missing (an empty directory, an empty file, a
-//! file with a `.`), and directories with nothing else in them. So the placeholders of a sandbox that runs beside this one are
-//! no change, neither when they come nor when they go.
+//! Two things count as nothing: belljar's mount-point placeholders for missing paths (an empty directory, an empty file, a file
+//! with a `.`), and directories with nothing else in them. So the placeholders of a sandbox that runs beside this one are no
+//! change, neither when they appear nor when they disappear.
 
 use belljar_sys::rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
@@ -13,17 +13,16 @@ use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What is at a path.
+/// The state of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fingerprint {
-    /// Nothing, or what stands for it.
+    /// Nothing, or a placeholder.
     Nothing,
     File {
         is_executable: bool,
         content: [u8; 32],
     },
-    /// A file that is too large to be read, or one too many: what the kernel says of it, where the time of change is one that no
-    /// program can set.
+    /// A file that is too large to be read, or one too many: its metadata, including the ctime, which no program can set.
     Unread {
         inode: u64,
         size: u64,
@@ -35,11 +34,11 @@ pub(super) enum Fingerprint {
     Special {
         inode: u64,
     },
-    /// One entry too many, or one too deep: not looked at.
+    /// One entry too many, or one too deep: not read.
     Unseen,
 }
 
-/// How much is looked at.
+/// How much is read.
 #[derive(Debug)]
 pub(super) struct Budget {
     entries: usize,
@@ -47,12 +46,13 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// For one of a few places.
+    /// For one of a few paths.
     pub(super) fn small() -> Budget {
         Budget::shared_by(1)
     }
 
-    /// For each of so many: the same for each however the others are, so that what happens to one is not seen at another.
+    /// For each of this many paths: the same for each regardless of the others, so that a change of one does not affect another's
+    /// fingerprint.
     pub(super) fn shared_by(places: usize) -> Budget {
         let places = places.max(1);
         let entries = (MAX_ENTRIES / places).clamp(FEWEST_ENTRIES, MAX_ENTRIES_EACH);
@@ -61,12 +61,12 @@ impl Budget {
 }
 
 impl Fingerprint {
-    /// Of what is there now. No link is followed.
+    /// The present state. No link is followed.
     pub(super) fn of(place: &Path, budget: &mut Budget) -> Fingerprint {
         at(place, 0, budget)
     }
 
-    /// Of several places as one.
+    /// One fingerprint of several paths.
     pub(super) fn of_all(places: impl IntoIterator<Item = PathBuf>, budget: &mut Budget) -> Fingerprint {
         let all = places.into_iter().map(|place| {
             let found = Fingerprint::of(&place, budget);
@@ -100,7 +100,7 @@ fn directory(place: &Path, depth: usize, budget: &mut Budget) -> Fingerprint {
     let mut inside = BTreeMap::new();
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        // Examples that come with git, which no git runs.
+        // Examples that come with git, which git never runs.
         if is_hooks && name.as_encoded_bytes().ends_with(b".sample") {
             continue;
         }
@@ -137,13 +137,13 @@ fn unread(found: &Metadata) -> Fingerprint {
     }
 }
 
-/// What is protected is small: some files of settings, some scripts.
+/// Protected files are small: some settings, some scripts.
 const MAX_ENTRIES: usize = 16 * 1024;
 const MAX_ENTRIES_EACH: usize = 2048;
 const FEWEST_ENTRIES: usize = 64;
 const MAX_BYTES: u64 = 8 << 20;
 const FEWEST_BYTES: u64 = 128 << 10;
-/// Of one file that is read.
+/// The size limit of a file that is read.
 const LARGEST: u64 = 1 << 20;
 const DEEPEST: usize = 32;
 
@@ -167,13 +167,13 @@ mod tests {
         assert_eq!(now("hooks"), Fingerprint::Nothing);
         fs::write(at("hooks/pre-commit"), "true").unwrap();
         let before = now("hooks");
-        // The same content in another file, at another time.
+        // The same content in another file, with another time.
         fs::remove_file(at("hooks/pre-commit")).unwrap();
         fs::write(at("hooks/pre-commit"), "true").unwrap();
         assert_eq!(now("hooks"), before);
         fs::write(at("hooks/pre-commit"), "evil").unwrap();
         assert_ne!(now("hooks"), before);
-        // What is too large to be read is told apart too.
+        // A change of a file that is too large to be read is noticed too.
         let large = File::create(at("large")).unwrap();
         large.set_len(LARGEST + 1).unwrap();
         let before = now("large");

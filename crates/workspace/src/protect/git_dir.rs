@@ -1,5 +1,5 @@
-//! What is held in a git directory: everything that makes the host's git run something, or read its config from
-//! elsewhere. Each was tried with a real git (docs/protected-paths.md has the list, and what is left).
+//! The protected paths of a git directory: everything that makes the host's git run something, or read its config from elsewhere.
+//! Each was tested with a real git (docs/protected-paths.md has the list, and the remaining gaps).
 
 use super::linked::first_line;
 use super::shields::{Missing, Shields};
@@ -9,8 +9,8 @@ use belljar_spec::{ErrorCode, SandboxError};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Holds what has to be held in the git directory at `prefix` (empty: the root itself). `own` is the worktree that is
-/// worked in, if it is a linked one.
+/// Protects these paths of the git directory at `prefix` (empty: the root itself). `own` is the sandbox's worktree, if it is a
+/// linked one.
 pub(super) fn protect(shields: &mut Shields, prefix: &str, own: Option<&str>) -> Result<(), SandboxError> {
     itself(shields, prefix)?;
     worktrees(shields, prefix, own)?;
@@ -30,7 +30,7 @@ fn itself(shields: &mut Shields, prefix: &str) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Other worktrees belong to other folders of the host, whose git believes what is written here.
+/// Other worktrees belong to other folders of the host, whose git trusts the files here.
 fn worktrees(shields: &mut Shields, prefix: &str, own: Option<&str>) -> Result<(), SandboxError> {
     let all = join(prefix, "worktrees");
     if shields.look(&all)?.is_none() {
@@ -39,7 +39,7 @@ fn worktrees(shields: &mut Shields, prefix: &str, own: Option<&str>) -> Result<(
     for name in &names(shields, &all)? {
         let entry = join(&all, name);
         if own == Some(name.as_str()) {
-            // Ours says where the common directory and the folder are, and may have config of its own.
+            // Our worktree's part names the common directory and the folder, and may have its own config.
             for (name, missing) in OWN_WORKTREE {
                 shields.protect(&join(&entry, name), missing)?;
             }
@@ -50,12 +50,12 @@ fn worktrees(shields: &mut Shields, prefix: &str, own: Option<&str>) -> Result<(
     Ok(())
 }
 
-/// The `.git` files of all linked worktrees of the git directory `common`, which could be made to name another git
-/// directory. Wherever they are: the caller picks.
+/// The `.git` files of all linked worktrees of the git directory `common`, which could be made to name another git directory. At
+/// any place: the caller picks.
 pub(super) fn worktree_files(common: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
     let files = entries.filter_map(|entry| {
-        // Relative ones are meant from there.
+        // Relative paths start from there.
         let file = entry.path().join(path_of(&first_line(&entry.path().join("gitdir"))?));
         Some(file.parent()?.canonicalize().ok()?.join(".git"))
     });
@@ -88,7 +88,7 @@ fn modules(shields: &mut Shields, prefix: &str) -> Result<(), SandboxError> {
             }
         }
         if found.len() > MAX_APART || seen > MAX_SEEN {
-            // Each costs some mounts: so many are held as a whole, and nobody commits in them.
+            // Each costs some mounts: with so many, all are protected as a whole, and the sandbox cannot commit in them.
             return shields.protect(&all, Missing::Nothing);
         }
     }
@@ -100,7 +100,7 @@ fn modules(shields: &mut Shields, prefix: &str) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// The git directories of submodules below `modules`, as they are now; `None` if there is too much to be looked at.
+/// The present git directories of submodules below `modules`; `None` if there are too many entries.
 pub(crate) fn git_dirs_below(modules: &Path, most: usize) -> Option<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut waiting = vec![modules.to_path_buf()];
@@ -153,7 +153,7 @@ fn names(shields: &Shields, directory: &str) -> Result<Vec<String>, SandboxError
     Ok(names)
 }
 
-/// It cannot be said to a guest, and nothing could hold it.
+/// Such a path cannot be sent to a guest, so no mount could protect it.
 pub(super) fn no_text(path: &Path) -> SandboxError {
     let message = format!("`{}` has to be protected, and its name is not valid UTF-8", path.display());
     ErrorCode::PathRefused.error(message).hint("give it another name, or remove it")
@@ -163,25 +163,25 @@ fn join(directory: &str, name: &str) -> String {
     if directory.is_empty() { name.to_string() } else { format!("{directory}/{name}") }
 }
 
-/// What is held in every git directory.
+/// Paths that are protected in every git directory.
 const HELD: [(&str, Missing); 8] = [
     ("hooks", Missing::Directory),
-    // Remotes as git had them before it had config: a push to a repository in the work tree runs that one's hooks.
+    // Git's oldest format of remotes: a push to a repository in the work tree runs that repository's hooks.
     ("remotes", Missing::Directory),
     ("branches", Missing::Directory),
     ("config", Missing::File("")),
     // Read once `extensions.worktreeConfig` is set, which `git sparse-checkout` does by itself.
     ("config.worktree", Missing::File("")),
-    // Drivers that the user's own config has (as git-lfs) are chosen here, without a trace in the work tree.
+    // Selects drivers of the user's own config (such as git-lfs), without a trace in the work tree.
     ("info/attributes", Missing::File("")),
-    // Names another directory for config and hooks. With `.` it says what is so anyway, and that the place of the work
-    // tree is not to be taken from config: a submodule's is wrong inside.
+    // Names another directory for config and hooks. `.` is the default meaning, and also keeps git from taking the work tree's path
+    // from config: a submodule's is wrong inside.
     ("commondir", Missing::File(".")),
-    // Makes the objects of any repository that the host can read a part of this one: a branch then shows them.
+    // Makes the objects of any repository that the user can read a part of this one: a branch could then expose them.
     ("objects/info/alternates", Missing::File("")),
 ];
 const OWN_WORKTREE: [(&str, Missing); 3] =
     [("gitdir", Missing::Nothing), ("commondir", Missing::Nothing), ("config.worktree", Missing::File(""))];
-/// More submodules than this are held together.
+/// More submodules than this are protected as a whole.
 const MAX_APART: usize = 16;
 const MAX_SEEN: usize = 256;

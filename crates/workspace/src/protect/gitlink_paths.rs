@@ -1,8 +1,9 @@
-//! Paths that a repository has as repositories of their own. With a `.git` of an agent's in one of them, `git status` of the host runs
-//! what its config says: at once if the index names it, and after a checkout if another branch does. So nothing can be made there.
+//! Paths of a repository that are submodules (gitlinks). With an agent's `.git` in one of them, the host's `git status` runs the
+//! programs that its config names: at once if the index has the gitlink, and after a checkout if another branch has it. So the
+//! sandbox cannot create anything there.
 //!
-//! The index is read as a file. What HEAD and other branches name takes a call of git; it is written down by commit below the state
-//! directory, so that a start needs none unless a branch is new or moved.
+//! The index is read as a file. The gitlinks of HEAD and other branches need a call of git; they are cached by commit below the
+//! state directory, so that a start needs none unless a branch is new or moved.
 
 use super::shields::{Missing, Shields};
 use super::{git_dir, index};
@@ -20,12 +21,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Holds the paths that the index of a repository names.
+/// Protects the gitlinks in a repository's index.
 pub(super) fn hold_those_of_index(view: &mut View, host: &HostGit) -> Result<(), SandboxError> {
     hold(view, host, index::index(&host.own).repositories.iter().map(|name| text(name))).map(drop)
 }
 
-/// Holds the paths that other local branches of these repositories name. Gives notes on what was not looked at or not held.
+/// Protects the gitlinks of other local branches of these repositories. Returns notes on those that were not read or not protected.
 pub fn hold_gitlinks_of_branches(
     view: &mut View,
     wanted: &[Wanted],
@@ -61,13 +62,13 @@ pub fn hold_gitlinks_of_branches(
     Ok(notes)
 }
 
-/// A path as text. What is not valid UTF-8 becomes a path that [`hold`] refuses.
+/// A path as text. A path that is not valid UTF-8 becomes one that [`hold`] refuses.
 fn text(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// Holds paths of a repository's work tree; gives those that cannot be held. A link, or a file in the place of a folder, cannot: what
-/// is made there is told of at the end.
+/// Protects paths of a repository's work tree; returns those that cannot be protected. A link, or a file in the place of a folder,
+/// cannot: files that are made there are reported at the end.
 fn hold(
     view: &mut View,
     host: &HostGit,
@@ -83,7 +84,7 @@ fn hold(
         }
         let place = view.folder.join(&path);
         let is_empty = |place: &Path| fs::read_dir(place).is_ok_and(|mut inside| inside.next().is_none());
-        // Without a `.git` of ours in it where it can be: git of the host takes an empty one for a damaged submodule.
+        // Without a placeholder `.git` in it if possible: the host's git takes an empty one for a damaged submodule.
         let is_whole = place.symlink_metadata().is_err() || is_empty(&place);
         let path = if is_whole { path } else { path.join(".git") };
         let mut more = shields.clone();
@@ -96,34 +97,34 @@ fn hold(
     Ok(not_held)
 }
 
-/// What the branches of a repository name.
+/// The gitlinks of a repository's branches.
 #[derive(Debug, Default)]
 struct Named {
     paths: BTreeSet<String>,
-    /// How many tips were too many for this start.
+    /// How many tips this start did not read.
     not_looked_at: usize,
 }
 
-/// What was found in commits, by commit.
+/// The gitlinks found, by commit.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Known {
-    /// Of how it was found; an earlier one missed some.
+    /// The version of the search; an earlier one missed some.
     #[serde(default)]
     version: u32,
-    /// The git directory: another one may have its inode by now.
+    /// The git directory: another one may have the same inode by now.
     directory: PathBuf,
     by_commit: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// What the commits name that the user's next checkout or reset may go to: the tips of all branches, and HEAD, which the index may
-/// have left.
+/// The gitlinks of commits that the user's next checkout or reset may go to: the tips of all branches, and HEAD, from which the
+/// index may differ.
 fn of_branches(host: &HostGit, state: &Path) -> Result<Named, SetupError> {
     let BranchTips { head, others } = branch_tips(host)?;
     let tips: BTreeSet<ObjectId> = head.iter().cloned().chain(others).collect();
     let file = file(host, state);
     let mut known = file.as_deref().map(|file| Known::read(file, host)).unwrap_or_default();
     let is_known = |tip: &ObjectId| known.by_commit.contains_key(tip.as_str());
-    // HEAD first: it is the one that is looked at in any case.
+    // HEAD first: it is read in any case.
     let new = head.iter().chain(tips.iter().filter(|tip| Some(*tip) != head.as_ref()));
     let new: Vec<ObjectId> = new.filter(|tip| !is_known(tip)).cloned().collect();
     let not_looked_at = new.len().saturating_sub(MAX_NEW_TIPS);
@@ -141,8 +142,8 @@ fn of_branches(host: &HostGit, state: &Path) -> Result<Named, SetupError> {
 }
 
 impl Known {
-    /// Adds what these commits name, by a comparison with one that is known: git descends only where trees differ. Without one that is
-    /// still there, all of the first is read.
+    /// Adds the gitlinks of these commits, by a comparison with a known commit: git descends only where trees differ. Without a
+    /// known one that still exists, the whole first commit is read.
     fn learn(&mut self, host: &HostGit, tips: &[ObjectId]) -> Result<(), GitError> {
         let git = Git::find()?;
         let base = self.by_commit.iter().next().map(|(commit, paths)| (commit.clone(), paths.clone()));
@@ -203,7 +204,7 @@ fn differing(
             }
         }
     }
-    // A commit that git cannot read is passed over without a word.
+    // A commit that git cannot read is skipped silently.
     match tips.iter().find(|tip| !found.contains_key(tip.as_str())) {
         None => Ok(found),
         Some(tip) => {
@@ -212,7 +213,7 @@ fn differing(
     }
 }
 
-/// The file that has what is known of a repository.
+/// The cache file of a repository.
 fn file(host: &HostGit, state: &Path) -> Option<PathBuf> {
     let found = host.common.metadata().ok()?;
     Some(state.join("gitlinks").join(format!("{:x}-{:x}", found.dev(), found.ino())))
@@ -225,7 +226,7 @@ impl Known {
         known.filter(is_of).unwrap_or_default()
     }
 
-    /// What cannot be written is looked for at the next start again.
+    /// If it cannot be written, the next start searches again.
     fn write(&mut self, file: &Path, host: &HostGit) {
         self.version = VERSION;
         self.directory.clone_from(&host.common);
@@ -237,7 +238,7 @@ impl Known {
 }
 
 const VERSION: u32 = 3;
-/// Branches that one start looks at; those that earlier ones looked at are known.
+/// Limit of branches that one start reads; those that earlier starts read are known.
 const MAX_NEW_TIPS: usize = 64;
 /// Each path is a mount or two.
 const MAX_PATHS: usize = 128;

@@ -1,11 +1,11 @@
-//! Which files a pattern of a shell names now: `*`, `?` and `[...]` in a word that is run. Only what is there is found: a file that
-//! is made later and fits as well is not. Called for words of hooks and of commands in config.
+//! The files that a shell pattern matches now: `*`, `?` and `[...]` in a word that is run. Only existing files are found: a
+//! matching file that is made later is not. Called for words of hooks and of commands in config.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// The files below `top` that a path with patterns in its parts fits; none, if it has no patterns. Links are not followed.
+/// The files below `top` that match a path with patterns in its parts; none, if it has no patterns. Links are not followed.
 pub(super) fn files(path: &Path, top: &Path) -> Vec<PathBuf> {
     let Ok(parts) = path.strip_prefix(top) else { return Vec::new() };
     if !parts.as_os_str().as_bytes().iter().any(|byte| b"*?[".contains(byte)) {
@@ -24,21 +24,21 @@ pub(super) fn files(path: &Path, top: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What in a folder has a name that fits.
+/// The entries of a folder whose name matches.
 fn entries(folder: &Path, pattern: &[u8]) -> Vec<PathBuf> {
     if !folder.symlink_metadata().is_ok_and(|kind| kind.is_dir()) {
         return Vec::new();
     }
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let names = entries.take(MAX_ENTRIES).flatten().map(|entry| entry.file_name());
-    // A shell leaves hidden files out unless the pattern begins with a dot.
+    // A shell skips hidden files unless the pattern begins with a dot.
     let names = names.filter(|name| !name.as_bytes().starts_with(b".") || pattern.starts_with(b"."));
     names.filter(|name| fits(pattern, name.as_bytes())).map(|name| folder.join(name)).collect()
 }
 
-/// glob(7) for one part of a path. Takes as long as both are long, multiplied.
+/// glob(7) for one part of a path. The time is the product of both lengths.
 fn fits(mut pattern: &[u8], mut name: &[u8]) -> bool {
-    // Where the last `*` was, and what it had taken: enough to try again with one byte more.
+    // The position of the last `*`, and how much it had matched: to retry with one byte more.
     let mut retry: Option<(&[u8], &[u8])> = None;
     loop {
         let next = match (pattern, name) {
@@ -52,7 +52,7 @@ fn fits(mut pattern: &[u8], mut name: &[u8]) -> bool {
             ([b'[', set @ ..], [byte, rest @ ..]) => match one_of(set, *byte) {
                 Some((more, true)) => Some((more, rest)),
                 Some((_, false)) => None,
-                // Without its end it stands for itself.
+                // Without a closing bracket it stands for itself.
                 None => (*byte == b'[').then_some((set, rest)),
             },
             ([wanted, more @ ..], [byte, rest @ ..]) => (wanted == byte).then_some((more, rest)),
@@ -68,13 +68,13 @@ fn fits(mut pattern: &[u8], mut name: &[u8]) -> bool {
     }
 }
 
-/// What follows a set, and whether the byte is one of it; `None` without a `]`.
+/// The rest after a set, and whether the byte is in it; `None` without a `]`.
 fn one_of(set: &[u8], byte: u8) -> Option<(&[u8], bool)> {
     let (is_negated, set) = match set {
         [b'!' | b'^', rest @ ..] => (true, rest),
         _ => (false, set),
     };
-    // A `]` at the beginning is one of the set.
+    // A `]` at the beginning belongs to the set.
     let end = set.iter().skip(1).position(|byte| *byte == b']')? + 1;
     let (inside, rest) = (&set[..end], &set[end + 1..]);
     let mut at = 0;
@@ -96,7 +96,7 @@ fn one_of(set: &[u8], byte: u8) -> Option<(&[u8], bool)> {
 
 /// As many as a hook has a reason to run.
 const MAX_FILES: usize = 256;
-/// Of one folder.
+/// Limit of entries of one folder.
 const MAX_ENTRIES: usize = 4096;
 
 #[cfg(test)]

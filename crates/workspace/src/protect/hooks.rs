@@ -1,5 +1,5 @@
-//! What the hooks of a directory lead to: links and their targets, other names of a hook's file, and scripts that a hook calls.
-//! The directory itself is held as a whole; these are not in it.
+//! Files that the hooks of a directory lead to: links and their targets, other names of a hook's file, and scripts that a hook
+//! calls. The directory itself is protected as a whole; these files are not in it.
 
 use super::survey::MADE;
 use super::words::{self, Scene};
@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What a hook leads to.
+/// A file that a hook leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reached {
     pub(super) path: PathBuf,
@@ -21,15 +21,15 @@ pub(super) struct Reached {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
-    /// It is the hook: what it leads to must not be made either.
+    /// It is the hook itself: its target must not be created either.
     Link,
     /// The hook runs it, or it is another name of the hook.
     Run,
-    /// The hook names it, or would run it if it were there.
+    /// The hook names it, or would run it if it existed.
     Named,
 }
 
-/// All that the hooks in `directory` lead to, which run at `top`. Not only what is below the folder: the caller picks.
+/// All files that the hooks in `directory`, which run at `top`, lead to. Not only those below the folder: the caller picks.
 pub(super) fn reached(directory: &Path, top: &Path, host: &HostFiles) -> Vec<Reached> {
     let mut found = Vec::new();
     let mut waiting = VecDeque::new();
@@ -65,7 +65,7 @@ pub(super) fn reached(directory: &Path, top: &Path, host: &HostFiles) -> Vec<Rea
             let kind = word.path.symlink_metadata();
             let is_made = word.path.components().any(|part| MADE.contains(&part.as_os_str().as_bytes()));
             let how = match &kind {
-                // Tools make these anew all the time, and the rest of such a folder runs as well: it is told.
+                // Tools rewrite these all the time, and the rest of such a folder runs as well: changes are only reported.
                 Ok(kind) if is_made && !kind.is_dir() => How::Named,
                 Ok(kind) if word.is_run && !kind.is_dir() => How::Run,
                 Ok(kind) if word.is_run && word.path.join("__main__.py").exists() && kind.is_dir() => {
@@ -94,7 +94,7 @@ pub(super) fn reached(directory: &Path, top: &Path, host: &HostFiles) -> Vec<Rea
     found
 }
 
-/// The text of a script that a shell reads; a file without a first line that says what reads it is one.
+/// The text of a shell script; a file without a `#!` line counts as one.
 fn shell_script(file: &Path) -> Option<String> {
     let bytes = contents(file).filter(|bytes| bytes.len() <= LARGEST && !bytes.contains(&0))?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -103,7 +103,7 @@ fn shell_script(file: &Path) -> Option<String> {
     is_shell.then_some(text)
 }
 
-/// Other names of these files, so far as a short walk from the top finds them.
+/// Other names of these files, as far as a short walk from the top finds them.
 fn other_names(top: &Path, inodes: &HashSet<u64>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([top.to_path_buf()]);
@@ -132,11 +132,11 @@ fn other_names(top: &Path, inodes: &HashSet<u64>) -> Vec<PathBuf> {
 }
 
 const MAX_HOOKS: usize = 256;
-/// Scripts that are read, with those that they call.
+/// Limit of scripts that are read, including those that they call.
 const MAX_READ: usize = 64;
 const DEEPEST: usize = 2;
-/// Each that is held costs a mount.
+/// Each protected file costs a mount.
 const MAX_REACHED: usize = 256;
-/// Of a script, in bytes.
+/// The size limit of a script, in bytes.
 const LARGEST: usize = 256 * 1024;
 const MAX_SEEN: usize = 20_000;

@@ -1,5 +1,5 @@
-//! Git's index, read for the one thing that matters here: which paths are repositories of their own. gitformat-index(5), and
-//! where that leaves a choice, as `create_from_disk` of git's read-cache.c reads it: an agent may have written it.
+//! Reads git's index for the one thing that matters here: which paths are gitlinks. By gitformat-index(5), and where that leaves a
+//! choice, as `create_from_disk` of git's read-cache.c does: an agent may have written it.
 
 use super::known_index;
 use crate::settings::open_file;
@@ -10,23 +10,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// What is in a git directory's index and the files that it may be split into.
+/// The gitlinks of a git directory's index and of the files that it may be split into.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Index {
     /// The paths of the entries that are, or may be, repositories.
     pub(super) repositories: BTreeSet<Vec<u8>>,
     /// Files that are too large to be read.
     pub(super) too_large: Vec<PathBuf>,
-    /// Files that begin as an index does, and go on otherwise.
+    /// Files that begin like an index, and then differ.
     pub(super) unreadable: Vec<PathBuf>,
 }
 
 /// Why an index was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
-    /// It is damaged, or written to be read by git alone.
+    /// It is damaged, or was crafted so that only git reads it.
     Malformed,
-    /// It names more than is kept in memory.
+    /// It names more paths than we keep in memory.
     TooLarge,
 }
 
@@ -35,11 +35,11 @@ pub enum Unread {
 pub struct Gitlinks {
     /// Their paths.
     pub names: BTreeSet<Vec<u8>>,
-    /// Whether one has no name: it takes the place of an entry in the other half of a split index, whose name it has.
+    /// Whether one has no name: it replaces an entry in the other half of a split index, and takes its name.
     pub unnamed: bool,
 }
 
-/// Reads all of them; a start and an end ask several times, and what did not change in between is read once.
+/// Reads all of them; a start and an end ask several times, and a file that did not change in between is read once.
 pub(super) fn index(git_dir: &Path) -> Index {
     known_index::or_else(files(git_dir), read)
 }
@@ -50,7 +50,7 @@ pub(super) fn while_read<T>(git_dir: &Path, work: impl FnOnce() -> T) -> T {
         return work();
     }
     thread::scope(|scope| {
-        // Where no thread can be made, it is read when it is needed.
+        // If no thread can be started, it is read when it is needed.
         let _ = thread::Builder::new().spawn_scoped(scope, || drop(index(git_dir)));
         work()
     })
@@ -98,7 +98,7 @@ fn read(files: &[PathBuf]) -> Index {
         }
     }
     if unnamed {
-        // Any of them may be the one: the caller asks which is a repository.
+        // Any of them may be the entry: the caller checks which is a repository.
         for bytes in shared {
             found.repositories.extend(all(&bytes, Pick::Everything).map(|all| all.names).unwrap_or_default());
         }
@@ -133,7 +133,7 @@ enum Contents {
     Other,
 }
 
-/// The contents of a file that begins as an index does, of no more than `rest`, which they are taken from.
+/// The content of a file that begins like an index, of no more than `rest` bytes, which are subtracted.
 fn contents(index: &Path, rest: &mut u64) -> Contents {
     let Some((mut file, size)) = open_file(index) else { return Contents::Other };
     let mut bytes = vec![0; MAGIC.len()];
@@ -159,13 +159,13 @@ enum Pick {
     Everything,
 }
 
-/// One index, with names of objects of one length.
+/// One index, with object names of one length.
 struct Reader<'b> {
     bytes: &'b [u8],
     hash: usize,
     pick: Pick,
     found: Gitlinks,
-    /// Of the names that were found, in bytes.
+    /// The length of the names that were found, in bytes.
     size: usize,
 }
 
@@ -181,7 +181,7 @@ impl<'b> Reader<'b> {
         Ok(self.found)
     }
 
-    /// So many entries from there on.
+    /// Reads this many entries from there on.
     fn entries(&mut self, mut at: usize, count: u32, version: u32) -> Result<(), Unread> {
         let mut name: Vec<u8> = Vec::new();
         for number in 0..count {
@@ -190,7 +190,7 @@ impl<'b> Reader<'b> {
         Ok(())
     }
 
-    /// The entry that starts there; `name` has that of the one before. Says where the next one starts.
+    /// Reads the entry that starts there; `name` holds the previous entry's name. Returns where the next one starts.
     fn entry(
         &mut self,
         start: usize,
@@ -210,7 +210,7 @@ impl<'b> Reader<'b> {
         }
         let mut copied = 0;
         if version == 4 {
-            // So many bytes of the name before are dropped, then more follow. The first has none before it.
+            // This many bytes of the previous name are dropped, then more follow. The first entry has no previous one.
             let dropped = self.varint(&mut at)?;
             if !is_first {
                 copied = name.len().checked_sub(dropped).ok_or(Unread::Malformed)?;
@@ -221,10 +221,10 @@ impl<'b> Reader<'b> {
             LONG => copied + rest.iter().position(|byte| *byte == 0).ok_or(Unread::Malformed)?,
             length => length,
         };
-        // With the byte behind it, which git copies as well and believes to be the end.
+        // Including the byte after it, which git copies too and takes for the terminator.
         let more = length.checked_sub(copied).ok_or(Unread::Malformed)?;
         let written = rest.get(..=more).ok_or(Unread::Malformed)?;
-        // Only in version 4 the next one needs the name of this one.
+        // Only in version 4 does the next entry need this one's name.
         if version == 4 || self.is_wanted(mode) {
             name.truncate(copied);
             name.extend_from_slice(written);
@@ -241,12 +241,12 @@ impl<'b> Reader<'b> {
         self.pick == Pick::Everything || mode & KIND == REPOSITORY
     }
 
-    /// Keeps a name, if it is one that is looked for. It has one byte too many, which should be 0.
+    /// Keeps a name, if it is a gitlink's. It has one extra byte, which should be 0.
     fn keep(&mut self, mode: u32, name: &[u8]) -> Result<(), Unread> {
         if !self.is_wanted(mode) {
             return Ok(());
         }
-        // The kernel takes a path until there, whatever git believes its length to be.
+        // For the kernel the path ends there, even if git takes it for longer.
         let until = |name: &[u8]| name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
         let whole = &name[..until(name)];
         let said = &name[..until(&name[..name.len().saturating_sub(1)])];
@@ -265,7 +265,7 @@ impl<'b> Reader<'b> {
     }
 
     /// A large index says where blocks of its entries start, so that threads can read them, and git then reads them from there: an
-    /// agent may have named other places than those of the entries.
+    /// agent may have given other offsets than those of the entries.
     fn blocks(&mut self, count: u32, version: u32) -> Result<(), Unread> {
         let Some(table) = self.block_table() else { return Ok(()) };
         let mut left = count;
@@ -277,7 +277,7 @@ impl<'b> Reader<'b> {
         Ok(())
     }
 
-    /// The contents of the extension that has them, found as git finds it: by another one, at the very end.
+    /// The content of the extension that has the offsets, found as git finds it: by another extension, at the very end.
     fn block_table(&self) -> Option<&'b [u8]> {
         let end = self.bytes.len().checked_sub(self.hash)?;
         let last = end.checked_sub(8 + 4 + self.hash)?;
@@ -297,8 +297,8 @@ impl<'b> Reader<'b> {
         None
     }
 
-    /// A number of any length, as in packs: seven bits a byte, and one more for every further byte. One that is too large is 0,
-    /// and no byte of it is taken: `decode_varint` of varint.c.
+    /// A number of variable length, as in packs: seven bits per byte, plus one for every further byte. One that is too large counts
+    /// as 0 and consumes no byte: `decode_varint` of varint.c.
     fn varint(&self, at: &mut usize) -> Result<usize, Unread> {
         let byte = |at: usize| self.bytes.get(at).copied().ok_or(Unread::Malformed);
         let mut next = *at;
@@ -336,15 +336,15 @@ fn number(bytes: &[u8], at: usize) -> Result<u32, Unread> {
 
 const MAGIC: &[u8] = b"DIRC";
 const HEADER: usize = 12;
-/// Of the name of an object: SHA-1 and SHA-256.
+/// The lengths of object names: SHA-1 and SHA-256.
 const HASHES: [usize; 2] = [20, 32];
-/// An index of a million files has about a hundred. A sparse file costs its maker nothing, and its reader all of it.
+/// An index of a million files has about a hundred MiB. A sparse file costs its maker nothing, and its reader the full size.
 const MAX_BYTES: u64 = 256 << 20;
 /// A smaller one is read in less time than a thread takes to start.
 const MIN_BESIDE_BYTES: u64 = 1 << 20;
-/// Of the names that are kept; a name in version 4 costs its writer two bytes.
+/// Limit of the names that are kept; a name in version 4 costs its writer two bytes.
 const MAX_NAMES: usize = 64 << 20;
-/// What a name costs beside its bytes.
+/// The memory cost of a name besides its bytes.
 const EACH: usize = 64;
 const EXTENDED: u16 = 0x4000;
 /// `CE_INTENT_TO_ADD` and `CE_SKIP_WORKTREE`; git gives up at others.

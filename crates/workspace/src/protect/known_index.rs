@@ -1,5 +1,5 @@
-//! What was read from an index last, and from which files. An index of 100,000 files takes some milliseconds to be read, and between
-//! the start of a sandbox and its end most do not change.
+//! A cache of the last index that was read, and of its files. An index of 100,000 files takes some milliseconds to read, and most
+//! do not change between the start of a sandbox and its end.
 
 use super::index::Index;
 use std::fs;
@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What is in these files: as it is known, or else as `read` gives it.
+/// The gitlinks of these files: from the cache, or else from `read`.
 pub(super) fn or_else(files: Vec<PathBuf>, read: fn(&[PathBuf]) -> Index) -> Index {
-    // Looked at before they are read: what changes in between is read again the next time.
+    // The metadata is taken before reading: a file that changes in between is read again the next time.
     let stamps: Option<Vec<Stamp>> = files.iter().map(Stamp::of).collect();
     let Some(stamps) = stamps.filter(|stamps| !stamps.is_empty() && stamps.iter().all(Stamp::is_settled))
     else {
@@ -35,7 +35,7 @@ struct Known {
     index: Index,
 }
 
-/// What tells whether a file is still the one that was read.
+/// Identifies the version of a file that was read.
 #[derive(PartialEq, Eq)]
 struct Stamp {
     path: PathBuf,
@@ -43,7 +43,7 @@ struct Stamp {
     inode: u64,
     size: u64,
     modified: (i64, i64),
-    /// The kernel's own time, which no program can set back.
+    /// The ctime, which no program can set back.
     changed: (i64, i64),
 }
 
@@ -60,7 +60,7 @@ impl Stamp {
         })
     }
 
-    /// Whether it changed so long ago that a later change has another time: the clock of files does not count every moment.
+    /// Whether it changed long enough ago that a later change has another time: the clock of files is coarse.
     fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let changed = u64::try_from(self.changed.0).map(Duration::from_secs).unwrap_or(Duration::MAX);
@@ -72,7 +72,7 @@ static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 /// A daemon has several folders.
 const MAX_KNOWN: usize = 32;
 const MAX_REPOSITORIES: usize = 1024;
-/// The coarsest clocks of file systems count two seconds.
+/// The coarsest clocks of file systems tick every two seconds.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
             assert_eq!(names(&file), [b"one".to_vec()].into());
         }
         assert_eq!(READ.load(Ordering::Relaxed), 3);
-        // As long, as old by its own account, and the same file.
+        // The same length and mtime, and the same file.
         let modified = fs::metadata(&file).unwrap().modified().unwrap();
         fs::write(&file, "two").unwrap();
         fs::File::open(&file).unwrap().set_modified(modified).unwrap();

@@ -1,8 +1,8 @@
-//! What is left in a folder after a sandbox worked in it that the host's git should not meet unlooked at. No mount can keep
-//! it from being made: a repository below the folder, a link in the git directory, a list of commands to run.
+//! Files in a folder after a sandbox worked in it that the user should check before running git there. No mount can prevent them: a
+//! repository below the folder, a link in the git directory, a list of commands to run.
 //!
-//! Looks at a few places and the index; never starts git, never follows a link, changes nothing. What of it is new is told by
-//! [`super::Baseline`].
+//! Checks a few places and the index; never starts git, never follows a link, changes nothing. [`super::Baseline`] decides which of
+//! them are new.
 
 use super::fingerprint::{Budget, Fingerprint};
 use super::git_dir;
@@ -14,7 +14,7 @@ use std::fs::{self, FileType};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// Something that the host's git would run, believe or write through.
+/// Something that the host's git would run, trust or write through.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Left {
     /// On the host.
@@ -29,31 +29,31 @@ pub enum LeftKind {
     Repository,
     /// A repository below the folder that the index does not name; another branch may.
     RepositoryBelow,
-    /// A link in the git directory: git writes through it, to wherever it leads.
+    /// A link in the git directory: git writes through it, to any target.
     Link,
     /// A pipe, a socket or a device in the git directory: git waits for it.
     NotAFile,
     /// A rebase or cherry-pick with commands in it: `--continue` runs them.
     Commands,
-    /// The git directory of a submodule or of another worktree: git in that one believes its config, and runs its hooks.
+    /// The git directory of a submodule or of another worktree: git there trusts its config, and runs its hooks.
     Elsewhere,
     /// The folder itself looks like a git directory: git takes it for one, with its config.
     GitDirectory,
     /// Something that is protected has changed: on the host, or by another name. When the host replaces such a file, the kernel
-    /// takes the mount that held it away, and from then on it could be changed inside as well.
+    /// removes the mount that protected it, and from then on the sandbox could change it too.
     Held,
-    /// Settings that a program on the host executes, and that were not held.
+    /// Settings that a program on the host executes, and that were not protected.
     Settings,
     /// A file with other names outside of the folder, which changed with it.
     HardLink,
-    /// Too much to be looked at: a file that is too large, or a git directory with too many files.
+    /// Too much to check: a file that is too large, or a git directory with too many files.
     TooMuch,
     /// An index that git may read, and belljar cannot.
     Unreadable,
 }
 
 impl LeftKind {
-    /// What it means, for a person.
+    /// What it means, for the user.
     pub fn sentence(self) -> &'static str {
         match self {
             LeftKind::Repository => {
@@ -109,7 +109,7 @@ impl LeftKind {
 }
 
 impl Left {
-    /// What decides whether it changed.
+    /// The content that decides whether it changed.
     pub(super) fn fingerprint(&self) -> Fingerprint {
         let budget = &mut Budget::small();
         match self.what {
@@ -127,7 +127,7 @@ impl Left {
     }
 }
 
-/// Of what decides what git does in a work tree.
+/// The fingerprint of the files that decide what git does in a work tree.
 pub(super) fn of_repository(top: &Path) -> Fingerprint {
     let git = top.join(".git");
     let budget = &mut Budget::small();
@@ -137,17 +137,17 @@ pub(super) fn of_repository(top: &Path) -> Fingerprint {
     }
 }
 
-/// Of what git believes in a git directory.
+/// The fingerprint of the files that git trusts in a git directory.
 pub(super) fn of_git_dir(place: &Path, budget: &mut Budget) -> Fingerprint {
     let decides = ["config", "config.worktree", "commondir", "gitdir", "hooks"];
     Fingerprint::of_all(decides.map(|name| place.join(name)), budget)
 }
 
-/// What there is now, with the git directories beside the one that is worked in, which are held only if they were there from the
+/// The present findings, including git directories besides the sandbox's own, which are protected only if they existed at the
 /// start.
 pub(super) fn now(view: &View) -> Vec<Left> {
     let mut found = left(view);
-    // Nothing inside can write there.
+    // The sandbox cannot write there.
     if !view.private_git.is_empty() {
         return found;
     }
@@ -180,7 +180,7 @@ fn is_there(place: &Path) -> bool {
     place.symlink_metadata().is_ok()
 }
 
-/// What there is now.
+/// The present findings.
 pub fn left(view: &View) -> Vec<Left> {
     let (common, own) = directories(view);
     let mut found = Vec::new();
@@ -198,7 +198,7 @@ pub fn left(view: &View) -> Vec<Left> {
         found.sort();
         return found;
     }
-    // What belongs to the main worktree is in the common directory, and can be made from every worktree.
+    // The main worktree's files are in the common directory, and can be created from every worktree.
     let mut all = vec![own.clone()];
     if common != own {
         all.push(common.clone());
@@ -211,7 +211,7 @@ pub fn left(view: &View) -> Vec<Left> {
     all.extend(further_down(view));
     let mut seen = 0;
     for (number, git_dir) in all.iter().enumerate() {
-        // Each that is worked in has as much as it needs; the others share.
+        // Each git directory in use has its full budget; the others share one.
         if number <= worked_in {
             seen = 0;
         }
@@ -248,8 +248,8 @@ pub fn left(view: &View) -> Vec<Left> {
             }
         }
     }
-    // With a `.git` as well: git goes on to the folder itself once that one is damaged, as by a `HEAD` without sense, and
-    // whether git finds it damaged is not ours to judge.
+    // Even beside a `.git`: git falls back to the folder itself if the `.git` is damaged, e.g. by an invalid `HEAD`, and we cannot
+    // decide what git takes for damaged.
     if git_dir::is_one(&view.folder) {
         add(view.folder.clone(), LeftKind::GitDirectory);
     }
@@ -258,7 +258,7 @@ pub fn left(view: &View) -> Vec<Left> {
     found
 }
 
-/// Git directories of repositories further down that are held in parts.
+/// Git directories of repositories further down that are protected in parts.
 fn further_down(view: &View) -> impl Iterator<Item = PathBuf> {
     view.shields.iter().filter_map(|shield| {
         let git_dir = shield.path.strip_suffix("/config")?;
@@ -268,13 +268,13 @@ fn further_down(view: &View) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// What of a git directory is no file and no folder, but for where there may be very many files and git writes no name that is
-/// there already.
+/// Entries of a git directory that are neither file nor folder, except in places with very many files where git never writes to an
+/// existing name.
 struct Looked {
     links: Vec<PathBuf>,
     special: Vec<PathBuf>,
     seen: usize,
-    /// Whoever makes enough files hides a link among them: that it was not looked for has to be said.
+    /// An agent that makes enough files can hide a link among them: the report must say that the search was cut short.
     is_too_much: bool,
 }
 
@@ -293,7 +293,7 @@ impl Looked {
         }
     }
 
-    /// Objects and packs have names that git never writes to; beside them lie files that it does.
+    /// Git never writes to existing objects and packs; but it does write to other files beside them.
     fn objects(&mut self, place: &Path) {
         for entry in fs::read_dir(place).into_iter().flatten().flatten() {
             let Some((name, _)) = self.entry(&entry, 1) else { return };
@@ -334,7 +334,7 @@ fn is_special(kind: FileType) -> bool {
     kind.is_fifo() || kind.is_socket() || kind.is_block_device() || kind.is_char_device()
 }
 
-/// Whether a list of a rebase has a line that is run: git-rebase(1), "INTERACTIVE MODE".
+/// Whether a rebase list has a line that is executed: git-rebase(1), "INTERACTIVE MODE".
 fn has_commands(list: &[u8]) -> bool {
     list.split(|byte| *byte == b'\n').any(|line| {
         matches!(line.trim_ascii().split(|byte| byte.is_ascii_whitespace()).next(), Some(b"exec" | b"x"))
@@ -349,18 +349,18 @@ fn strategy_of_sequencer(text: &[u8]) -> Option<Vec<u8>> {
     variables(text).into_iter().rfind(|variable| variable.name == "options.strategy")?.value
 }
 
-/// Those that git has itself; for another it runs `git-merge-NAME`, wherever that is: git-merge(1), "MERGE STRATEGIES".
+/// Git's built-in strategies; for another name it runs `git-merge-NAME` from anywhere in PATH: git-merge(1), "MERGE STRATEGIES".
 const STRATEGIES: [&[u8]; 8] =
     [b"", b"octopus", b"ort", b"ours", b"recursive", b"recursive-ours", b"resolve", b"subtree"];
-/// More submodules than anybody has.
+/// More submodules than any repository has.
 const MAX_MODULES: usize = 20_000;
-/// Other folders' worktrees, submodules, which are looked at apart, and what is held.
+/// Other folders' worktrees, submodules (which are checked separately), and protected paths.
 const UNVISITED: [&str; 3] = ["hooks", "modules", "worktrees"];
-/// Of git's own fsmonitor.
+/// The socket of git's own fsmonitor.
 const OWN_SOCKET: &str = "fsmonitor--daemon.ipc";
-/// Some ten thousand commits.
+/// As large as a list of some ten thousand commits.
 const MAX_LIST_BYTES: u64 = 1 << 20;
 /// Names of branches have some slashes.
 const DEEPEST: usize = 32;
-/// So many refs and logs are looked at.
+/// Limit of refs and logs that are checked.
 const MAX_SEEN: usize = 50_000;

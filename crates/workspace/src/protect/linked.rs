@@ -79,5 +79,5 @@ fn not_ours(file: &Path, why: &str) -> SandboxError {
     )
 }
 
-/// A path and little else.
+/// The file holds a path and little else.
 const MAX_BYTES: u64 = 64 * 1024;

@@ -1,5 +1,5 @@
-//! Which repositories were found below a folder, kept from one sandbox to the next. The search for them is short, and an agent that
-//! makes a thousand folders would push those of the user out of it; what was found once is looked for first.
+//! Remembers the repositories that were found below a folder, from one sandbox to the next. The search is short, and an agent that
+//! makes a thousand folders would push the user's repositories out of it; so known ones come first.
 
 use crate::settings::{contents, path_of};
 use belljar_state::{Survives, create_private, write_atomic};
@@ -20,11 +20,11 @@ impl Memory {
         Memory { directory: state.join("repositories") }
     }
 
-    /// The repositories that were found below a folder and are still there, in the order in which they were found.
+    /// The repositories that were found below a folder and still exist, in the order in which they were found.
     pub(super) fn recall(&self, folder: &Path) -> Vec<PathBuf> {
         let Some(bytes) = self.file(folder).and_then(|file| contents(&file)) else { return Vec::new() };
         let mut lines = bytes.split(|byte| *byte == b'\n');
-        // Another folder may have its inode by now.
+        // Another folder may have the same inode by now.
         if lines.next() != Some(folder.as_os_str().as_bytes()) {
             return Vec::new();
         }
@@ -36,7 +36,7 @@ impl Memory {
         tops.filter(is_there).take(MAX_REPOSITORIES).collect()
     }
 
-    /// Keeps them. What cannot be kept is searched for the next time.
+    /// Stores them. If that fails, they are searched for the next time.
     pub(super) fn remember(&self, folder: &Path, found: &[PathBuf]) {
         let mut bytes = folder.as_os_str().as_bytes().to_vec();
         for top in found.iter().take(MAX_REPOSITORIES).filter_map(|top| top.strip_prefix(folder).ok()) {
@@ -72,7 +72,7 @@ impl Memory {
     }
 }
 
-/// Repositories of one folder. The first ones stay: an agent can add to them, and take none out.
+/// Limit of repositories of one folder. The first ones stay: an agent can add some, but push none out.
 const MAX_REPOSITORIES: usize = 1024;
 /// From here on, files of folders that are gone are removed.
 const MAX_FOLDERS: usize = 256;

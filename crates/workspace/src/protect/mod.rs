@@ -1,7 +1,7 @@
-//! What of a folder nobody inside may change, because the host's git, or the host itself, runs it or believes it.
+//! Paths of a folder that the sandbox must not change, because the host's git, or the host itself, runs or trusts them.
 //!
-//! Decided here from a few looks at the folder, never by a whole walk; carried out by a backend as mounts. Nothing is started
-//! and nothing is written. Called by the engine for every sandbox with a workspace.
+//! Decided here from a few lookups in the folder, never by a full walk; carried out by a backend as mounts. Nothing is started and
+//! nothing is written. Called by the engine for every sandbox with a workspace.
 
 mod baseline;
 mod below;
@@ -45,22 +45,22 @@ use linked::Linked;
 use shields::{Missing, Shields};
 use std::path::{Path, PathBuf};
 
-/// What policy says of a folder.
+/// The policy of a folder.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Policy<'p> {
-    /// More paths that nobody inside may change.
+    /// More paths that the sandbox may not change.
     pub protect: &'p [ProtectedPath],
     /// Settings that may be changed, though they are protected by default.
     pub unprotect: &'p [ProtectedPath],
 }
 
-/// A folder with everything in it that has to be held. The caller adds a layer.
+/// A folder with all its paths that have to be protected. The caller adds a layer.
 pub fn view(folder: &Path, policy: Policy<'_>) -> Result<View, SandboxError> {
     view_with(folder, policy, &HostFiles::real())
 }
 
-/// The same for a folder that is worked on itself: what is done to a repository further down is done to yours. `memory` knows those
-/// that were found earlier.
+/// The same for a folder in mode `bind`: changes to a repository further down are changes to the user's. `memory` has those that
+/// were found earlier.
 pub fn view_of_itself(
     folder: &Path,
     policy: Policy<'_>,
@@ -81,8 +81,8 @@ fn own(view: &View) -> PathBuf {
     }
 }
 
-/// The same for a worktree of a repository of ours: its git directory is known, and `.git` is not asked. `own` is the
-/// worktree's part of `common`: `worktrees/NAME`.
+/// The same for a worktree of a repository of ours: its git directory is known, and `.git` is not read. `own` is the worktree's
+/// part of `common`: `worktrees/NAME`.
 pub fn view_of_worktree(
     folder: &Path,
     common: &Path,
@@ -94,7 +94,7 @@ pub fn view_of_worktree(
     decide(shields, Some(linked), policy, &HostFiles::real())
 }
 
-/// The same as [`view`], with the config files of somebody else.
+/// The same as [`view`], with another user's config files.
 pub fn view_with(folder: &Path, policy: Policy<'_>, host: &HostFiles) -> Result<View, SandboxError> {
     let folder = real(folder)?;
     enclosing::refuse_protected(&folder)?;
@@ -105,14 +105,15 @@ pub fn view_with(folder: &Path, policy: Policy<'_>, host: &HostFiles) -> Result<
     decide(shields, linked, policy, host)
 }
 
-/// Paths of a view that are not in the folder, and inside are something read-only, beside those of a git directory.
+/// Paths of a view that are missing in the folder and read-only placeholders inside, except those of a git directory.
 pub fn placeholders(view: &View) -> Vec<String> {
     let is_missing = |what: &Shielded| matches!(what, Shielded::MissingDirectory | Shielded::MissingFile(_));
     let missing = view.shields.iter().filter(|shield| is_missing(&shield.what));
     missing.map(|shield| shield.path.clone()).filter(|path| !path.ends_with(".git")).collect()
 }
 
-/// The paths of a view that nobody inside may change, beside those of a git directory: what a layer of it must not change either.
+/// The paths of a view that the sandbox may not change, except those of a git directory: an overlay of it must not change them
+/// either.
 pub fn held_paths(view: &View) -> Vec<ProtectedPath> {
     let is_held = |what: &Shielded| !matches!(what, Shielded::Anchored | Shielded::Watched);
     let is_of_git = |path: &str| Path::new(path).components().any(|part| part.as_os_str() == ".git");
@@ -132,7 +133,7 @@ fn decide(
         (Some(Linked { common, own }), Some(elsewhere)) => {
             git_dir::protect(elsewhere, "", own.strip_prefix("worktrees/"))?;
             if !own.is_empty() {
-                // The main worktree's, which is somebody else's folder.
+                // Those of the main worktree, which is another folder.
                 for name in MAIN_WORKTREE {
                     elsewhere.protect(name, Missing::Nothing)?;
                 }
@@ -160,7 +161,7 @@ fn decide(
         named.extend(around);
         files.extend(git_dir::worktree_files(&common));
     }
-    // The folder's own is shown as another file.
+    // The folder's own `.git` is mounted as another file.
     files.retain(|file| *file != folder.join(".git"));
     named.extend(files.into_iter().map(|file| (file, Missing::Nothing)));
     for (path, missing) in named {
@@ -169,7 +170,7 @@ fn decide(
     for Reached { path, how } in reached {
         each_root(&mut shields, elsewhere.as_mut(), &path, |shields, below| match how {
             How::Link => shields.protect(below, Missing::Directory),
-            // A word of a script, which is guessed: what cannot be held is no reason to refuse a folder.
+            // A word of a script, which is a guess: if it cannot be protected, that is no reason to refuse the folder.
             How::Run => {
                 if shields.protect(below, Missing::Nothing).is_err() {
                     shields.watch(below);
@@ -202,7 +203,7 @@ fn decide(
     Ok(View { folder, layer: None, git, private_git: Vec::new(), shields })
 }
 
-/// What the hooks of a git directory lead to, and those in other places that config names, which run at `top`.
+/// Files that the hooks of a git directory lead to, and hooks in other places that config names, which run at `top`.
 fn reached_by_hooks(
     git_dir: &Path,
     top: &Path,
@@ -221,7 +222,7 @@ fn reached_by_hooks(
     directories.iter().flat_map(|directory| hooks::reached(directory, top, host)).collect()
 }
 
-/// Does something with a path in each of the directories that it lies below.
+/// Calls `act` for each of the roots that the path lies below.
 fn each_root(
     shields: &mut Shields,
     elsewhere: Option<&mut Shields>,
@@ -238,7 +239,7 @@ fn each_root(
     Ok(())
 }
 
-/// The git directory where it usually is, or the folder itself if that is one, or the place where one would be.
+/// Protects the git directory in its usual place, or the folder itself if it is one, or the place where one would be.
 fn in_folder(shields: &mut Shields) -> Result<(), SandboxError> {
     if shields.look(".git")?.is_some() {
         return git_dir::protect(shields, ".git", None);
@@ -249,7 +250,7 @@ fn in_folder(shields: &mut Shields) -> Result<(), SandboxError> {
     shields.protect(".git", Missing::Directory)
 }
 
-/// Whether a folder holds nothing, or only what stands for missing paths of another sandbox.
+/// Whether a folder is empty, or has only another sandbox's placeholders for missing paths.
 fn is_empty(shields: &Shields) -> bool {
     shields.has_only(|name| {
         let is_named_so = ALWAYS.iter().chain([&".git"]).any(|one| name == one);
@@ -264,12 +265,13 @@ fn real(path: &Path) -> Result<std::path::PathBuf, SandboxError> {
     })
 }
 
-/// Held in every folder: hooks that husky's `core.hooksPath` leads to, and what belljar itself believes of a repository.
+/// Protected in every folder: hooks that husky's `core.hooksPath` leads to, and the files that belljar itself trusts in a
+/// repository.
 const ALWAYS: [&str; 2] = [".husky", ".belljar"];
-/// Submodules whose hooks are looked at.
+/// Limit of submodules whose hooks are read.
 const MAX_MODULES: usize = 256;
-/// What git keeps for each worktree apart, and for the main one in the common directory. Not `logs/HEAD`, which `git gc`
-/// replaces from every worktree; a link in its place is reported.
+/// Files that git keeps per worktree, for the main one in the common directory. Not `logs/HEAD`, which `git gc` replaces from every
+/// worktree; a link in its place is reported.
 const MAIN_WORKTREE: [&str; 12] = [
     "HEAD",
     "index",

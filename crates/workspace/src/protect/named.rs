@@ -1,5 +1,5 @@
-//! What config names below a folder: hooks in another place, config that is included, programs that git runs. The user's own
-//! config counts as the repository's does: `core.hooksPath = .githooks` there means every repository's.
+//! Paths below a folder that config names: hooks in another place, included config, programs that git runs. The user's own config
+//! counts like the repository's: `core.hooksPath = .githooks` there applies to every repository.
 
 use super::git_dir::no_text;
 use super::shields::Missing;
@@ -9,8 +9,7 @@ use belljar_git::config::Variable;
 use belljar_spec::SandboxError;
 use std::path::{Path, PathBuf};
 
-/// The paths, real or not there, with what stands for them if they are missing. Not only those below the folder: the
-/// caller picks.
+/// The paths, resolved or missing, with the placeholder for missing ones. Not only those below the folder: the caller picks.
 pub(super) fn paths(
     host: &HostFiles,
     folder: &Path,
@@ -30,7 +29,7 @@ pub(super) fn paths(
             return Err(no_text(&folder.join(path_of(value))));
         }
         for (path, missing) in named(host, setting, folder) {
-            // However the folder is spelled in it.
+            // The folder may be spelled in several ways.
             let real = real(&path).filter(|real| *real != path);
             paths.push((path, missing));
             paths.extend(real.map(|real| (real, missing)));
@@ -44,15 +43,15 @@ pub(super) fn paths(
 
 fn named(host: &HostFiles, setting: &Setting, folder: &Path) -> Vec<(PathBuf, Missing)> {
     let Setting { variable, file, .. } = setting;
-    // An empty one names nothing: it turns hooks off, or a template.
+    // An empty value names nothing: it turns hooks, or a template, off.
     let Some(text) = variable.text().filter(|text| !text.is_empty()) else { return Vec::new() };
     let name = variable.name.as_str();
     if name == "core.hookspath" {
-        // Hooks run at the top of the work tree, and a relative path is meant from there.
+        // Hooks run at the top of the work tree, and a relative path starts from there.
         return host.resolve(text, folder).map(|path| (path, Missing::Directory)).into_iter().collect();
     }
     if name == "init.templatedir" {
-        // Hooks of every repository to come.
+        // Hooks of every new repository.
         return host.resolve(text, folder).map(|path| (path, Missing::Directory)).into_iter().collect();
     }
     if name == "core.attributesfile" {
@@ -68,7 +67,7 @@ fn named(host: &HostFiles, setting: &Setting, folder: &Path) -> Vec<(PathBuf, Mi
     words_of(host, text, folder)
 }
 
-/// What a line for a shell names in the folder: any word of it, as in `python3 tools/clean.py %f`.
+/// Paths in the folder that a shell command names: any word of it, as in `python3 tools/clean.py %f`.
 fn words_of(host: &HostFiles, line: &str, folder: &Path) -> Vec<(PathBuf, Missing)> {
     let separates = |character: char| character.is_whitespace() || "'\"`;|&()<>{}$!=".contains(character);
     let line = spelled_out(line, folder, folder);
@@ -86,7 +85,7 @@ fn words_of(host: &HostFiles, line: &str, folder: &Path) -> Vec<(PathBuf, Missin
             }
         }
     }
-    // Read as a script, it also shows which words are run: those may be patterns, or have neither a slash nor a dot.
+    // Parsed as a script, it also shows which words are run: those may be patterns, or have neither a slash nor a dot.
     let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|kind| kind.is_file());
     let run = words::of_script(&line, &Scene { host, top: folder, script_dir: folder }).into_iter();
     found.extend(
@@ -95,7 +94,7 @@ fn words_of(host: &HostFiles, line: &str, folder: &Path) -> Vec<(PathBuf, Missin
     found
 }
 
-/// What a word names, meant from `base`.
+/// The path that a word names, relative to `base`.
 fn one_word(
     host: &HostFiles,
     word: &str,
@@ -114,20 +113,20 @@ fn one_word(
             is_run.then_some((path, Missing::Nothing))
         }
         Ok(_) => Some((path, Missing::Nothing)),
-        // It may be on another branch only. An empty directory stands for it: no shell runs one, and git does not
-        // add one to a commit.
+        // It may exist on another branch only. An empty directory is its placeholder: no shell runs one, and git does not commit
+        // one.
         Err(_) if is_program(word, before) => Some((path, Missing::Directory)),
         Err(_) => None,
     }
 }
 
-/// Whether a program runs a directory that is named to it; `run` is for `go run`.
+/// Whether a program runs a directory given as an argument; `run` is for `go run`.
 fn runs_directories(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or_default();
     name.starts_with("python") || ["bun", "deno", "node", "nodejs", "pypy3", "run"].contains(&name)
 }
 
-/// Whether a word that is no file must be one that is missing: `s/a/b/` and `origin/main` are none.
+/// Whether a word that is no existing file must name a missing one: `s/a/b/` and `origin/main` do not.
 fn is_program(word: &str, before: Option<&str>) -> bool {
     let is_plain = word.chars().all(|one| one.is_ascii_alphanumeric() || "/._-~+@".contains(one));
     let extension = word.rsplit_once('/').and_then(|(_, name)| name.rsplit_once('.')).map(|(_, end)| end);
@@ -135,7 +134,7 @@ fn is_program(word: &str, before: Option<&str>) -> bool {
     is_plain && word.contains('/') && !word.ends_with('/') && (before.is_none() || is_named_so)
 }
 
-/// A path without links, as far as there is something.
+/// A path with links resolved, as far as it exists.
 fn real(path: &Path) -> Option<PathBuf> {
     path.ancestors().find_map(|parent| {
         let rest = path.strip_prefix(parent).ok()?;
@@ -144,12 +143,12 @@ fn real(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Whether git runs what it says.
+/// Whether git runs the value of this variable.
 fn is_command(variable: &Variable) -> bool {
     let section = variable.name.split('.').next().unwrap_or_default();
     let is_shell = variable.text().is_some_and(|text| text.trim_start().starts_with('!'));
     match section {
-        // Also without `!`: git itself runs what `rebase -x` names.
+        // Also without `!`: git itself runs the command after `rebase -x`.
         "alias" | "instaweb" | "pager" | "sendemail" => true,
         "browser" | "difftool" | "man" | "mergetool" if variable.key() == "path" => true,
         "submodule" if variable.key() == "update" => is_shell,
@@ -159,9 +158,9 @@ fn is_command(variable: &Variable) -> bool {
     }
 }
 
-/// Variables whose value is a place that git obeys.
+/// Variables whose value is a path that git obeys.
 const PLACES: [&str; 4] = ["core.attributesfile", "core.hookspath", "include.path", "init.templatedir"];
-/// The last words of the names of variables whose value is run, or names what chooses what is run: git-config(1).
+/// The last parts of names of variables whose value is run, or names a file that selects what is run: git-config(1).
 const COMMANDS: [&str; 25] = [
     "alternaterefscommand",
     "askpass",
@@ -190,7 +189,7 @@ const COMMANDS: [&str; 25] = [
     "uploadpack",
 ];
 const SCRIPTS: [&str; 12] = ["awk", "bash", "cjs", "js", "lua", "mjs", "php", "pl", "py", "rb", "sh", "ts"];
-/// Folders that a line goes to with `cd`.
+/// Limit of folders that a line changes to with `cd`.
 const MAX_BASES: usize = 4;
-/// Each is a look or two.
+/// Each costs a lookup or two.
 const MAX_PATHS: usize = 1024;

@@ -1,10 +1,10 @@
-//! The names directly in a folder, listed once. Of the many paths that are asked for most are not there, and the first part
-//! of a path says so.
+//! The names directly in a folder, listed once. Most of the many queried paths do not exist, and the first part of a path shows
+//! that.
 
 use std::fs;
 use std::path::Path;
 
-/// All names in a folder; none where that cannot be told from a short list.
+/// All names in a folder; `None` if the folder is too large for a short list.
 #[derive(Debug, Clone)]
 pub(super) struct Names(Option<Vec<String>>);
 
@@ -25,19 +25,19 @@ impl Names {
         self.0.as_ref().is_some_and(|names| !names.iter().any(|name| name.eq_ignore_ascii_case(first)))
     }
 
-    /// Whether each is one of those that `is_one` knows.
+    /// Whether `is_one` accepts all names.
     pub(super) fn are_all(&self, is_one: impl FnMut(&String) -> bool) -> bool {
         self.0.as_ref().is_some_and(|names| names.iter().all(is_one))
     }
 }
 
-/// Whether it is no other spelling of a name in ASCII but for the case: some file systems have short names (`GIT~1`), and some pass
-/// over characters.
+/// Whether it can be no other spelling of an ASCII name except for letter case: some file systems have short names (`GIT~1`), and
+/// some ignore characters.
 fn is_plain(name: &str) -> bool {
     name.is_ascii() && !name.contains('~')
 }
 
-/// One reading of a directory; a larger folder is asked for each path.
+/// One read of a directory; in a larger folder each path is looked up.
 const MAX_NAMES: usize = 512;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Repositories of a folder whose git directories a sandbox does not see: each gets one of its own in their place. What is left to
-//! protect are paths of the work tree, and `.git` of every repository that gets none.
+//! Repositories of a folder whose git directories a sandbox does not see: it gets private ones in their place. Only paths of the
+//! work tree remain to be protected, and `.git` of every repository that gets no private one.
 
 use super::git_dir::{git_dirs_below, is_one};
 use super::gitlink_paths;
@@ -12,9 +12,9 @@ use belljar_spec::workspace::{Shield, Shielded, View};
 use belljar_spec::{ErrorCode, SandboxError};
 use std::path::{Path, PathBuf};
 
-/// A view without the git directories of its repository and its submodules, and those, the folder's own first; none where the folder is
-/// no repository. A repository further down stays where it is and is read-only inside, since an agent could put another one in its
-/// place at any time: git of the host never works there.
+/// A view without the git directories of its repository and its submodules, and the list of those, the folder's own first; empty if
+/// the folder is no repository. A repository further down stays in place and is read-only inside, since an agent could replace it
+/// at any time: the host's git never works there.
 pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<Wanted>), SandboxError> {
     let Some(host) = repository_of(&view) else { return Ok((view, Vec::new())) };
     let objects_of = |host: &HostGit| all_trusted(&host.common.join("objects"), alternates);
@@ -30,7 +30,7 @@ pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<
     let mut wanted = vec![Wanted { host: host.clone(), objects, dot_git: ".git".to_string(), module: None }];
     view.git = None;
     replace(&mut view, ".git");
-    // What is wrong with a submodule is no reason to refuse the folder.
+    // A malformed submodule is no reason to refuse the folder.
     let objects_of = |host: &HostGit| objects_of(host).ok().filter(|_| obstacle(host).is_none());
     for (host, dot_git, module) in modules(&view.folder, &host) {
         let objects = objects_of(&host);
@@ -42,16 +42,16 @@ pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<
     Ok((view, wanted))
 }
 
-/// The repositories that git may take a path for, or why it must not read them for a sandbox: an agent may have made them, and what they
-/// lead to is not their own. `alternates` are directories that a repository may borrow from.
+/// The repositories that git may find at a path, or why git must not read them for a sandbox: an agent may have made them, and they
+/// may lead to foreign files. `alternates` are directories that a repository may borrow from.
 pub fn local_repository(path: &Path, alternates: &[PathBuf]) -> Result<Vec<HostGit>, String> {
-    // As git looks for a repository that it is given a path of (`enter_repo` in path.c).
+    // The way git finds a repository by path (`enter_repo` in path.c).
     let mut with_suffix = path.as_os_str().to_owned();
     with_suffix.push(".git");
     let mut judged = Vec::new();
     for path in [path, Path::new(&with_suffix)] {
         let Ok(folder) = path.canonicalize() else { continue };
-        // A link on the way may be an agent's. Without a slash at the end, which would lead through one.
+        // An agent may have made a link on the way. Without a trailing slash, which would follow one.
         if path.components().collect::<PathBuf>() != folder {
             let (path, folder) = (path.display(), folder.display());
             return Err(format!(
@@ -112,8 +112,8 @@ fn replace(view: &mut View, dot_git: &str) {
     }
 }
 
-/// Submodules that are checked out in the folder, and theirs. Without their git directories `git status` of the whole fails. A linked
-/// worktree has those of its own, in its own part of the git directory.
+/// Submodules that are checked out in the folder, recursively. Without their git directories `git status` of the whole fails. A
+/// linked worktree has its own submodules, in its own part of the git directory.
 fn modules(folder: &Path, host: &HostGit) -> Vec<(HostGit, String, Module)> {
     let top = host.own.join("modules");
     let is_linked = host.own != host.common;

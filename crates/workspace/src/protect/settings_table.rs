@@ -2,24 +2,25 @@
 
 use std::sync::LazyLock;
 
-/// A path of a work tree that a program on the host takes settings from.
+/// A path of a work tree that a program on the host reads settings from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsPath {
     /// Relative to the folder.
     pub path: &'static str,
-    /// Which program obeys it, and how.
+    /// The program that obeys it, and how.
     pub reason: &'static str,
     pub(super) if_missing: IfMissing,
 }
 
-/// What is done where nothing is there.
+/// The treatment of a missing path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfMissing {
-    /// An empty directory stands for it.
+    /// An empty directory is its placeholder.
     HoldDirectory,
-    /// An empty file does, in a folder that is there; without the folder, what is made there is told at the end.
+    /// An empty file is its placeholder, if its folder exists; without the folder, a file that is made there is reported at the
+    /// end.
     HoldFile,
-    /// What is made there is told at the end.
+    /// A file that is made there is reported at the end.
     Tell,
 }
 

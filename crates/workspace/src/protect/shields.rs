@@ -1,4 +1,4 @@
-//! A list of shields below one directory, being made: parents first, each path once, no link on the way.
+//! Builds a list of shields below one directory: parents first, each path once, no link on the way.
 
 use super::names::Names;
 use super::settings_table::IfMissing;
@@ -13,18 +13,18 @@ use std::path::{Path, PathBuf};
 pub(super) struct Shields {
     root: PathBuf,
     list: Vec<Shield>,
-    /// In the root, as they were at first: a path that is made later is met when it is mounted over.
+    /// The names in the root at the start: a path that is made later is handled when it is mounted over.
     names: Option<Names>,
 }
 
-/// What stands for a path that is not there.
+/// The placeholder of a missing path.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Missing {
     /// An empty directory.
     Directory,
     /// A file with this content.
     File(&'static str),
-    /// Nothing: it need not be held.
+    /// None: it need not be protected.
     Nothing,
 }
 
@@ -34,7 +34,7 @@ impl Shields {
         Shields { root: root.to_path_buf(), list: Vec::new(), names: Some(Names::of(root)) }
     }
 
-    /// More of them.
+    /// Continues an existing list.
     pub(super) fn with(root: &Path, list: Vec<Shield>) -> Shields {
         Shields { root: root.to_path_buf(), list, names: None }
     }
@@ -43,7 +43,7 @@ impl Shields {
         &self.root
     }
 
-    /// Whether the root is known to have only names that `is_one` knows.
+    /// Whether the root is known to have only names that `is_one` accepts.
     pub(super) fn has_only(&self, is_one: impl FnMut(&String) -> bool) -> bool {
         self.names.as_ref().is_some_and(|names| names.are_all(is_one))
     }
@@ -56,7 +56,7 @@ impl Shields {
         self.list
     }
 
-    /// Holds `path`, and every directory on the way to it.
+    /// Protects `path`, and anchors every directory on the way to it.
     pub(super) fn protect(&mut self, path: &str, missing: Missing) -> Result<(), SandboxError> {
         if self.covers(path) || !self.anchor_parents(path, missing)? {
             return Ok(());
@@ -67,13 +67,13 @@ impl Shields {
             (None, Missing::File(content)) => Shielded::MissingFile(content),
             (None, Missing::Nothing) => return Ok(()),
         };
-        // What was held in it is held with it.
+        // Paths in it are protected with it.
         self.list.retain(|shield| shield.path != path && !is_below(&shield.path, path));
         self.list.push(Shield { path: path.to_string(), what });
         Ok(())
     }
 
-    /// The same, where folders on the way that are missing are made, and can be worked in.
+    /// The same, but missing folders on the way are made, and stay writable.
     pub(super) fn protect_below_made(&mut self, path: &str, missing: Missing) -> Result<(), SandboxError> {
         if self.covers(path) {
             return Ok(());
@@ -88,7 +88,7 @@ impl Shields {
         self.protect(path, missing)
     }
 
-    /// Has `path` compared at the end. It is not held: it cannot be, or it need not.
+    /// Has `path` compared at the end. It is not protected, since that is impossible or unnecessary.
     pub(super) fn watch(&mut self, path: &str) {
         let is_known = |shield: &Shield| shield.path == path && shield.what == Shielded::Watched;
         if !self.covers(path) && !self.list.iter().any(is_known) {
@@ -96,8 +96,8 @@ impl Shields {
         }
     }
 
-    /// Holds settings that a program on the host takes from `path`. People have links there: what one leads to is held, and
-    /// the link, which no mount can hold, is watched.
+    /// Protects settings that a program on the host reads from `path`. Users have links there: the target is protected, and the
+    /// link, which no mount can protect, is watched.
     pub(super) fn settings(&mut self, path: &str, if_missing: IfMissing) -> Result<(), SandboxError> {
         let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
         for step in ends.map(|end| &path[..end]) {
@@ -107,7 +107,7 @@ impl Shields {
                 return match if_missing {
                     IfMissing::HoldDirectory => self.protect(path, Missing::Directory),
                     IfMissing::HoldFile if step == path => self.protect(path, Missing::File("")),
-                    // A folder such as `.hg` would make this a repository to other programs.
+                    // A placeholder folder such as `.hg` would make this a repository for other programs.
                     IfMissing::HoldFile | IfMissing::Tell => {
                         self.watch(path);
                         Ok(())
@@ -116,7 +116,7 @@ impl Shields {
             };
             if found.is_symlink() {
                 self.watch(step);
-                // Each turn has one link less: a circle leads to no real path.
+                // Each recursion has one link less: a loop of links has no real path.
                 return match self.below_root(&place) {
                     Some(target) => self.settings(&format!("{target}{}", &path[step.len()..]), if_missing),
                     None => {
@@ -128,7 +128,7 @@ impl Shields {
             if step == path {
                 break;
             }
-            // Another sandbox may have put an empty one there; nothing can be made in it either way.
+            // It may be another sandbox's placeholder; nothing can be created in it either way.
             let is_empty = || fs::read_dir(&place).is_ok_and(|mut inside| inside.next().is_none());
             if !found.is_dir() || (if_missing == IfMissing::HoldDirectory && is_empty()) {
                 return self.protect(step, Missing::Directory);
@@ -137,8 +137,8 @@ impl Shields {
         self.protect(path, Missing::Nothing)
     }
 
-    /// A link that leads to nothing yet: what is made there is the settings. Where the way there leads over other links, the link alone
-    /// is watched.
+    /// A link whose target does not exist yet: a file made there would be the settings. If the path to it has other links, only the
+    /// link is watched.
     fn behind_a_link_to_nothing(&mut self, link: &Path, if_missing: IfMissing) {
         let Ok(target) = fs::read_link(link) else { return };
         let target = plain(&link.parent().unwrap_or(&self.root).join(target));
@@ -153,14 +153,14 @@ impl Shields {
         }
     }
 
-    /// A place without links, relative to the root, if it lies below it.
+    /// A path with links resolved, relative to the root, if it lies below it.
     pub(super) fn below_root(&self, place: &Path) -> Option<String> {
         let real = place.canonicalize().ok()?;
         let below = real.strip_prefix(&self.root).ok()?.to_str()?;
         (!below.is_empty()).then(|| below.to_string())
     }
 
-    /// What is at `path`; a link is refused.
+    /// The entry at `path`; a link is refused.
     pub(super) fn look(&self, path: &str) -> Result<Option<FileType>, SandboxError> {
         if self.lacks(path) {
             return Ok(None);
@@ -181,15 +181,15 @@ impl Shields {
         }
     }
 
-    /// Whether something around `path` holds it already.
+    /// Whether a shield of a parent already protects `path`.
     fn covers(&self, path: &str) -> bool {
         let is_around = |shield: &Shield| shield.path == path || is_below(path, &shield.path);
         let holds = |what: &Shielded| !matches!(what, Shielded::Anchored | Shielded::Watched);
         self.list.iter().any(|shield| is_around(shield) && holds(&shield.what))
     }
 
-    /// Holds the directories on the way. Says whether the way leads on: where a directory is missing, it is held in
-    /// place of what could be in it.
+    /// Anchors the directories on the way. Returns whether the path continues: a missing directory is protected in place of its
+    /// possible content.
     fn anchor_parents(&mut self, path: &str, missing: Missing) -> Result<bool, SandboxError> {
         for (end, _) in path.match_indices('/') {
             let parent = &path[..end];

@@ -1,5 +1,5 @@
-//! A short walk through a work tree, before and after: files that commonly run on the host, repositories, and files with names
-//! elsewhere. From the top down, and bounded: a start must not take as long as a walk of everything.
+//! A short walk through a work tree, before and after: files that commonly run on the host, repositories, and files with hard links
+//! elsewhere. From the top down, and bounded: a start must not take as long as a full walk.
 
 use super::executed::{self, Executed};
 use super::fingerprint::{Budget, Fingerprint};
@@ -12,18 +12,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What a work tree had.
+/// The state of a work tree.
 #[derive(Debug)]
 pub(super) struct Survey {
     executed: BTreeMap<RelPath, Fingerprint>,
     repositories: BTreeMap<RelPath, Fingerprint>,
-    /// How much was looked at: what is not here, and lies in that, was not there.
+    /// How much was read: a path in this extent that is not listed did not exist.
     extent: Extent,
-    /// When. What changed before has no later time of change: the clock of files is never ahead of this one.
+    /// When it was taken. Earlier changes have no later ctime: the clock of files is never ahead of this one.
     taken: Moment,
 }
 
-/// What is different.
+/// The differences.
 #[derive(Debug, Default)]
 pub(super) struct Different {
     pub(super) executed: Vec<Executed>,
@@ -54,7 +54,7 @@ impl Survey {
         survey
     }
 
-    /// Looks again. `is_held` says what others tell about.
+    /// Looks again. `is_held` is true for paths that are reported elsewhere.
     pub(super) fn compare(&self, folder: &Path, is_held: &dyn Fn(&RelPath) -> bool) -> Different {
         let mut different = Different::default();
         let mut others = Vec::new();
@@ -72,14 +72,15 @@ impl Survey {
             }
         });
         if walked.extent == Extent::Part {
-            // What was known is compared wherever the walk ended: an agent that makes some thousand files hides no change of it.
+            // Known paths are compared even if the walk ended early: so an agent cannot hide a change behind some thousand new
+            // files.
             self.compare_unreached(&reached, folder, is_held, &mut different);
         }
         if walked.is_too_many && self.extent != Extent::Part {
             different.left.push(Left { path: folder.to_path_buf(), what: LeftKind::TooMuch });
         }
         different.is_whole = walked.extent == Extent::All;
-        // Where not all names were looked for, the others may be in the folder: no file is asked then.
+        // If the walk was incomplete, the other names may be in the folder: then no file is checked.
         if different.is_whole {
             different.left.extend(
                 Links::of(folder, &others, self.taken).outside().into_iter().map(|path| Left {
@@ -148,7 +149,7 @@ impl Survey {
         }
     }
 
-    /// Whether it would be known if it had been there.
+    /// Whether the survey would list it if it had existed.
     fn knew(&self, path: &RelPath) -> bool {
         match self.extent {
             Extent::All => true,
@@ -157,7 +158,7 @@ impl Survey {
         }
     }
 
-    /// Whether it changed since, by the kernel's own time of change.
+    /// Whether it changed since, by ctime.
     fn is_later(&self, place: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
         place.symlink_metadata().is_ok_and(|found| {
@@ -166,7 +167,7 @@ impl Survey {
     }
 }
 
-/// What a walk comes to.
+/// An entry that a walk finds.
 struct Found {
     path: RelPath,
     what: Seen,
@@ -176,7 +177,7 @@ struct Found {
 enum Seen {
     /// A folder with a `.git`.
     Repository,
-    /// A file, a link, or something else that is no folder.
+    /// A file, a link, or another entry that is no folder.
     Other,
 }
 
@@ -185,7 +186,7 @@ impl Found {
         folder.join(path_of(self.path.as_bytes()))
     }
 
-    /// What runs it. In folders of what others made there are thousands of such files, which change with every install.
+    /// The program that runs it. Folders of installed dependencies have thousands of such files, which change with every install.
     fn runs(&self) -> Option<&'static str> {
         executed::runs_on_host(self.path.as_bytes()).filter(|_| !is_made(&self.path))
     }
@@ -195,18 +196,17 @@ fn is_made(path: &RelPath) -> bool {
     path.parts().any(|part| MADE.contains(&part))
 }
 
-/// Files with several names that changed since a moment.
+/// Files with several hard links that changed since a moment.
 #[derive(Default)]
 struct Links {
-    /// By inode: how many names were found, how many there are, and one of them.
+    /// By inode: how many names were found, how many exist, and one of them.
     names: HashMap<u64, (u32, u32, RelPath)>,
-    /// It took too long, and not all were looked at.
+    /// It took too long, and not all were checked.
     is_late: bool,
 }
 
 impl Links {
-    /// Of these files, which come one directory after the other. Each costs a question, which takes a millisecond where the files are
-    /// on another machine.
+    /// Checks these files, which are ordered by directory. Each costs a `stat`, which takes a millisecond on a network filesystem.
     fn of(folder: &Path, files: &[RelPath], since: Moment) -> Links {
         let mut links = Links::default();
         let Ok(root) = Beneath::open(folder) else { return links };
@@ -230,7 +230,7 @@ impl Links {
         links
     }
 
-    /// Those with a name that was not found; none where not all were looked at.
+    /// Files with a name that was not found; none if not all files were checked.
     fn outside(self) -> Vec<RelPath> {
         let all = self.names.into_values().filter(|(found, all, _)| !self.is_late && found < all);
         let mut outside: Vec<RelPath> = all.map(|(.., path)| path).collect();
@@ -243,18 +243,18 @@ impl Links {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
     Part,
-    /// All but folders that tools fill, or what is in them.
+    /// All except folders that tools fill, and their content.
     Work,
     All,
 }
 
 struct Walk {
     extent: Extent,
-    /// Whether the work itself has more entries than are looked at.
+    /// Whether the work itself has more entries than the limit.
     is_too_many: bool,
 }
 
-/// Walks from the top down, and through folders that tools fill at the end; says how much it saw. Nothing in a git directory.
+/// Walks from the top down, and last through folders that tools fill; returns how much it saw. Skips git directories.
 fn walk(folder: &Path, most: usize, visit: &mut dyn FnMut(&Found)) -> Walk {
     let whole = Walk { extent: Extent::All, is_too_many: false };
     let Ok(root) = Beneath::open(folder) else { return whole };
@@ -301,15 +301,15 @@ fn now() -> Moment {
     Moment(i64::try_from(now.as_secs()).unwrap_or(i64::MAX), now.subsec_nanos())
 }
 
-/// Made by tools, not by people.
+/// Folders that tools fill, not users.
 pub(super) const MADE: [&[u8]; 6] =
     [b"node_modules", b".venv", b"venv", b"site-packages", b"target", b".tox"];
 /// A few milliseconds at a start.
 const MAX_BEFORE: usize = 8192;
-/// Files whose content is kept in mind.
+/// Limit of files whose content is remembered.
 const MAX_READ: usize = 1024;
 /// Some tens of milliseconds at an end.
 const MAX_AFTER: usize = 20_000;
-/// Where listing takes long, as on another machine.
+/// For slow directory listings, as on a network filesystem.
 const MAX_WALK_TIME: Duration = Duration::from_secs(5);
 const MAX_LINK_WALK_TIME: Duration = Duration::from_secs(2);

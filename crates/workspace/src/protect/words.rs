@@ -1,11 +1,12 @@
-//! Words of lines for a shell that name files: what a command of config or a hook runs. Guessed, not parsed: a shell can spell a
-//! path in any number of ways. What is found is held; what is not is told at the end, if it is known to run at all.
+//! Words of shell lines that name files: the programs that a command in config or a hook runs. Guessed, not parsed: a shell can
+//! spell a path in any number of ways. Files that are found are protected; others are reported at the end, if they are known to run
+//! at all.
 
 use super::glob;
 use crate::settings::HostFiles;
 use std::path::{Path, PathBuf};
 
-/// Where the words of a script are meant from.
+/// The context in which a script's words are resolved.
 pub(super) struct Scene<'s> {
     pub(super) host: &'s HostFiles,
     /// The top of the work tree, where git starts hooks and commands.
@@ -18,11 +19,11 @@ pub(super) struct Scene<'s> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) path: PathBuf,
-    /// Whether it stands where a program does, or behind one that runs what it is given.
+    /// Whether it is in the position of a program, or an argument of one that runs its argument.
     pub(super) is_run: bool,
 }
 
-/// The line with what usually spells the top of the work tree, the git directory and the script's own folder written out.
+/// The line with the usual spellings of the work tree's top, the git directory and the script's own folder expanded.
 pub(super) fn spelled_out(line: &str, top: &Path, script_dir: &Path) -> String {
     let (top, here) = (top.to_string_lossy(), script_dir.to_string_lossy());
     let mut text = line.to_string();
@@ -37,13 +38,13 @@ pub(super) fn spelled_out(line: &str, top: &Path, script_dir: &Path) -> String {
     text
 }
 
-/// A line in two readings: quotes join what they touch, as in `"$TOP"/x`; or they hold a line of their own.
+/// A line in two readings: quotes join adjacent text, as in `"$TOP"/x`; or they contain a command of their own.
 pub(super) fn readings(line: &str) -> [String; 2] {
     let is_quote = |character: char| "'\"\\".contains(character);
     [line.replace(is_quote, ""), line.replace(is_quote, " ")]
 }
 
-/// All words of a script for a shell that name something below the top.
+/// All words of a shell script that name a path below the top.
 pub(super) fn of_script(text: &str, scene: &Scene<'_>) -> Vec<Word> {
     let mut found: Vec<Word> = Vec::new();
     let mut variables: Vec<(String, String)> = Vec::new();
@@ -73,7 +74,7 @@ pub(super) fn of_script(text: &str, scene: &Scene<'_>) -> Vec<Word> {
 
 /// One command of a line.
 fn command(part: &str, scene: &Scene<'_>, bases: &mut Vec<PathBuf>, found: &mut Vec<Word>) {
-    // Until the first word that is a program of its own.
+    // Up to the first word that is itself a program.
     let mut may_run = true;
     let mut is_given = false;
     let mut before = "";
@@ -116,7 +117,7 @@ fn command(part: &str, scene: &Scene<'_>, bases: &mut Vec<PathBuf>, found: &mut 
         let Some((_, value)) = value.split_once('=') else { continue };
         let path = scene.host.resolve(value, scene.top).filter(|path| *path != *scene.top);
         if let Some(path) = path.filter(|path| value.contains(['/', '.']) && path.starts_with(scene.top)) {
-            // What lists the commands of a manager of hooks is a hook; other settings are a part of the work.
+            // The command list of a hook manager counts as a hook; other settings are a part of the work.
             let name = value.rsplit('/').next().unwrap_or_default();
             let is_run = MANAGERS.iter().any(|manager| name.starts_with(manager));
             found.push(Word { path, is_run });
@@ -124,7 +125,7 @@ fn command(part: &str, scene: &Scene<'_>, bases: &mut Vec<PathBuf>, found: &mut 
     }
 }
 
-/// `NAME=value`, also behind `export`.
+/// `NAME=value`, also after `export`.
 fn assignment(line: &str) -> Option<(String, String)> {
     let line = line.trim();
     let line =
@@ -140,7 +141,7 @@ fn assignment(line: &str) -> Option<(String, String)> {
 fn printed_by_pwd(value: &str) -> Option<&str> {
     let inside = value.strip_prefix("$(")?.strip_suffix(')')?.trim();
     let (folder, print) = inside.strip_prefix("cd ")?.rsplit_once(['&', ';'])?;
-    // Behind it may be `2>/dev/null`.
+    // `2>/dev/null` may follow.
     let folder = folder.split_whitespace().find(|word| *word != "--" && *word != "-P")?;
     matches!(print.trim(), "pwd" | "pwd -P").then_some(folder)
 }
@@ -149,7 +150,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|one| one.is_ascii_alphanumeric() || one == '_')
 }
 
-/// Whether a program runs the file that is named to it.
+/// Whether a program runs the file given as its argument.
 fn runs_its_argument(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or_default();
     name.starts_with("python") || name.starts_with("pypy") || INTERPRETERS.contains(&name)
@@ -159,9 +160,9 @@ const INTERPRETERS: [&str; 22] = [
     ".", "source", "sh", "bash", "dash", "zsh", "ksh", "fish", "node", "nodejs", "bun", "deno", "tsx",
     "ts-node", "ruby", "perl", "php", "lua", "Rscript", "pwsh", "exec", "run",
 ];
-/// How files of managers of hooks begin.
+/// How file names of hook managers begin.
 const MANAGERS: [&str; 3] = [".pre-commit-config", "lefthook", ".lefthook"];
-/// What stands before a command.
+/// Words that precede a command.
 const KEYWORDS: [&str; 22] = [
     "!", "command", "builtin", "do", "elif", "else", "env", "eval", "exec", "if", "nice", "nohup", "sudo",
     "then", "time", "timeout", "until", "while", "xargs", "uv", "poetry", "npx",

@@ -1,4 +1,4 @@
-//! Out of the quarantine, into the host's objects.
+//! Moves objects out of the quarantine into the host's repository.
 
 use super::host::Owner;
 use super::journal::{GitLock, IndexFiles, Journal, MOVED, Moving, keep_content};
@@ -15,25 +15,25 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
 
-/// Objects that the host has now. Until this is dropped they are safe from its housekeeping, though no ref has them yet.
+/// Objects that the host has now. Until this is dropped they are safe from `git gc`, though no ref has them yet.
 #[derive(Debug, Default)]
 pub struct Admitted {
-    /// The file that says so, and the folder that it is reached by.
+    /// The `.keep` file that protects them, and the folder that it is reached by.
     keep: Option<PathBuf>,
     folder: Option<ObjectFolder>,
 }
 
-/// A folder of the host's objects. Opened once and through no link, since an agent may have put one there: what is written goes to this
-/// folder, whatever its name leads to by then.
+/// A folder of the host's objects. Opened once and following no link, since an agent may have put one there: writes go to this
+/// folder, even if its name leads elsewhere by then.
 #[derive(Debug)]
 struct ObjectFolder {
     opened: OwnedFd,
-    /// A path that leads to it as long as it is open.
+    /// A path that leads to it while it is open.
     path: PathBuf,
 }
 
 impl ObjectFolder {
-    /// The one of this name, made where there is none; `.` for all objects.
+    /// The folder of this name, made if it is missing; `.` for the object directory itself.
     fn open(host: &HostRepository, name: &OsStr) -> Result<ObjectFolder, QuarantineError> {
         let place = host.objects.join(name);
         let open = || -> io::Result<OwnedFd> {
@@ -51,15 +51,15 @@ impl ObjectFolder {
         Ok(ObjectFolder { opened, path })
     }
 
-    /// Sees to it that its names are on the disk.
+    /// Syncs its entries to disk.
     fn sync(&self) -> io::Result<()> {
         Ok(fsync(&self.opened)?)
     }
 }
 
 impl Quarantine {
-    /// Gives the pack to the host: by a link or a copy, its index last. Nothing refers to it yet; the refs that will are
-    /// written down with it.
+    /// Gives the pack to the host: by a hard link or a copy, its index last. No ref has it yet; the journal names the refs that
+    /// will.
     pub fn admit(
         &self,
         taken: Option<&Taken>,
@@ -72,8 +72,8 @@ impl Quarantine {
         self.move_pack(pack, host)
     }
 
-    /// The same for what comes bit by bit while somebody works: few objects become loose ones, as git itself writes them, so
-    /// that not every commit is a pack. The files that are about to be made beside a worktree's index are written down too.
+    /// The same for the small imports of a running sandbox: a few objects become loose ones, as git itself writes them, so that not
+    /// every commit is a pack. The journal also names the files that are about to be made beside a worktree's index.
     pub(crate) fn admit_import(
         &self,
         taken: Option<&Taken>,
@@ -85,7 +85,7 @@ impl Quarantine {
         let is_few = taken.is_some_and(|taken| taken.objects.len() <= MAX_LOOSE);
         let pack = name.clone().filter(|_| !is_few);
         let pack = pack.map(|name| Moving { directory: host.objects.join("pack"), name });
-        // git's own cleaning takes names like this too.
+        // `git gc` removes files with such names too.
         let passing = host.objects.join(format!("tmp_belljar_{}_object", self.id));
         Journal {
             pack: pack.clone(),
@@ -101,14 +101,14 @@ impl Quarantine {
         Ok(Admitted::default())
     }
 
-    /// Unpacks here, and gives the objects to the host one by one: none is ever half there, and nothing else is left if we
+    /// Unpacks here, and gives the objects to the host one by one: none is ever incomplete there, and nothing else is left if we
     /// are killed.
     fn move_objects(&self, name: &str, host: &HostRepository, passing: &Path) -> Result<(), QuarantineError> {
         let path = self.packs().join(format!("{name}.pack"));
         let pack = File::open(&path).map_err(QuarantineError::file("open", &path))?;
         let loose = self.directory.join("loose");
         fs::create_dir_all(&loose).map_err(QuarantineError::file("make", &loose))?;
-        // Checked when it was taken. With directories of its own git finds none of them there already.
+        // The pack was checked when it was taken. With a separate object directory, git finds none of its objects there already.
         let call = self.call().args(["unpack-objects", "-q"]).env("GIT_OBJECT_DIRECTORY", &loose).input(pack);
         call.config("core.fsync", "all").config("core.fsyncMethod", "batch").output()?;
         let list = |path: &Path| {
@@ -133,7 +133,7 @@ impl Quarantine {
         Ok(())
     }
 
-    /// What an import makes beside the index in this git directory.
+    /// The files that an import makes beside the index in this git directory.
     pub(crate) fn index_files(&self, own: &Path) -> IndexFiles {
         IndexFiles {
             copy: own.join(format!("belljar-index-{}", self.id)),
@@ -142,7 +142,7 @@ impl Quarantine {
         }
     }
 
-    /// Takes the locks of refs away that git left when it was killed, and not we with it.
+    /// Removes the ref locks of a git that was killed while we were not.
     pub(crate) fn clear_locks(&self) {
         if let Some(journal) = Journal::read(&self.directory) {
             sweep::clear_locks(&self.directory, &journal);
@@ -168,7 +168,7 @@ impl Quarantine {
         Ok(admitted)
     }
 
-    /// What the host's disk has to bear of all this.
+    /// The disk space that this takes on the host.
     pub fn cost(&self, taken: Option<&Taken>, landings: &[Landing]) -> u64 {
         let name = taken.and_then(|taken| taken.name.as_ref());
         let files = MOVED.iter().filter_map(|extension| {
@@ -178,7 +178,7 @@ impl Quarantine {
         files.sum::<u64>().saturating_add(REF.saturating_mul(landings.len() as u64))
     }
 
-    /// As git's own receive-pack: a repack that runs meanwhile leaves a pack with a `.keep` alone.
+    /// As git's own receive-pack does: a concurrent repack does not touch a pack with a `.keep`.
     fn keep(&self, pack: &Moving, owner: Owner) -> Result<Option<PathBuf>, QuarantineError> {
         let path = pack.file("keep");
         match File::options().write(true).create_new(true).mode(0o600).open(&path) {
@@ -204,7 +204,7 @@ impl Drop for Admitted {
 }
 
 impl Owner {
-    /// Gives a file to them, if we are somebody else who can.
+    /// Gives a file to this owner, if we run as another user (root).
     pub(crate) fn take(self, path: &Path) -> Result<(), QuarantineError> {
         match self.is_another() {
             true => lchown(path, Some(self.user), Some(self.group))
@@ -213,7 +213,7 @@ impl Owner {
         }
     }
 
-    /// The same for what is open.
+    /// The same for an open file.
     pub(crate) fn take_open(self, open: impl AsFd) -> io::Result<()> {
         match self.is_another() {
             true => fchown(open, Some(self.user), Some(self.group)),
@@ -221,7 +221,7 @@ impl Owner {
         }
     }
 
-    /// Are we root, and they are not?
+    /// Do we run as root, and the owner is another user?
     pub(crate) fn is_another(self) -> bool {
         geteuid().is_root() && self.user != 0
     }
@@ -229,21 +229,22 @@ impl Owner {
 
 /// As many as git's own receive-pack unpacks (receive.unpackLimit).
 const MAX_LOOSE: usize = 100;
-/// A ref is a file and has a log, however short they are.
+/// A ref is a file and has a log, even if both are short.
 const REF: u64 = 8 << 10;
 
 const OPEN_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Under its last name a file is always whole.
+/// A file with its final name is always complete.
 fn move_in(from: &Path, to: &Path, passing: &Path, owner: Owner) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Ok(()) => return Ok(()),
-        // A name is a hash of the content. What nothing refers to yet may be old, and a `git gc` of the user about to remove it.
+        // The name is a hash of the content. The existing file may be old and unreferenced, and the user's `git gc` about to remove
+        // it.
         Err(error) if error.kind() == ErrorKind::AlreadyExists && freshen(to).is_ok() => return Ok(()),
         // Another filesystem, or one without links.
         Err(_) => {}
     }
-    // Left by one of us that was killed.
+    // Left by a killed belljar process.
     let _ = fs::remove_file(passing);
     let mut source = File::open(from)?;
     let mut copy = File::options().write(true).create_new(true).open(passing)?;
@@ -260,14 +261,14 @@ fn move_in(from: &Path, to: &Path, passing: &Path, owner: Owner) -> io::Result<(
     }
 }
 
-/// Makes a file as young as one that was written now, which git's housekeeping leaves alone.
+/// Updates a file's times, since `git gc` does not remove young files.
 fn freshen(file: &Path) -> io::Result<()> {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let times = Timestamps { last_access: now, last_modification: now };
     Ok(utimensat(CWD, file, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// What git locks while these land (refs as files; other kinds of storage clear up themselves).
+/// The files that git locks while these land (for refs as files; other ref storages clean up themselves).
 fn locks(host: &HostRepository, landings: &[Landing]) -> Vec<GitLock> {
     let lock =
         |name: &str, content: String| GitLock { path: host.directory.join(format!("{name}.lock")), content };

@@ -6,14 +6,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The object directories that these objects may refer to: the directory itself, and all that it borrows from. Written out
-/// flat, since git does not follow a relative path in a borrowed list.
+/// The object directories that these objects may refer to: the directory itself, and all that it borrows from. As a flat list,
+/// since git does not follow a relative path in a borrowed list.
 pub(crate) fn all(objects: &Path) -> Vec<PathBuf> {
     follow(objects, |_| true).unwrap_or_else(|_| vec![objects.to_path_buf()])
 }
 
-/// The same, for a sandbox to be shown; or why it must not be. Any program that once wrote to the repository could put any directory of the
-/// host into its list: so each has to be the object directory of a repository that lies below one of `trusted`.
+/// The same, to be mounted in a sandbox; or why it must not be. Any program that once wrote to the repository could put any
+/// directory of the host into its list: so each has to be the object directory of a repository that lies below one of `trusted`.
 pub(crate) fn all_trusted(objects: &Path, trusted: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let trusted: Vec<PathBuf> = trusted.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
     follow(objects, |path| {
@@ -36,7 +36,7 @@ fn follow(objects: &Path, is_trusted: impl Fn(&Path) -> bool) -> Result<Vec<Path
         let text = String::from_utf8(text).map_err(|_| format!("`{}` is not valid UTF-8", list.display()))?;
         for line in text.split('\n').filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let named = |why: &str| format!("`{}` names `{}`, {why}", list.display(), line.escape_debug());
-            // git has a spelling with quotes, which is not read here.
+            // git also has a quoted form, which we do not parse.
             if line.starts_with('"') || line.chars().any(char::is_control) {
                 return Err(named("which is not written as a plain path"));
             }
@@ -101,7 +101,7 @@ mod tests {
             // No object directory.
             b"../../trusted/b\n",
             b"../../trusted/plain/objects\n",
-            // A path that may lead elsewhere later.
+            // A path that may have another target later.
             b"../../trusted/none/../../c/objects\n",
             b"../../not-there/objects\n",
             // Spellings that git reads in another way.
@@ -111,7 +111,7 @@ mod tests {
         ] {
             assert!(judged(list).is_err(), "{}", String::from_utf8_lossy(list));
         }
-        // A directory that lies there borrows in its turn, or is a link.
+        // A trusted directory borrows itself, or is a link.
         fs::write(place.join("trusted/b/objects/info/alternates"), "../../../c/objects\n").unwrap();
         assert!(judged(b"../../trusted/b/objects\n").is_err());
         fs::write(place.join("trusted/b/objects/info/alternates"), "").unwrap();

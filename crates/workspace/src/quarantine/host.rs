@@ -1,4 +1,4 @@
-//! The repository on the host's side: what is read of it.
+//! The repository on the host: reading it.
 
 use super::QuarantineError;
 use crate::foreign::Foreign;
@@ -11,8 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A repository of the host's, or a bare one of ours, that a sandbox fetches from and pushes to. Its config and hooks are
-/// nothing that an agent could have written.
+/// A repository of the host's, or a bare one of ours, that a sandbox fetches from and pushes to. No agent could have written its
+/// config and hooks.
 #[derive(Debug, Clone)]
 pub struct HostRepository {
     pub(super) git: Git,
@@ -22,37 +22,37 @@ pub struct HostRepository {
     pub(super) owner: Owner,
 }
 
-/// Whose it is: files that we add as root become theirs.
+/// Its owner: files that we add as root are given to this user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(super) user: u32,
     pub(super) group: u32,
 }
 
-/// A ref as it is now.
+/// The present state of a ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostRef {
-    /// Whole, and bytes: git takes any.
+    /// The full name, as bytes: git accepts any.
     pub name: Vec<u8>,
     pub id: ObjectId,
-    /// Another name for another ref.
+    /// A symbolic ref.
     pub is_symbolic: bool,
 }
 
 impl HostRef {
-    /// May a sandbox know of it? Branches and tags; no stash, no notes, nothing of what landed beside a branch.
+    /// May a sandbox see it? Branches and tags; no stash, no notes, no commits that landed beside a branch.
     pub fn is_shown(&self) -> bool {
         SHOWN.iter().any(|prefix| self.name.starts_with(prefix.as_bytes()))
     }
 
-    /// Is it one that belljar keeps?
+    /// Is it one of belljar's own refs?
     pub(crate) fn is_own(&self) -> bool {
         self.name.starts_with(b"refs/belljar/")
     }
 }
 
 impl HostRepository {
-    /// The repository with this git directory; one of a linked worktree means the repository it belongs to.
+    /// The repository with this git directory; that of a linked worktree stands for its main repository.
     pub fn open(git: &Git, directory: &Path) -> Result<HostRepository, QuarantineError> {
         HostRepository::ask(git, git.on(directory), directory)
     }
@@ -74,7 +74,7 @@ impl HostRepository {
         Ok(HostRepository { git: git.clone(), directory: common, objects, format, owner })
     }
 
-    /// The repository whose common git directory is this one, and no other that something in it leads to.
+    /// The repository whose common git directory is this one, and no other that a file in it leads to.
     pub fn open_exactly(git: &Git, common: &Path) -> Result<HostRepository, QuarantineError> {
         let real = fs::canonicalize(common).map_err(QuarantineError::file("look at", common))?;
         let found =
@@ -108,15 +108,15 @@ impl HostRepository {
         self.call_in(&self.directory)
     }
 
-    /// A call of git on one of its worktrees, by that one's own git directory.
+    /// A call of git on one of its worktrees, by the worktree's own git directory.
     pub(crate) fn call_in(&self, own: &Path) -> Call {
         let reach = beyond(own, &self.directory);
-        // Owned by somebody else if we are root, which is what we are here for.
+        // If we are root, the repository may belong to another user, on whose behalf we run.
         let call = self.git.on(own).config("safe.directory", "*");
         call.reaching(reach.write(&self.directory).write(own))
     }
 
-    /// A call that writes: what it makes is the repository's owner's.
+    /// A call that writes: its files belong to the repository's owner.
     pub(crate) fn as_owner(&self, call: Call) -> Call {
         match self.owner.is_another() {
             true => call.as_user(self.owner.user, self.owner.group),
@@ -124,17 +124,17 @@ impl HostRepository {
         }
     }
 
-    /// The git that is called for it.
+    /// The git that runs on it.
     pub(crate) fn git(&self) -> &Git {
         &self.git
     }
 
-    /// Whose it is.
+    /// Its owner.
     pub(crate) fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// A call that moves refs, and writes that into their logs.
+    /// A call that moves refs, and writes the reflogs.
     pub(crate) fn moving_refs(&self, call: Call, message: &str) -> Call {
         let call = call
             .args(["update-ref", "--create-reflog", "--no-deref", "-m", message, "--stdin"])
@@ -142,7 +142,7 @@ impl HostRepository {
             .env("GIT_COMMITTER_EMAIL", "belljar@localhost")
             .config("core.fsync", "all")
             .time_limit(MOVE_TIMEOUT)
-            // Ended in the middle, it would leave locks behind, or some refs moved that we say did not.
+            // If it were killed half done, it would leave locks behind, or refs that moved although we report that they did not.
             .to_its_end();
         self.as_owner(call)
     }
@@ -159,13 +159,13 @@ impl HostRepository {
         Ok(list.split(|byte| *byte == b'\n').filter_map(one_ref).collect())
     }
 
-    /// Branches that somebody on the host works on: checked out in a worktree, or being rebased or bisected there.
-    /// Moving one would make the work look like its reversal.
+    /// Branches in use on the host: checked out in a worktree, or being rebased or bisected there. Moving one would make the work
+    /// look like its reversal.
     pub fn busy_branches(&self) -> Result<HashSet<String>, QuarantineError> {
         let list = self.call().args(["worktree", "list", "--porcelain"]).output()?;
         let mut branches = HashSet::new();
         for worktree in list.split(|byte| *byte == b'\n').collect::<Vec<_>>().split(|line| line.is_empty()) {
-            // A bare repository has a HEAD and no files that go with it.
+            // A bare repository has a HEAD but no work tree.
             if !worktree.contains(&&b"bare"[..]) {
                 let names = worktree.iter().filter_map(|line| line.strip_prefix(b"branch "));
                 branches.extend(names.map(|name| String::from_utf8_lossy(name).into_owned()));
@@ -175,7 +175,7 @@ impl HostRepository {
         Ok(branches)
     }
 
-    /// While a branch is rebased or bisected HEAD is elsewhere; it is written down where it comes back to.
+    /// While a branch is rebased or bisected HEAD is detached; a file names the branch that it returns to.
     fn set_aside(&self) -> Vec<String> {
         let Ok(directory) = Foreign::open(&self.directory) else { return Vec::new() };
         let linked = directory.names("worktrees").unwrap_or_default();
@@ -197,13 +197,13 @@ fn one_ref(line: &[u8]) -> Option<HostRef> {
     Some(HostRef { name, id, is_symbolic: words.next().is_some_and(|target| !target.is_empty()) })
 }
 
-/// It takes milliseconds, unless config names something that git waits for.
+/// It takes milliseconds, unless config names a file on which git waits.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// A busy disk takes seconds to write a few refs.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(60);
-/// What a sandbox may know of.
+/// The refs that a sandbox may see.
 pub(crate) const SHOWN: [&str; 2] = ["refs/heads/", "refs/tags/"];
-/// A path, which a name of a ref is.
+/// The length limit of a path, which a ref name is.
 const MAX_NAME_BYTES: u64 = 4096;
-/// Where git writes down which branch a rebase or a bisection began on.
+/// The files that name the branch on which a rebase or a bisection started.
 const SET_ASIDE: [&str; 3] = ["rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START"];

@@ -1,4 +1,4 @@
-//! A pack, from who sends it into the quarantine.
+//! Receives a pack from its sender into the quarantine.
 
 use super::{Quarantine, QuarantineError};
 use crate::inert::{Running, pack_limits};
@@ -12,10 +12,10 @@ use std::process::ChildStderr;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Who sends a pack.
+/// The sender of a pack.
 pub trait Incoming {
-    /// Some bytes (none at the end), or nothing as soon as there is something to read on `other`. An error if nobody says
-    /// anything for so long; [`ErrorKind::ConnectionAborted`] if nobody is listened to any more.
+    /// Reads some bytes (none at the end), or `None` as soon as `other` is readable. An error if neither sends anything within the
+    /// time limit; [`ErrorKind::ConnectionAborted`] if the relay is stopping.
     fn read_unless(
         &mut self,
         buffer: &mut [u8],
@@ -24,7 +24,7 @@ pub trait Incoming {
     ) -> io::Result<Option<usize>>;
 }
 
-/// What came.
+/// A received pack.
 #[derive(Debug)]
 pub struct Taken {
     /// `pack-HASH`; none if there was nothing in it.
@@ -36,8 +36,8 @@ pub struct Taken {
 }
 
 impl Quarantine {
-    /// Takes a pack that begins with `begin`. It has to be whole in itself but for objects that the host has: no delta may
-    /// build on those (the capability `no-thin`), or the answer to a push would tell what is in objects that are not shown.
+    /// Takes a pack that begins with `begin`. It has to be complete except for objects that the host has: no delta may have one of
+    /// those as its base (the capability `no-thin`), or the answer to a push would reveal the content of hidden objects.
     pub fn take(
         &self,
         begin: &[u8],
@@ -52,9 +52,9 @@ impl Quarantine {
         let mut over = None;
         while is_taking {
             match incoming.read_unless(&mut buffer, indexer.said(), QUIET) {
-                // It has said which pack it is, or why it is none; or will now, that nothing more comes.
+                // index-pack has printed the pack's name, or an error; or it will now, at the end of its input.
                 Ok(None | Some(0)) => break,
-                // Is it whole? git says at once if it is not.
+                // Is the pack complete? git reports at once if it is not.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {
                     over = Some(error);
                     break;
@@ -74,7 +74,7 @@ impl Quarantine {
         Ok(Taken { name: (!objects.is_empty()).then_some(name), objects, commits })
     }
 
-    /// The header says how many objects there are: before git reserves room for them.
+    /// Checks the number of objects in the header, before git reserves memory for them.
     fn header(
         &self,
         begin: &[u8],
@@ -88,7 +88,7 @@ impl Quarantine {
             let read =
                 incoming.read_unless(buffer, nothing.as_fd(), QUIET).map_err(QuarantineError::Broken)?;
             match read {
-                // Objects that cannot be packed (one is missing, a tree is malformed): git inside has ended, and said why.
+                // Objects that cannot be packed (one is missing, a tree is malformed): git inside has ended, and printed why.
                 None | Some(0) => {
                     return Err(QuarantineError::pack(
                         "none came: git in the sandbox ended first and says why above",
@@ -107,7 +107,7 @@ impl Quarantine {
         Ok(begin)
     }
 
-    /// What is in the pack, none of it larger than a whole push may be: a few bytes can unfold into very many.
+    /// The objects of the pack, none larger than a whole push may be: a few bytes can inflate to very many.
     fn objects_of(
         &self,
         name: &str,
@@ -162,7 +162,7 @@ fn names_in(index: &[u8], raw: usize) -> Option<Vec<u8>> {
     Some(lines)
 }
 
-/// `git index-pack` at work: it reads every object, names it by its content and looks at its form.
+/// A running `git index-pack`: it reads every object, names it by its content and checks its format.
 struct Indexer {
     running: Running,
     complaints: Option<JoinHandle<Vec<u8>>>,
@@ -178,7 +178,7 @@ impl Indexer {
         Ok(Indexer { running, complaints })
     }
 
-    /// False if it reads no more.
+    /// `false` if it no longer reads.
     fn write(&mut self, bytes: &[u8]) -> bool {
         self.running.stdin.as_mut().is_some_and(|stdin| stdin.write_all(bytes).is_ok())
     }
@@ -206,7 +206,7 @@ impl Indexer {
     }
 }
 
-/// The beginning of what it complains of; the rest is read too, so that it does not wait for a reader.
+/// The beginning of its error output; the rest is read too, so that it does not block.
 pub(super) fn beginning(mut stderr: ChildStderr) -> Vec<u8> {
     let mut kept = Vec::new();
     let _ = stderr.by_ref().take(COMPLAINTS).read_to_end(&mut kept);
@@ -214,7 +214,7 @@ pub(super) fn beginning(mut stderr: ChildStderr) -> Vec<u8> {
     kept
 }
 
-/// The first thing that git found wrong says more than that something was.
+/// git's first error is more specific than its last line.
 fn complaint(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let mut lines = text.lines();
@@ -224,12 +224,12 @@ fn complaint(stderr: &[u8]) -> String {
 }
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
-/// What every pack begins with (gitformat-pack(5)).
+/// The header of every pack (gitformat-pack(5)).
 const HEADER: usize = 12;
-/// How many times a push's limit its objects may be together: histories of text unfold to fifty times their pack.
+/// The total size of the objects as a multiple of a push's limit: text histories inflate to fifty times their pack.
 const UNFOLDS: u64 = 100;
 const PIECE: usize = 64 * 1024;
-/// A sender that has sent all waits for git, which computes for minutes where the sandbox's share of a processor is small, and must
-/// not look like one that sleeps.
+/// A sender that has sent everything waits for git, which computes for minutes if the sandbox's share of a processor is small; that
+/// must not look like an idle sender.
 const QUIET: Duration = Duration::from_secs(600);
 const COMPLAINTS: u64 = 16 * 1024;

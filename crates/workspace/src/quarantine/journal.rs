@@ -1,4 +1,4 @@
-//! What a quarantine is about to do to the host's repository, written down before it does it.
+//! The journal of a quarantine: its changes to the host's repository, recorded before it makes them.
 
 use super::store::write_durably;
 use super::{Quarantine, QuarantineError};
@@ -6,35 +6,34 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What would have to be cleared away if we were killed now.
+/// The files to remove if we are killed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Journal {
     /// The pack that moves, if there is one.
     pub(super) pack: Option<Moving>,
     /// Files by which git locks the refs that move.
     pub(super) locks: Vec<GitLock>,
-    /// A loose object on its way.
+    /// The temporary file of a loose object.
     #[serde(default)]
     pub(super) loose: Option<PathBuf>,
-    /// What an import makes beside the index of a worktree.
+    /// The files that an import makes beside the index of a worktree.
     #[serde(default)]
     pub(super) index: Option<IndexFiles>,
 }
 
-/// The files beside the index of a worktree while an import changes it. Their names and their content are this
-/// quarantine's alone.
+/// The files beside the index of a worktree while an import changes it. Their names and content are unique to this quarantine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct IndexFiles {
     /// The copy that becomes the index.
     pub(crate) copy: PathBuf,
     /// git's own lock of the index, with [`keep_content`] in it while it is ours.
     pub(crate) lock: PathBuf,
-    /// What the lock holds.
+    /// The content of the lock.
     pub(crate) content: String,
 }
 
 impl IndexFiles {
-    /// Removes those that are there and ours.
+    /// Removes those that exist and are ours.
     pub(crate) fn clear(&self) {
         let _ = fs::remove_file(&self.copy);
         let _ = fs::remove_file(self.lock_of_copy());
@@ -43,7 +42,7 @@ impl IndexFiles {
         }
     }
 
-    /// What git makes while it writes the copy.
+    /// git's lock while it writes the copy.
     fn lock_of_copy(&self) -> PathBuf {
         let mut path = self.copy.clone().into_os_string();
         path.push(".lock");
@@ -59,11 +58,11 @@ pub(super) struct Moving {
     pub(super) name: String,
 }
 
-/// A lock of git's: the file that becomes the ref.
+/// One of git's locks: the file that becomes the ref.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GitLock {
     pub(super) path: PathBuf,
-    /// What the file holds from when it is written until it is renamed.
+    /// The file's content between writing and renaming.
     pub(super) content: String,
 }
 
@@ -74,7 +73,7 @@ impl Journal {
         write_durably(&path, &text)
     }
 
-    /// The journal of the quarantine in this directory; none if it had not come that far.
+    /// The journal of the quarantine in this directory; `None` if it was not written yet.
     pub(super) fn read(quarantine: &Path) -> Option<Journal> {
         serde_json::from_slice(&fs::read(quarantine.join(FILE)).ok()?).ok()
     }
@@ -86,18 +85,18 @@ impl Moving {
         self.directory.join(format!("{}.{extension}", self.name))
     }
 
-    /// A file on its way; git's own cleaning takes names like this too.
+    /// The temporary name of a file; `git gc` removes such names too.
     pub(super) fn passing(&self, quarantine: &str, extension: &str) -> PathBuf {
         self.directory.join(format!("tmp_belljar_{quarantine}_{extension}"))
     }
 }
 
-/// What stands in a `.keep` of ours.
+/// The content of our `.keep` files.
 pub(super) fn keep_content(quarantine: &str) -> String {
     format!("belljar {quarantine}\n")
 }
 
-/// In the quarantine's directory.
+/// The file name in the quarantine's directory.
 pub(super) const FILE: &str = "journal.json";
-/// In the order in which they move: a pack counts for git as soon as its index is there.
+/// In the order in which they are moved: git uses a pack as soon as its index exists.
 pub(super) const MOVED: [&str; 3] = ["pack", "rev", "idx"];

@@ -1,4 +1,4 @@
-//! What the objects in a quarantine are.
+//! Questions about the objects in a quarantine.
 
 use super::{HostRef, Quarantine, QuarantineError, Taken};
 use belljar_git::ObjectId;
@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead, BufReader};
 
 impl Quarantine {
-    /// Is everything there that these tips need? What did not come with the push has to be in a branch or tag that the
-    /// sandbox may see: naming an object by its hash is not a way to get at it.
+    /// Does everything exist that these tips need? Objects that did not come with the push have to be in a branch or tag that the
+    /// sandbox may see: naming an object by its hash gives no access to it.
     pub fn check_whole(
         &self,
         taken: &Taken,
@@ -31,9 +31,9 @@ impl Quarantine {
         }
     }
 
-    /// The commits that these tips have and the host's refs do not, each with its parents; and that everything is there that
-    /// they need. Unlike [`Quarantine::check_whole`] this takes what the host has in no branch: a sandbox with a git directory
-    /// of its own reads all of the host's objects anyway.
+    /// The commits that are in these tips and not in the host's refs, each with its parents; also checks that everything they need
+    /// exists. Unlike [`Quarantine::check_whole`] this accepts host objects that are in no branch: a sandbox with its own git
+    /// directory can read all of the host's objects anyway.
     pub(crate) fn new_commits(
         &self,
         taken: Option<&Taken>,
@@ -56,14 +56,14 @@ impl Quarantine {
             let mut ids = line.split(' ').filter_map(|id| id.parse::<ObjectId>().ok());
             let Some(id) = ids.next() else { continue };
             let parents: Vec<ObjectId> = ids.collect();
-            // A first commit looks like a tree or a file here.
+            // A root commit looks like a tree or a blob in this output.
             if !parents.is_empty() || taken.is_some_and(|taken| taken.commits.contains(&id)) {
                 commits.insert(id, parents);
             } else if taken.is_none_or(|taken| !taken.objects.contains(&id)) {
                 unclear.push(id);
             }
         }
-        // Those of an earlier import.
+        // Root commits of an earlier import.
         if !unclear.is_empty() {
             let kinds = self.kinds(&unclear)?;
             let first = kinds.into_iter().filter(|(_, kind)| kind == "commit");
@@ -72,7 +72,7 @@ impl Quarantine {
         Ok(commits)
     }
 
-    /// The commits that these have and `without` have not.
+    /// The commits in the history of `from` and not in that of `without`.
     pub(crate) fn commits_without(
         &self,
         from: &[ObjectId],
@@ -84,7 +84,7 @@ impl Quarantine {
         Ok(list.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// The contents of the files in a pack that have no more than so many bytes.
+    /// The contents of a pack's blobs of at most `most` bytes.
     pub(crate) fn small_files(&self, taken: &Taken, most: u64) -> Result<Vec<Vec<u8>>, QuarantineError> {
         let names = taken.objects.iter().map(|id| format!("{id}\n")).collect::<String>();
         let question = ["cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)", "--buffer"];
@@ -98,7 +98,7 @@ impl Quarantine {
         let small = small.collect::<String>();
         let question = ["cat-file", "--batch=%(objectsize)", "--buffer"];
         let answers = self.call().args(question).output_with(small.as_bytes())?;
-        // `SIZE\nCONTENT\n`, one after the other.
+        // A sequence of `SIZE\nCONTENT\n`.
         let (mut files, mut rest) = (Vec::new(), answers.as_slice());
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let size = std::str::from_utf8(&rest[..end]).ok().and_then(|size| size.parse::<usize>().ok());
@@ -110,16 +110,16 @@ impl Quarantine {
         Ok(files)
     }
 
-    /// What changed, as the raw records of `git diff-tree --stdin -z`: a line of the input is a commit, which is compared with
-    /// its parents, or a commit and another one to compare it with.
+    /// The changes, as raw records of `git diff-tree --stdin -z`: an input line is a commit, which is compared with its parents, or
+    /// a commit and another one to compare it with.
     pub(crate) fn raw_changes(&self, lines: &str) -> Result<Vec<u8>, QuarantineError> {
         let words =
             ["diff-tree", "--stdin", "-r", "-m", "--root", "-z", "--raw", "--no-renames", "--no-abbrev"];
         Ok(self.call().args(words).output_with(lines.as_bytes())?)
     }
 
-    /// Which of these are in nothing that is shown. Seldom asked: a client sends all that its own walk finds, and ours
-    /// finds the same.
+    /// Which of these are not reachable from shown refs. Rarely needed: a client sends all that its own walk finds, and ours finds
+    /// the same.
     fn not_reached(
         &self,
         mut objects: HashSet<ObjectId>,
@@ -147,12 +147,12 @@ impl Quarantine {
         Ok(objects)
     }
 
-    /// Those that are there: a broken ref of the host's is not a sandbox's business.
+    /// Those that exist: a broken ref on the host must not affect a sandbox.
     pub(super) fn existing(&self, ids: &[ObjectId]) -> Result<Vec<ObjectId>, QuarantineError> {
         Ok(self.kinds(ids)?.into_keys().collect())
     }
 
-    /// What these are; those that are not there are left out.
+    /// The kinds of these objects; missing ones are skipped.
     pub fn kinds(&self, ids: &[ObjectId]) -> Result<HashMap<ObjectId, String>, QuarantineError> {
         let names = ids.iter().map(|id| format!("{id}\n")).collect::<String>();
         let question = ["cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer"];
@@ -163,7 +163,7 @@ impl Quarantine {
         Ok(kinds.filter_map(|(id, kind)| Some((id.parse().ok()?, kind.to_string()))).collect())
     }
 
-    /// Is the old place part of the new one's history?
+    /// Is `old` in the history of `new`?
     pub fn follows(&self, old: &ObjectId, new: &ObjectId) -> Result<bool, QuarantineError> {
         let finished = self.call().args(["merge-base", "--is-ancestor", old.as_str(), new.as_str()]).run()?;
         match finished.code {
@@ -173,8 +173,8 @@ impl Quarantine {
         }
     }
 
-    /// Do all new commits leave `.github/workflows` as one of their parents has it? A first commit has to do without. Not
-    /// the two ends are compared: what is undone at the end was still there to be run.
+    /// Do all new commits leave `.github/workflows` as in one of their parents? A root commit must not have it. Comparing only the
+    /// two ends is not enough: a change that is undone at the end could still have been run.
     pub fn keeps_workflows(&self, new: &ObjectId, shown: &[ObjectId]) -> Result<bool, QuarantineError> {
         let shown = self.existing(shown)?;
         let list = self
@@ -201,13 +201,13 @@ impl Quarantine {
     }
 }
 
-/// The tips of what is shown.
+/// The tips of the shown refs.
 pub(crate) fn shown(refs: &[HostRef]) -> Vec<ObjectId> {
     let ids = refs.iter().filter(|one| one.is_shown()).map(|one| one.id.clone());
     ids.collect::<HashSet<_>>().into_iter().collect()
 }
 
-/// As `rev-list --stdin` reads them.
+/// Input for `rev-list --stdin`.
 fn revisions(from: &[ObjectId], without: &[ObjectId]) -> Vec<u8> {
     let from = from.iter().map(|id| format!("{id}\n"));
     from.chain(without.iter().map(|id| format!("^{id}\n"))).collect::<String>().into_bytes()

@@ -1,9 +1,9 @@
-//! Refs that move.
+//! Moves refs.
 
 use super::{HostRepository, QuarantineError};
 use belljar_git::{ObjectId, PushRefusal, RefName};
 
-/// One ref of the host's, from here to there. Zeros mean that there is none.
+/// The move of one host ref. Zeros: the ref does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Landing {
     pub name: RefName,
@@ -12,7 +12,7 @@ pub struct Landing {
 }
 
 impl HostRepository {
-    /// Moves all of these refs or none, each only if it is still where it was seen, and writes that into its reflog.
+    /// Moves all of these refs or none, each only if it still has its old value, and writes its reflog.
     pub fn land(&self, landings: &[Landing]) -> Result<(), QuarantineError> {
         let mut orders = "start\n".to_string();
         for Landing { name, old, new } in landings {
@@ -21,7 +21,7 @@ impl HostRepository {
                 false => format!("update {name} {new} {old}\n"),
             };
         }
-        // If we are killed before the last word is written, git gives up and takes its locks away.
+        // If we are killed before `commit` is written, git aborts and removes its locks.
         orders += "prepare\ncommit\n";
         let call = self.moving_refs(self.call(), "belljar: push from a sandbox");
         let finished = call.run_with(orders.as_bytes())?;
@@ -31,13 +31,13 @@ impl HostRepository {
         }
     }
 
-    /// Does this name stand for another one, that perhaps is not there?
+    /// Is this name a symbolic ref, perhaps to a missing one?
     pub fn is_symbolic(&self, name: &RefName) -> Result<bool, QuarantineError> {
         Ok(self.call().args(["symbolic-ref", "--quiet", name.as_str()]).run()?.code == Some(0))
     }
 }
 
-/// git's words for what went wrong between looking and moving (LC_ALL=C).
+/// git's messages for refs that changed between reading and moving (LC_ALL=C).
 fn refusal(reason: &str) -> PushRefusal {
     let says = |words: &str| reason.contains(words);
     if says("but expected") || says("reference already exists") || says("unable to resolve reference") {

@@ -1,10 +1,10 @@
-//! Two histories that went apart, joined in a quarantine.
+//! Merges two diverged histories in a quarantine.
 
 use super::{Quarantine, QuarantineError, Taken};
 use belljar_git::ObjectId;
 use belljar_spec::git::PushLimits;
 
-/// A commit that joins both sides, and all that the host needs for it.
+/// A merge commit of both sides, and all objects that the host needs for it.
 #[derive(Debug)]
 pub(crate) struct Merged {
     pub(crate) commit: ObjectId,
@@ -12,9 +12,9 @@ pub(crate) struct Merged {
 }
 
 impl Quarantine {
-    /// A merge commit of `theirs` into `ours`; none where both changed the same lines, or git cannot tell. No work tree is read or written,
-    /// and no merge driver runs: the quarantine's config names none. What comes is all
-    /// that the merge and `tips` need beyond `known`, which the host has.
+    /// A merge commit of `theirs` into `ours`; `None` if both changed the same lines, or git cannot tell. No work tree is read or
+    /// written, and no merge driver runs: the quarantine's config names none. The result has all objects that the merge and `tips`
+    /// need beyond `known`, which the host has.
     pub(crate) fn merge(
         &self,
         (ours, theirs): (&ObjectId, &ObjectId),
@@ -25,7 +25,7 @@ impl Quarantine {
     ) -> Result<Option<Merged>, QuarantineError> {
         let words = ["merge-tree", "--write-tree", "--no-messages", ours.as_str(), theirs.as_str()];
         let finished = self.call().args(words).run()?;
-        // git before 2.38 knows no `--write-tree`; 1 means conflicts.
+        // git before 2.38 has no `--write-tree`; 1 means conflicts.
         let tree = String::from_utf8_lossy(&finished.stdout).trim().parse::<ObjectId>();
         let (Some(0), Ok(tree)) = (finished.code, tree) else { return Ok(None) };
         let parents = ["-p", ours.as_str(), "-p", theirs.as_str()];

@@ -1,13 +1,13 @@
-//! Where objects that an agent made wait until they are known to be good: a repository of ours that borrows from the host's
-//! and has no refs. The host's repository sees nothing of them before [`Quarantine::admit`].
+//! A quarantine holds an agent's objects until they are checked: a repository of ours that borrows from the host's and has no refs.
+//! They are not in the host's repository before [`Quarantine::admit`].
 //!
 //! ```text
 //! create -> take (index-pack: whole, well formed, within limits) -> whole, follows, keeps_workflows -> admit -> drop
 //! ```
 //!
-//! A quarantine that was dropped is gone. One whose process was killed is gone at the next [`sweep`], with whatever it had
-//! half moved. Called by the relay and by
-//! imports from a private git directory; the host's repository is only touched by `admit`, `sweep` and [`HostRepository::land`].
+//! A quarantine is removed on drop. One whose process was killed is removed by the next [`sweep`], with all that it had half moved.
+//! Called by the relay and by imports from a private git directory; the host's repository is only touched by `admit`, `sweep` and
+//! [`HostRepository::land`].
 
 mod admit;
 pub(crate) mod alternates;
@@ -38,10 +38,10 @@ use belljar_git::PushRefusal;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why something does not arrive.
+/// Why objects do not arrive.
 #[derive(Debug, thiserror::Error)]
 pub enum QuarantineError {
-    /// What came is not taken.
+    /// The received objects are refused.
     #[error("refused: {0}")]
     Refused(PushRefusal),
     #[error(transparent)]
@@ -50,7 +50,7 @@ pub enum QuarantineError {
     File { step: &'static str, path: PathBuf, source: io::Error },
     #[error("{0}")]
     Unusable(String),
-    /// Whoever sends it has stopped, or took too long.
+    /// The sender has stopped, or took too long.
     #[error("the push ended in the middle: {0}")]
     Broken(io::Error),
 }
@@ -65,7 +65,7 @@ impl QuarantineError {
         QuarantineError::Refused(PushRefusal::Pack { detail: detail.into() })
     }
 
-    /// What the client is told: nothing of the host's paths.
+    /// The message for the client, without the host's paths.
     pub fn refusal(&self) -> PushRefusal {
         let detail = match self {
             QuarantineError::Refused(refusal) => return refusal.clone(),
@@ -82,6 +82,7 @@ impl QuarantineError {
     }
 }
 
-/// What the client is told when git on the host has used the sandbox's processor time. The next life has as much again.
+/// The message for the client when git on the host has used the sandbox's processor time. After a restart the sandbox has the full
+/// amount again.
 pub(crate) const SPENT: &str =
     "this sandbox has used the processor time that git on the host may use for it until it is started again";

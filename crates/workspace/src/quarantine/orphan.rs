@@ -1,6 +1,6 @@
-//! The git that unpacks, found again by who comes after us.
+//! Lets a later process find the git that unpacks, after we were killed.
 //!
-//! It ends by itself when its relay is gone, but not at once; until then it writes, and makes its directory again if that was
+//! That git ends by itself when its relay is gone, but not at once; until then it writes, and makes its directory again if that was
 //! removed.
 
 use super::{Quarantine, QuarantineError};
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 impl Quarantine {
-    /// Writes down who unpacks, before it has anything to unpack.
+    /// Records the unpacking process, before it gets any input.
     pub(super) fn note_indexer(&self, process: u32) -> Result<(), QuarantineError> {
         let path = self.directory.join(FILE);
         let began = began(process).unwrap_or_default();
@@ -18,13 +18,13 @@ impl Quarantine {
     }
 }
 
-/// Ends the one that unpacks into this directory, if it is still there.
+/// Kills the process that unpacks into this directory, if it still runs.
 pub(super) fn end(quarantine: &Path) -> Option<()> {
     let text = fs::read_to_string(quarantine.join(FILE)).ok()?;
     let (process, noted) = text.trim_end().split_once(' ')?;
     let process: u32 = process.parse().ok()?;
     let handle = pidfd_open(Pid::from_raw(process.cast_signed())?, PidfdFlags::empty()).ok()?;
-    // The number may be somebody else's by now; when it began tells them apart, and the handle stays with who has it now.
+    // The process id may have been reused; the start time tells, and the pidfd stays with the process that has it now.
     if began(process)? != noted {
         return None;
     }
@@ -34,12 +34,12 @@ pub(super) fn end(quarantine: &Path) -> Option<()> {
     Some(())
 }
 
-/// When a process began, as the kernel counts it (proc_pid_stat(5), field 22). The name in field 2 may hold anything.
+/// When a process began, as the kernel counts it (proc_pid_stat(5), field 22). The name in field 2 may contain any character.
 fn began(process: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, behind_name) = stat.rsplit_once(')')?;
     behind_name.split_whitespace().nth(19).map(str::to_string)
 }
 
-/// In the quarantine's directory.
+/// The file name in the quarantine's directory.
 const FILE: &str = "indexer";

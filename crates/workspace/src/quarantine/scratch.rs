@@ -1,4 +1,4 @@
-//! A pack of what a git directory of an agent's has and the host has not.
+//! Packs the objects of an agent's git directory that the host lacks.
 //!
 //! git never runs on the agent's directory: its objects are copied as files into a scratch repository of ours beside the
 //! quarantine, packed there, and the pack goes through the same [`Quarantine::take`] as one that was pushed.
@@ -19,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 impl Quarantine {
-    /// Takes what these tips need beyond the host's refs out of a git directory that an agent writes to.
+    /// Takes the objects that these tips need beyond the host's refs from a git directory that an agent writes to.
     pub(crate) fn take_from(
         &self,
         from: &Foreign,
@@ -39,11 +39,11 @@ impl Quarantine {
             Err(QuarantineError::Refused(_)) => {}
             outcome => return outcome,
         }
-        // Something is missing: it is in a pack, or a ref of the host's is broken.
+        // An object is missing: it is in a pack, or a ref on the host is broken.
         for pack in copied.everything(from, None, &objects).map_err(spoiled)? {
             let call = self.call_on(&scratch).args(["index-pack", "--threads=1"]).arg(&pack).with_thread();
             let running = call.limited(pack_limits(limits.bytes.as_u64())).spawn()?;
-            // One that git cannot read holds nothing.
+            // A pack that git cannot read counts as empty.
             let _ = running.wait_with_output();
         }
         self.take_packed(&scratch, tips, &self.existing(known)?, limits)
@@ -66,7 +66,7 @@ impl Quarantine {
         let wanted = tips.iter().map(|id| format!("{id}\n")).chain(known.iter().map(|id| format!("^{id}\n")));
         let wanted = wanted.collect::<String>();
         if let Some(mut stdin) = running.stdin.take() {
-            // Not joined: git reads all of it, or ends.
+            // Not joined: git reads all its input, or ends.
             thread::spawn(move || stdin.write_all(wanted.as_bytes()));
         }
         let complaints = running.stderr.take().map(|stderr| thread::spawn(move || beginning(stderr)));
@@ -74,7 +74,7 @@ impl Quarantine {
         let taken = self.take(&[], &mut packing, limits);
         match (packing.finish()?, taken) {
             (None, taken) => taken,
-            // Of the two that failed the first one knows why.
+            // If both failed, the first one has the reason.
             (Some(_), Err(error @ QuarantineError::Refused(belljar_git::PushRefusal::Bytes { .. }))) => {
                 Err(error)
             }
@@ -83,7 +83,7 @@ impl Quarantine {
     }
 }
 
-/// `git pack-objects` at work.
+/// A running `git pack-objects`.
 struct Packing {
     running: Running,
     complaints: Option<JoinHandle<Vec<u8>>>,
@@ -92,7 +92,7 @@ struct Packing {
 impl Packing {
     /// Why it failed, if it did.
     fn finish(mut self) -> Result<Option<String>, QuarantineError> {
-        // Who does not read its pack to the end has refused it.
+        // The reader closed the pipe early: it has refused the pack.
         drop(self.running.stdout.take());
         let output = self.running.wait_with_output().map_err(QuarantineError::Broken)?;
         let stderr = self.complaints.and_then(|thread| thread.join().ok()).unwrap_or_default();
@@ -122,7 +122,7 @@ impl Incoming for Packing {
     }
 }
 
-/// Files that an agent made otherwise than git does.
+/// Files that an agent made differently from git.
 fn spoiled(error: ForeignError) -> QuarantineError {
     QuarantineError::pack(error.to_string())
 }

@@ -9,24 +9,24 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// A repository of ours for objects that nobody has looked at yet. Gone with its value.
+/// Our repository for objects that were not checked yet. Removed on drop.
 #[derive(Debug)]
 pub struct Quarantine {
     pub(super) git: Git,
     pub(super) id: String,
     pub(super) directory: PathBuf,
     pub(super) format: ObjectFormat,
-    /// What git that works in it may open: itself, and the objects that it borrows.
+    /// The directories that git may open for it: the quarantine, and the objects that it borrows.
     reach: Reach,
-    /// Held as long as we live: a sweep leaves alone what is held.
+    /// Locked while we live: a sweep skips locked quarantines.
     _lock: Lock,
 }
 
 impl Quarantine {
-    /// A new one below `state`, for objects that build on the host's.
+    /// A new quarantine below `state`, for objects that build on the host's.
     pub fn create(state: &Path, host: &HostRepository) -> Result<Quarantine, QuarantineError> {
         let place = place(state)?;
-        // Between the directory and its lock no sweep may come.
+        // No sweep may happen between making the directory and locking it.
         let _whole = lock(&place.join(PLACE_LOCK))?;
         let id = random_name().map_err(QuarantineError::file("name", &place))?;
         let directory = place.join(&id);
@@ -41,12 +41,12 @@ impl Quarantine {
         Ok(quarantine)
     }
 
-    /// A call of git on it, which cannot take much of the machine's memory whatever the objects say of their size.
+    /// A call of git on it, which cannot use much memory even if objects claim a large size.
     pub(super) fn call(&self) -> Call {
         self.call_on(&self.directory)
     }
 
-    /// The same on another repository of ours that holds what an agent made.
+    /// The same on another repository of ours with an agent's objects.
     pub(super) fn call_on(&self, directory: &Path) -> Call {
         self.git
             .on(directory)
@@ -56,14 +56,13 @@ impl Quarantine {
             .config("pack.threads", "1")
     }
 
-    /// Where index-pack puts what it took.
+    /// Where index-pack stores packs.
     pub(super) fn packs(&self) -> PathBuf {
         self.directory.join("objects/pack")
     }
 }
 
-/// A repository without refs that borrows the host's objects. Written by hand: `git init` would bring templates, and takes
-/// longer.
+/// A repository without refs that borrows the host's objects. Written by hand: `git init` would copy templates, and takes longer.
 pub(super) fn lay_out(directory: &Path, host: &HostRepository) -> Result<(), QuarantineError> {
     let write = |name: &str, content: &[u8]| {
         let path = directory.join(name);
@@ -91,7 +90,7 @@ pub(super) fn lay_out(directory: &Path, host: &HostRepository) -> Result<(), Qua
     write("HEAD", b"ref: refs/heads/none\n")?;
     write("config", config.as_bytes())?;
     write("objects/info/alternates", &borrowed)?;
-    // Where the host's history ends, ours does.
+    // Our history ends where the host's does.
     if let Ok(shallow) = fs::read(host.directory.join("shallow")) {
         write("shallow", &shallow)?;
     }
@@ -100,12 +99,12 @@ pub(super) fn lay_out(directory: &Path, host: &HostRepository) -> Result<(), Qua
 
 impl Drop for Quarantine {
     fn drop(&mut self) {
-        // What cannot be removed now is left to the next sweep.
+        // If it cannot be removed now, the next sweep does it.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
-/// Where all of them are.
+/// The directory of all quarantines.
 pub(super) fn place(state: &Path) -> Result<PathBuf, QuarantineError> {
     let place = state.join("quarantine");
     match make_directory(&place) {
@@ -115,12 +114,12 @@ pub(super) fn place(state: &Path) -> Result<PathBuf, QuarantineError> {
     Ok(place)
 }
 
-/// Waits until it is ours.
+/// Waits for the lock.
 pub(super) fn lock(path: &Path) -> Result<Lock, QuarantineError> {
     Lock::wait(path).map_err(QuarantineError::file("lock", path))
 }
 
-/// Writes a file and sees it to the disk.
+/// Writes a file and syncs it to disk.
 pub(super) fn write_durably(path: &Path, content: &[u8]) -> Result<(), QuarantineError> {
     write_atomic(path, content, Survives::PowerCut).map_err(QuarantineError::file("write", path))
 }
@@ -135,11 +134,11 @@ pub(super) fn make_directory(path: &Path) -> Result<(), QuarantineError> {
     DirBuilder::new().mode(0o700).create(path).map_err(QuarantineError::file("make", path))
 }
 
-/// A single object in memory (git's own limit on one allocation); larger ones are only taken as they stream by.
+/// The size limit of an object in memory (git's own limit on one allocation); larger ones are only streamed.
 const MAX_MEMORY: &str = "256m";
-/// Files of this size are not held in memory at all.
+/// Blobs of this size are never held in memory.
 const STREAMED: &str = "16m";
-/// Held while a quarantine begins, and while others are swept.
+/// Locked while a quarantine is created, and while others are swept.
 pub(super) const PLACE_LOCK: &str = "lock";
-/// Held while a quarantine lives.
+/// Locked while a quarantine lives.
 pub(super) const LOCK: &str = "lock";

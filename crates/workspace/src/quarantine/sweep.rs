@@ -1,4 +1,4 @@
-//! What processes left that were killed.
+//! Cleans up after killed processes.
 
 use super::journal::{FILE, GitLock, Journal, MOVED, Moving, keep_content};
 use super::store::{LOCK, PLACE_LOCK, lock, place};
@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Clears away every quarantine below `state` whose process is gone, and what it had half done to a host's repository.
-/// Gives how many there were. One that lives is left alone.
+/// Removes every quarantine below `state` whose process is gone, and undoes its half-made changes to a host repository. Returns how
+/// many there were. Live ones are not touched.
 pub fn sweep(state: &Path) -> Result<usize, QuarantineError> {
     let place = place(state)?;
     let _whole = lock(&place.join(PLACE_LOCK))?;
@@ -22,14 +22,14 @@ pub fn sweep(state: &Path) -> Result<usize, QuarantineError> {
             let id = entry.file_name().to_string_lossy().into_owned();
             let _ = orphan::end(&directory);
             undo(&directory, &id);
-            // What cannot be removed now the next sweep has.
+            // If it cannot be removed now, the next sweep does it.
             swept += usize::from(fs::remove_dir_all(&directory).is_ok());
         }
     }
     Ok(swept)
 }
 
-/// What cannot be undone now stays as git itself would leave it: nothing here is needed for the host's work to be right.
+/// Changes that cannot be undone now stay as git itself would leave them: the host's repository is correct without this cleanup.
 fn undo(directory: &Path, id: &str) {
     let Some(journal) = Journal::read(directory) else { return };
     if let Some(pack) = &journal.pack {
@@ -44,7 +44,7 @@ fn undo(directory: &Path, id: &str) {
     clear_locks(directory, &journal);
 }
 
-/// Removes locks that a git of ours died with.
+/// Removes locks that one of our git processes left when it died.
 pub(super) fn clear_locks(directory: &Path, journal: &Journal) {
     let Ok(began) = fs::metadata(directory.join(FILE)) else { return };
     let stuck =
@@ -52,7 +52,7 @@ pub(super) fn clear_locks(directory: &Path, journal: &Journal) {
     if stuck.is_empty() {
         return;
     }
-    // git holds a lock for milliseconds: whoever still holds the same one now is no more.
+    // git holds a lock for milliseconds: if the same lock is still there, its process is gone.
     std::thread::sleep(LONGER_THAN_A_LOCK);
     for (lock, before) in stuck {
         if self::stuck(lock, &began).is_some_and(|now| now.ino() == before.ino()) {
@@ -66,9 +66,9 @@ fn undo_move(pack: &Moving, id: &str) {
         let _ = fs::remove_file(pack.passing(id, extension));
     }
     let keep = pack.file("keep");
-    // Only with our mark beside it is it ours: the host may have had this pack before.
+    // The pack is ours only with our `.keep` beside it: the host may have had it before.
     if fs::read_to_string(&keep).is_ok_and(|content| content == keep_content(id)) {
-        // Without its index a pack is nothing to git but a file in the way.
+        // Without its index a pack is only a stray file for git.
         if !pack.file("idx").exists() {
             let _ = fs::remove_file(pack.file("rev"));
             let _ = fs::remove_file(pack.file("pack"));
@@ -77,7 +77,7 @@ fn undo_move(pack: &Moving, id: &str) {
     }
 }
 
-/// A lock that git took for us: made after the journal was, and empty or with what we would have written.
+/// A lock that git took for us: made after the journal, and empty or with the content that we would have written.
 fn stuck(lock: &GitLock, began: &Metadata) -> Option<Metadata> {
     let about = fs::symlink_metadata(&lock.path).ok().filter(Metadata::is_file)?;
     let is_later = (about.ctime(), about.ctime_nsec()) >= (began.mtime(), began.mtime_nsec());

@@ -1,21 +1,21 @@
-//! How many connections there may be.
+//! Limits the number of connections.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// ConnectionSlots for connections.
+/// The slots for connections.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionSlots {
     taken: Mutex<usize>,
     given_back: Condvar,
 }
 
-/// One of them; given back when it is dropped.
+/// One slot; released on drop.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot(Arc<ConnectionSlots>);
 
 impl ConnectionSlots {
-    /// False if there is none after a while.
+    /// `false` if no slot becomes free in time.
     pub(super) fn wait_for_one(&self, time_limit: Duration) -> bool {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.given_back.wait_timeout_while(taken, time_limit, |taken| *taken >= CONNECTIONS);

@@ -1,4 +1,4 @@
-//! A connection that cannot hold anybody up.
+//! A connection on which every wait is bounded.
 
 use crate::quarantine::Incoming;
 use belljar_git::pkt::{self, Announced};
@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A connection from the sandbox. Every wait on it ends: with its deadline, with the relay, or when the other side was
-/// silent for too long.
+/// A connection from the sandbox. Every wait on it ends: at its deadline, with the relay, or when the client was silent for too
+/// long.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     socket: Arc<TcpStream>,
@@ -27,7 +27,7 @@ impl Line {
         Ok(Line { socket: Arc::new(socket), stop, deadline: Instant::now() + longest })
     }
 
-    /// Some bytes; none at the end.
+    /// Reads some bytes; none at the end.
     pub(super) fn read(&self, buffer: &mut [u8], time_limit: Duration) -> io::Result<usize> {
         loop {
             match (&*self.socket).read(buffer) {
@@ -49,7 +49,7 @@ impl Line {
         Ok(())
     }
 
-    /// The data of one packet, and nothing behind it.
+    /// Reads the data of one packet, and nothing beyond it.
     pub(super) fn packet(&self, time_limit: Duration) -> io::Result<Vec<u8>> {
         let mut digits = [0; 4];
         self.read_exact(&mut digits, time_limit)?;
@@ -63,7 +63,7 @@ impl Line {
         }
     }
 
-    /// All of these bytes.
+    /// Writes all of these bytes.
     pub(super) fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match (&*self.socket).write(bytes) {
@@ -78,8 +78,8 @@ impl Line {
         Ok(())
     }
 
-    /// Nothing more comes from here. What the client still sends is read, up to so much: closing with bytes unread would
-    /// take the answer away from it.
+    /// Sends no more. Reads the client's remaining bytes, up to a limit: closing with unread bytes would reset the connection
+    /// before the client has read the answer.
     pub(super) fn finish(&self, most: u64) {
         let _ = self.socket.shutdown(Shutdown::Write);
         let mut buffer = vec![0; PIECE];
@@ -93,17 +93,17 @@ impl Line {
         self.cut();
     }
 
-    /// Over, both ways.
+    /// Closes both directions.
     pub(super) fn cut(&self) {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 
-    /// Waits until there is something to read from another file, as long as the connection may last.
+    /// Waits until another file is readable, at most until the connection's deadline.
     pub(super) fn wait_for(&self, other: BorrowedFd<'_>) -> io::Result<()> {
         self.wait(&[(other, PollFlags::IN)], Duration::MAX).map(drop)
     }
 
-    /// Waits for one of these files, and gives which are ready.
+    /// Waits for one of these files, and returns which are ready.
     fn wait(&self, files: &[(BorrowedFd<'_>, PollFlags)], time_limit: Duration) -> io::Result<Vec<bool>> {
         let until =
             (Instant::now().checked_add(time_limit)).map_or(self.deadline, |until| until.min(self.deadline));
@@ -136,7 +136,7 @@ impl Incoming for Line {
     ) -> io::Result<Option<usize>> {
         loop {
             let files = [(other, PollFlags::IN), (self.socket.as_fd(), PollFlags::IN)];
-            // What the other one says ends the wait for more.
+            // A readable `other` ends the wait for more.
             if self.wait(&files, time_limit)?.first() == Some(&true) {
                 return Ok(None);
             }
@@ -149,9 +149,9 @@ impl Incoming for Line {
 }
 
 pub(super) const PIECE: usize = 64 * 1024;
-/// git writes less than a hundred bytes.
+/// git's request has less than a hundred bytes.
 const MAX_REQUEST_BYTES: usize = 4096;
-/// A client that does not read what it asked for.
+/// Time limit for a client that does not read its answer.
 const UNREAD: Duration = Duration::from_secs(60);
-/// A client that has its answer hangs up.
+/// Time limit for a client with its answer to hang up.
 const FAREWELL: Duration = Duration::from_secs(10);

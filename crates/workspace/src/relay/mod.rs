@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! connection -> request (git daemon's line) -> upload-pack: the host's git, branches and tags only
-//!                                           -> receive-pack: ours; commands judged by their names, the pack into a
-//!                                              quarantine, judged by its objects, then refs moved
+//!                                           -> receive-pack: ours; commands are judged by ref names, the pack goes into a
+//!                                              quarantine and is judged by its objects, then refs move
 //! ```
 //!
-//! Everything that arrives here was written by an agent. Nothing is changed on the host but by
-//! [`crate::quarantine`]: objects are added, and refs that policy names move forward. Started and dropped by the engine.
+//! An agent writes everything that arrives here. Only [`crate::quarantine`] changes anything on the host: it adds objects, and
+//! moves refs that the policy allows forward. Started and dropped by the engine.
 
 mod connection_slots;
 mod event;

@@ -1,4 +1,4 @@
-//! A push: what is said to the client, and when.
+//! A push: the dialogue with the client.
 
 use super::RelayEvent;
 use super::line::{Line, PIECE};
@@ -21,11 +21,11 @@ pub(super) fn serve(line: &Line, terms: &Terms, version: u8) {
         Ok(Some((push, pack))) => {
             let report = answer(line, terms, &push, &pack);
             let _ = line.write(&report.bytes(&push));
-            // A client writes all of its pack before it reads what became of it.
+            // A client writes its whole pack before it reads the result.
             line.finish(terms.policy.limits.bytes.as_u64());
         }
         Err(why) => {
-            // Clients of git that come this far all take a side band.
+            // All git clients that get this far support a side band.
             let mut answer = Vec::new();
             side_band(&mut answer, Band::Fatal, format!("{why}\n").as_bytes());
             let _ = line.write(&answer);
@@ -35,7 +35,7 @@ pub(super) fn serve(line: &Line, terms: &Terms, version: u8) {
     }
 }
 
-/// Shows what there is, and reads what is asked for; and the beginning of the pack. None if nothing is.
+/// Sends the refs, and reads the commands and the beginning of the pack. `None` if there are no commands.
 fn begin(line: &Line, terms: &Terms, version: u8) -> Result<Option<(Push, Vec<u8>)>, String> {
     let refs = match terms.repository.refs() {
         Ok(refs) => refs,
@@ -58,7 +58,7 @@ fn begin(line: &Line, terms: &Terms, version: u8) -> Result<Option<(Push, Vec<u8
     loop {
         let count = line.read(&mut buffer, COMMANDS).map_err(text)?;
         if count == 0 {
-            // Looked, and went: `git push` with nothing to push, `git ls-remote`.
+            // The client only read the refs: `git push` with nothing to push, `git ls-remote`.
             return Ok(None);
         }
         if collect.feed(&buffer[..count]).map_err(|error| error.to_string())? {
@@ -93,16 +93,16 @@ fn advertisement(terms: &Terms, refs: &[HostRef]) -> Advertisement {
     }
 }
 
-/// What becomes of it all.
+/// Processes the push and reports the result.
 fn answer(line: &Line, terms: &Terms, push: &Push, pack: &[u8]) -> Report {
     let mut moves = Moves::new(push, |update| judge::by_name(&terms.policy, update));
     let mut unpack = Ok(());
     if moves.any() {
-        // What one push may cost is not to be had eight times at once.
+        // One push at a time: its limits must not be available to eight at once.
         let mut landed = terms.turn();
         let mut line = line.clone();
         if let Err(error) = receive(&mut line, terms, push, pack, &mut moves, &mut landed) {
-            // What git says of being ended is no word on the push.
+            // The message of a killed git says nothing about the push.
             let error = match terms.is_too_late() {
                 true => QuarantineError::Broken(io::Error::other(
                     "the sandbox has ended, and it took too long to land",
@@ -141,7 +141,8 @@ fn answer(line: &Line, terms: &Terms, push: &Push, pack: &[u8]) -> Report {
     Report { unpack, outcomes, progress }
 }
 
-/// From the pack to refs that moved; `landed` is what has come to the host so far. An error means that nothing did.
+/// Takes the pack and moves the refs; `landed` counts the bytes that have come to the host so far. An error means that nothing
+/// moved.
 fn receive(
     line: &mut Line,
     terms: &Terms,
@@ -173,13 +174,13 @@ fn receive(
     }
     *landed = with_this;
     let _admitted = quarantine.admit(taken.as_ref(), host, &landings)?;
-    // Looking takes a while, in which the host's owner may have begun to work on one of them.
+    // The check takes a while, in which the host's owner may have started to work on one of the branches.
     moves.leave(&host.busy_branches()?);
     moves.land(host);
     Ok(())
 }
 
-/// What the agent, and through it its owner, reads behind `remote:`.
+/// The text that the agent, and through it its owner, reads after `remote:`.
 fn how_to_take(asked: &RefName, landed: &RefName) -> String {
     let branch = asked.branch().map_or_else(|| asked.to_string(), |branch| branch.to_string());
     format!(
@@ -193,7 +194,7 @@ fn described(error: &QuarantineError) -> String {
     format!("{error}{}", source.unwrap_or_default())
 }
 
-/// What we can do. No `delete-refs` but by policy, no `push-options`, no `push-cert`; `no-thin` as the quarantine needs it.
+/// Our capabilities. `delete-refs` only by policy, no `push-options`, no `push-cert`; `no-thin` as the quarantine needs it.
 const CAPABILITIES: [&str; 8] = [
     "report-status",
     "report-status-v2",
@@ -204,5 +205,5 @@ const CAPABILITIES: [&str; 8] = [
     "no-thin",
     concat!("agent=belljar/", env!("CARGO_PKG_VERSION")),
 ];
-/// git knows its commands when it has seen the list; a person with a prompt in a hook takes longer.
+/// git knows its commands once it has read the refs; a user with a prompt in a hook takes longer.
 const COMMANDS: Duration = Duration::from_secs(120);

@@ -1,4 +1,4 @@
-//! Who connects, and what for.
+//! Accepts connections and dispatches their requests.
 
 use super::connection_slots::ConnectionSlots;
 use super::line::Line;
@@ -21,35 +21,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// What is served, and under which rules.
+/// The served repository and the rules for it.
 pub struct RelayTerms {
     pub repository: HostRepository,
     pub policy: RefPolicy,
     /// Where quarantines are made: belljar's state directory.
     pub state: PathBuf,
-    /// How long a push that has come whole may take to land when the relay ends; usually [`LANDING`].
+    /// How long a fully received push may take to land when the relay ends; usually [`LANDING`].
     pub landing: Duration,
-    /// What every git for the sandbox is held by; shared with all else that works for the same one.
+    /// The leash of every git for the sandbox; shared with all other work for it.
     pub leash: Leash,
-    /// Told what happens, from several threads.
+    /// Called with every event, from several threads.
     pub note: Box<dyn Fn(RelayEvent) + Send + Sync>,
 }
 
-/// A relay at work. Dropped, it takes no more connections, gives up what has not come whole, and waits for what has, but
-/// not for ever.
+/// A running relay. On drop it accepts no more connections, aborts incomplete pushes, and waits for complete ones, but not for
+/// ever.
 #[derive(Debug)]
 pub struct Relay {
     stop: Option<io::PipeWriter>,
     stopped: Arc<AtomicBool>,
     acceptor: Option<JoinHandle<()>>,
-    /// Nothing ever comes of it; its other end is gone with the last connection.
+    /// Never receives a value; its other end is dropped with the last connection.
     ended: Receiver<Infallible>,
     landing: Duration,
     leash: Leash,
 }
 
 impl Relay {
-    /// Serves these sockets, which listen already; or connections arrive there that somebody else accepted. Sweeps first what an earlier relay left that was killed.
+    /// Serves these sockets, which already listen, or over which another process passes accepted connections. First sweeps the
+    /// leftovers of an earlier relay that was killed.
     pub fn serve(listeners: Vec<OwnedFd>, mut terms: RelayTerms) -> Result<Relay, QuarantineError> {
         sweep(&terms.state)?;
         let (landing, leash) = (terms.landing, terms.leash.clone());
@@ -81,7 +82,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Release);
-        // Everybody who waits sees the other end of it closed.
+        // All waiting threads see this pipe close.
         drop(self.stop.take());
         if self.ended.recv_timeout(self.landing) == Err(RecvTimeoutError::Timeout) {
             self.leash.cut();
@@ -95,12 +96,13 @@ impl Drop for Relay {
 /// The terms as connections share them.
 pub(super) struct Terms {
     terms: RelayTerms,
-    /// One push at a time: what unpacking may cost, it costs once. And what all of them so far have cost the host's disk.
+    /// One push at a time, so that the cost of unpacking is bounded by one push. The value is the disk space that all pushes so far
+    /// have taken on the host.
     turn: Mutex<u64>,
 }
 
 impl Terms {
-    /// Whether it has taken too long, and the sandbox is gone.
+    /// Whether the sandbox is gone and the time limit for landing is over.
     pub(super) fn is_too_late(&self) -> bool {
         self.terms.leash.is_cut()
     }
@@ -134,7 +136,7 @@ impl Acceptor {
     fn run(self) {
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
         while !self.stopped.load(Ordering::Acquire) {
-            // Who comes when all places are taken waits in the kernel's queue, as long as its client likes.
+            // If all slots are taken, a new connection waits in the kernel's queue, as long as its client likes.
             if self.places.wait_for_one(PAUSE) {
                 threads.retain(|thread| !thread.is_finished());
                 threads.extend(self.next().and_then(|socket| self.start(socket)));
@@ -146,7 +148,7 @@ impl Acceptor {
         }
     }
 
-    /// One connection, or none if something else happened.
+    /// The next connection; `None` if there is none.
     fn next(&self) -> Option<TcpStream> {
         let mut files = vec![PollFd::new(&*self.stop, PollFlags::IN)];
         files.extend(self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
@@ -156,7 +158,7 @@ impl Acceptor {
         match listener.accept() {
             Ok(socket) => Some(socket),
             Err(_) => {
-                // Out of descriptors, or a connection that was taken back: not around at full speed.
+                // Out of descriptors, or an aborted connection: pause, so as not to loop at full speed.
                 thread::sleep(PAUSE);
                 None
             }
@@ -176,7 +178,7 @@ impl Acceptor {
     }
 }
 
-/// Where connections come from.
+/// The source of connections.
 enum Source {
     Listener(TcpListener),
     Arrivals(OwnedFd),
@@ -222,7 +224,7 @@ fn one(line: &Line, terms: &Terms) {
     let request = match line.packet(FIRST_LINE) {
         Ok(data) => daemon::parse(&data).map_err(|error| error.to_string()),
         Err(error) if error.kind() == ErrorKind::InvalidData => Err(error.to_string()),
-        // Nobody there any more who could be told.
+        // The client is gone, and can be sent no reason.
         Err(_) => return line.cut(),
     };
     match request {
@@ -235,15 +237,15 @@ fn one(line: &Line, terms: &Terms) {
     }
 }
 
-/// What a push that has come whole may take to land after its sandbox has ended. An honest one of the largest size takes
-/// less; somebody waits for it at a prompt.
+/// Time limit for a fully received push to land after its sandbox has ended. An honest push of the largest size takes less; the
+/// user waits for it at a prompt.
 pub const LANDING: Duration = Duration::from_secs(30);
-/// The repository's name: there is only one.
+/// The repository's path: there is only one.
 const PATH: &str = "/repo";
-/// The whole of a connection: a clone of a large repository onto a slow disk.
+/// Time limit of a connection: a clone of a large repository onto a slow disk.
 const MAX_CONNECTION_TIME: Duration = Duration::from_secs(30 * 60);
-/// The first line is written by git before it waits for anything.
+/// git writes the first line before it waits for anything.
 const FIRST_LINE: Duration = Duration::from_secs(10);
-/// Read of a request that is refused, before it is cut off.
+/// How much of a refused request is read before the connection is closed.
 const REFUSED: u64 = 64 * 1024;
 const PAUSE: Duration = Duration::from_millis(100);

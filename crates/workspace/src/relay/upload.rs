@@ -24,7 +24,7 @@ pub(super) fn serve(line: &Line, terms: &Terms) {
     line.finish(PIECE as u64);
 }
 
-/// Why nothing can be shown: nothing of the host's paths.
+/// Why nothing can be served, without the host's paths.
 pub(super) fn unreadable(error: &GitError) -> String {
     match error {
         GitError::Spent { .. } => format!("ERR {SPENT}"),
@@ -32,7 +32,7 @@ pub(super) fn unreadable(error: &GitError) -> String {
     }
 }
 
-/// Both ways at once: a client may write while it should read.
+/// Both directions at once: a client may write while it should read.
 fn fetch(line: &Line, repository: &HostRepository) -> Result<u64, GitError> {
     let mut git = call(repository).spawn()?;
     let (stdin, stdout, stderr) = (git.stdin.take(), git.stdout.take(), git.stderr.take());
@@ -42,7 +42,7 @@ fn fetch(line: &Line, repository: &HostRepository) -> Result<u64, GitError> {
     let mut bytes = 0;
     if let Some(mut stdout) = stdout {
         let mut buffer = vec![0; PIECE];
-        // A client that is gone, a deadline or the relay's end: git goes with them, when it is dropped.
+        // The client is gone, the deadline has passed or the relay ends: dropping the process ends git.
         while line.wait_for(stdout.as_fd()).is_ok() {
             match stdout.read(&mut buffer) {
                 Ok(count @ 1..) if line.write(&buffer[..count]).is_ok() => bytes += count as u64,
@@ -53,8 +53,8 @@ fn fetch(line: &Line, repository: &HostRepository) -> Result<u64, GitError> {
     Ok(bytes)
 }
 
-/// git's upload-pack, with what it may show said by us and not by the repository. Always protocol 0, whatever a client
-/// would like: in protocol 2 any object can be asked for by its name, shown or not (gitprotocol-v2(5), `want`).
+/// git's upload-pack, with our rules for the visible refs, not the repository's. Always protocol 0, even if a client asks for
+/// another: in protocol 2 any object can be requested by its name, even a hidden one (gitprotocol-v2(5), `want`).
 fn call(repository: &HostRepository) -> Call {
     let call = repository
         .call()
@@ -62,20 +62,20 @@ fn call(repository: &HostRepository) -> Call {
         .arg(format!("--timeout={}", SILENT.as_secs()))
         .arg(repository.directory());
     let call = SETTINGS.iter().fold(call, |call, (key, value)| call.config(key, value));
-    // The last one that fits counts: first nothing, then what is shown.
+    // The last matching rule counts: first hide all, then show some.
     let call = call.config("transfer.hideRefs", "refs");
     SHOWN.iter().fold(call, |call, prefix| call.config("transfer.hideRefs", format!("!{prefix}")))
 }
 
-/// Passes on what the client says, packet by packet. A client that says where its history ends and asks for more of it gets
-/// the parents of the commits that it names, shown or not (upload-pack's `deepen`): one or the other, never both.
+/// Forwards the client's packets. A client that sends `shallow` and `deepen` would get the parents of the commits that it names,
+/// even hidden ones (upload-pack's `deepen`): so it may send one or the other, never both.
 fn forward(line: &Line, stdin: Option<ChildStdin>) -> io::Result<()> {
     let Some(mut stdin) = stdin else { return Ok(()) };
     let mut packets = pkt::Reader::new(usize::MAX);
     let (mut ends, mut deepens) = (false, false);
     let mut buffer = vec![0; PIECE];
     loop {
-        // git says itself when a client is silent for too long; a client may wait long for a large pack.
+        // git itself ends a client that is silent for too long; a client may wait long for a large pack.
         let count = match line.read(&mut buffer, Duration::MAX)? {
             0 => return Ok(()),
             count => count,
@@ -101,14 +101,14 @@ fn forward(line: &Line, stdin: Option<ChildStdin>) -> io::Result<()> {
     }
 }
 
-/// What it complains of is for nobody.
+/// git's messages are not shown anywhere.
 fn ignore(stderr: Option<ChildStderr>) {
     if let Some(mut stderr) = stderr {
         let _ = io::copy(&mut stderr, &mut io::sink());
     }
 }
 
-/// Against the repository's own config, which may be more generous.
+/// Override the repository's own config, which may be more permissive.
 const SETTINGS: [(&str, &str); 7] = [
     ("uploadpack.allowTipSHA1InWant", "false"),
     ("uploadpack.allowReachableSHA1InWant", "false"),
@@ -116,9 +116,9 @@ const SETTINGS: [(&str, &str); 7] = [
     ("uploadpack.allowRefInWant", "false"),
     ("uploadpack.allowFilter", "false"),
     ("uploadpack.advertiseBundleURIs", "false"),
-    // As many as there are connections is enough.
+    // As many as there can be connections are enough.
     ("pack.threads", "1"),
 ];
 const SHOWN: [&str; 2] = ["refs/heads", "refs/tags"];
-/// A client that neither asks nor reads.
+/// Time limit for a client that neither sends nor reads.
 const SILENT: Duration = Duration::from_secs(120);

@@ -1,4 +1,4 @@
-//! What becomes of each ref of a push, from what it is called to where it lands.
+//! The decision on each ref of a push, from its name to the place where it lands.
 
 use crate::quarantine::{HostRef, HostRepository, Landing, Quarantine, QuarantineError, Taken, shown};
 use belljar_git::judge::{self, Facts, Questions, Seen};
@@ -8,21 +8,21 @@ use belljar_spec::git::RefPolicy;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-/// The refs of a push, each with what has become of it so far.
+/// The refs of a push, each with the decision so far.
 pub(super) struct Moves {
     pub(super) all: Vec<Judged>,
     /// All of them or none.
     is_atomic: bool,
 }
 
-/// One of them. Where it lands is where it was asked for, until it was placed.
+/// One ref. Until it is placed, it lands where the client asked.
 pub(super) struct Judged {
     pub(super) update: Update,
     pub(super) result: Result<Landing, PushRefusal>,
 }
 
 impl Moves {
-    /// As they are called.
+    /// Judges the refs by their names.
     pub(super) fn new(push: &Push, by_name: impl Fn(&Update) -> Result<Questions, PushRefusal>) -> Moves {
         let judged = |update: &Update| {
             let Update { old, new, name } = update.clone();
@@ -35,12 +35,12 @@ impl Moves {
         moves
     }
 
-    /// Is there one left?
+    /// Is any ref not refused?
     pub(super) fn any(&self) -> bool {
         self.all.iter().any(|judged| judged.result.is_ok())
     }
 
-    /// Those that are left.
+    /// The refs that are not refused.
     pub(super) fn landings(&self) -> Vec<Landing> {
         self.all.iter().filter_map(|judged| judged.result.clone().ok()).collect()
     }
@@ -51,12 +51,12 @@ impl Moves {
         }
     }
 
-    /// Where each of them lands, as the host's refs are now.
+    /// Decides where each of them lands, by the host's present refs.
     pub(super) fn place(&mut self, host: &HostRepository, refs: &[HostRef]) -> Result<(), QuarantineError> {
         let busy = host.busy_branches()?;
         self.each(|Update { old, new, name }, _| {
             let found = find(refs, name);
-            // One that stands for something that is not there is in no list.
+            // A symbolic ref to a missing one is in no list.
             if found.is_some_and(|found| found.is_symbolic) || (found.is_none() && host.is_symbolic(name)?) {
                 return Ok(Err(PushRefusal::Symbolic));
             }
@@ -84,7 +84,7 @@ impl Moves {
         })
     }
 
-    /// What their objects are.
+    /// Judges the refs by their objects.
     pub(super) fn look(
         &mut self,
         quarantine: &Quarantine,
@@ -124,7 +124,7 @@ impl Moves {
         })
     }
 
-    /// Without those that somebody works on by now.
+    /// Refuses the branches that are in use on the host by now.
     pub(super) fn leave(&mut self, busy: &HashSet<String>) {
         for judged in &mut self.all {
             if judged.result.as_ref().is_ok_and(|landing| busy.contains(landing.name.as_str())) {
@@ -134,7 +134,7 @@ impl Moves {
         self.together();
     }
 
-    /// Moves them: all at once, or, if that fails and they do not hang together, one by one.
+    /// Moves them: all at once, or, if that fails and the push is not atomic, one by one.
     pub(super) fn land(&mut self, host: &HostRepository) {
         let landings = self.landings();
         match host.land(&landings) {
@@ -152,7 +152,7 @@ impl Moves {
         }
     }
 
-    /// Judges each of those that are left.
+    /// Judges each ref that is not refused.
     fn each(
         &mut self,
         judge: impl Fn(&Update, Landing) -> Result<Result<Landing, PushRefusal>, QuarantineError>,
@@ -173,7 +173,7 @@ impl Moves {
     }
 }
 
-/// Objects being looked at. Many refs of a push move along the same way: nothing is asked twice.
+/// A cache of answers about objects. Many refs of a push make the same move: no question is asked twice.
 struct Looking<'a> {
     quarantine: &'a Quarantine,
     shown: &'a [ObjectId],
@@ -193,7 +193,8 @@ impl Looking<'_> {
         Ok(facts)
     }
 
-    /// What landed beside a branch earlier may go if the branch has it by now, or if the new commits build on it.
+    /// A commit that landed beside a branch earlier may be replaced if the branch contains it by now, or if the new commits build
+    /// on it.
     fn takes_all(&self, update: &Update, landing: &Landing) -> Result<bool, QuarantineError> {
         let waits = &landing.old;
         Ok(landing.name == update.name
@@ -221,7 +222,7 @@ fn id_of(found: Option<&HostRef>, format: ObjectFormat) -> ObjectId {
     found.map_or_else(|| ObjectId::zero(format), |found| found.id.clone())
 }
 
-/// A ref is a file, and cannot be a directory of others too.
+/// A ref is a file, and cannot also be a directory of other refs.
 fn in_the_way(refs: &[HostRef], landing: &Landing) -> Option<String> {
     let wanted = landing.name.as_str().as_bytes();
     let is_below = |longer: &[u8], shorter: &[u8]| {

@@ -1,4 +1,4 @@
-//! Folders that somebody worked in.
+//! Folders in which a sandbox worked.
 
 use super::*;
 use belljar_spec::workspace::Shield;

@@ -1,4 +1,4 @@
-//! A git host on loopback: git's own `http-backend` behind a small HTTP server that wants a password.
+//! A git host on loopback: git's own `http-backend` behind a small HTTP server that requires a password.
 
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
@@ -17,18 +17,18 @@ pub struct GitHost {
 /// One request.
 pub struct Seen {
     pub authorization: Option<String>,
-    /// The words of all processes of the machine at that moment.
+    /// The arguments of all processes of the machine at that moment.
     pub words: Vec<u8>,
 }
 
 /// How it behaves.
 #[derive(Clone)]
 pub enum Manner {
-    /// Serves what is below a folder to whoever has this `Authorization`.
+    /// Serves a folder to clients that send this `Authorization`.
     Serve { root: PathBuf, authorization: String },
-    /// Sends everybody elsewhere.
+    /// Redirects every request.
     Redirect { to: String },
-    /// Always wants a password, and repeats what it was told.
+    /// Always asks for a password, and echoes the one it gets.
     Echo,
 }
 
@@ -47,7 +47,7 @@ impl GitHost {
         GitHost { address, seen }
     }
 
-    /// What was said of who asks, of all requests.
+    /// The `Authorization` headers of all requests.
     pub fn authorizations(&self) -> Vec<String> {
         self.seen.lock().unwrap().iter().filter_map(|seen| seen.authorization.clone()).collect()
     }

@@ -48,7 +48,7 @@ fn without_a_name_it_is_the_branch_that_is_checked_out() {
 }
 
 #[test]
-fn a_branch_that_nobody_has_starts_where_the_host_is() {
+fn a_new_branch_starts_at_the_hosts_commit() {
     let machine = Machine::new();
     let last = machine.host.commit("second", "2\n", "second");
     let made = machine.provision("new/thing");
@@ -81,7 +81,7 @@ fn names_that_look_alike_have_folders_of_their_own() {
     inside(&dash).commit("dash", "", "dash");
     assert_eq!(inside(&slash).git(&["log", "--format=%s"]), "slash\nfirst");
     assert_eq!(inside(&dash).git(&["log", "--format=%s"]), "dash\nfirst");
-    // The folders' names are names of refs, too.
+    // The folders' names are ref names, too.
     inside(&dash).git(&["fsck", "--strict"]);
     inside(&dash).git(&["gc", "-q", "--prune=now"]);
     inside(&slash).git(&["fsck", "--strict"]);
@@ -216,11 +216,11 @@ fn a_name_that_git_cannot_have_beside_another_is_refused() {
             other => panic!("{name}: {:?}", other.map(|made| made.folder)),
         }
     }
-    // What is there is as it was, and a name that only begins alike is another.
+    // The existing one is unchanged, and a name with the same beginning is another.
     assert_eq!(inside(&fix).git(&["log", "-1", "--format=%s"]), "work");
     machine.provision("fix-two");
     machine.provision("on-host/ab");
-    // A folder that no branch is left in is in nobody's way.
+    // A folder without a branch in it does no harm.
     let git_directory = inside(&fix).git(&["rev-parse", "--path-format=absolute", "--git-common-dir"]);
     fs::create_dir_all(std::path::Path::new(&git_directory).join("refs/heads/empty/too")).unwrap();
     assert_eq!(machine.provision("empty").outcome, Outcome::Made);

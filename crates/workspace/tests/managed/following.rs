@@ -1,4 +1,4 @@
-//! A host that moves on.
+//! A host that gets new commits.
 
 use crate::managed::machine::{Machine, inside, name, read};
 use crate::repository::Repository;
@@ -59,7 +59,7 @@ fn work_is_never_lost_when_the_host_moves_on() {
         let last = machine.host.commit("second", "2\n", "second");
         let kept = machine.provision("work");
         assert_eq!((kept.outcome, look()), (Outcome::Kept, before), "{what}");
-        // What the host has is there to be merged.
+        // The host's commits are there to be merged.
         assert_eq!(inside.git(&["rev-parse", "refs/remotes/host/work"]), last, "{what}");
         assert_eq!(inside.git(&["show", "host/work:second"]), "2", "{what}");
     }
@@ -85,7 +85,7 @@ fn a_worktree_in_use_is_not_touched() {
 }
 
 #[test]
-fn a_folder_that_somebody_deleted_is_there_again() {
+fn a_deleted_folder_is_made_again() {
     let machine = Machine::new();
     let made = machine.provision("work");
     let commit = inside(&made).commit("mine", "m\n", "mine");

@@ -1,4 +1,4 @@
-//! What an agent leaves for the host.
+//! Malicious files that an agent leaves for the host.
 
 use crate::managed::machine::{Machine, name, walk};
 use crate::repository::git;
@@ -23,7 +23,7 @@ fn no_file_is_shared_with_the_host() {
     let host = inodes(&machine.host.folder);
     assert!(inodes(&made.git.common).iter().all(|inode| !host.contains(inode)));
     assert_eq!(fs::read_to_string(made.git.common.join("objects/info/alternates")).unwrap(), "");
-    // What only a stash or a deleted branch refers to does not come along.
+    // Commits in only a stash or a deleted branch do not come along.
     machine.host.write("README", "secret\n");
     machine.host.git(&["stash", "-q"]);
     let stash = machine.host.git(&["rev-parse", "stash"]);
@@ -85,7 +85,7 @@ fn nothing_that_an_agent_leaves_leads_the_host_elsewhere() {
 }
 
 #[test]
-fn a_pipe_in_the_way_stops_nobody() {
+fn a_pipe_in_the_way_does_not_block() {
     for path in [
         "refs/heads/work",
         "packed-refs",
@@ -103,12 +103,12 @@ fn a_pipe_in_the_way_stops_nobody() {
         drop(made);
         machine.host.git(&["checkout", "-q", "work"]);
         machine.host.commit("second", "2\n", "second");
-        // It may say no; it may not wait.
+        // It may fail, but it must not hang.
         let _ = managed::provision(&machine.state(), &machine.host.folder, Some(&name("work")));
     }
 }
 
-/// Each of them held git up until a deadline of minutes: at a pipe it waits, of a sparse file it reads every byte.
+/// Each of them made git hang until a deadline of minutes: it waits for a pipe, and reads every byte of a sparse file.
 #[test]
 fn nothing_that_an_agent_left_holds_up_the_next_start() {
     let pipe = |path: &Path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
@@ -187,7 +187,7 @@ fn filters_and_hooks_of_a_managed_clone_do_not_run_on_the_host() {
     machine.host.git(&["branch", "work"]);
     let made = machine.provision("work");
     assert!(!canary.exists());
-    // As if an agent had found a way to write what is held.
+    // As if an agent had found a way to write to protected files.
     let config = made.git.common.join("config");
     let text = fs::read_to_string(&config).unwrap();
     let more = format!(

@@ -1,4 +1,4 @@
-//! What is kept.
+//! Kept worktrees.
 
 use crate::managed::machine::{Machine, inside, name};
 use crate::repository::Repository;
@@ -56,7 +56,7 @@ fn another_repository_at_the_same_path_does_not_get_the_managed_clone() {
     let list = managed::list(&machine.state()).unwrap();
     let kept: Vec<_> = list.iter().flatten().map(|kept| (kept.branch.as_str(), kept.on_host)).collect();
     assert!(kept.contains(&("work", false)), "nothing is lost: {kept:?}");
-    // Said explicitly, the shelf goes, and the next start has one of its own.
+    // On an explicit request the managed clone is removed, and the next start makes a new one.
     managed::remove(&machine.state(), machine.clone_dir().file_name().unwrap().to_str().unwrap(), None)
         .unwrap();
     again().unwrap();
@@ -98,7 +98,10 @@ fn a_label_of_an_earlier_version_is_adopted_where_there_was_no_commit_yet_to_kno
     fs::remove_dir_all(&folder).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(50));
     Repository::empty(&folder);
-    assert!(matches!(provision(), Err(ManagedCloneError::OfAnother { .. })), "it was made after the shelf");
+    assert!(
+        matches!(provision(), Err(ManagedCloneError::OfAnother { .. })),
+        "it was made after the managed clone"
+    );
 }
 
 #[test]

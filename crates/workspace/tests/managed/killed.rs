@@ -34,7 +34,7 @@ fn what_kills_leave_is_finished() {
     assert_eq!(forwarded.outcome, Outcome::Forwarded);
     assert_eq!(inside(&forwarded).git(&["rev-parse", "HEAD"]), to);
     assert_eq!(inside(&forwarded).git(&["status", "--porcelain"]), "");
-    // Before anything was whole.
+    // Before anything was complete.
     let machine = Machine::new();
     drop(machine.provision("work"));
     let clone_name = machine.clone_dir();
@@ -48,7 +48,7 @@ fn what_kills_leave_is_finished() {
     assert_eq!(inside(&machine.provision("work")).git(&["status", "--porcelain"]), "");
 }
 
-/// Not a test of its own: what the next one kills.
+/// Not a test itself: the process that the next test kills.
 #[test]
 #[ignore = "started by `a_kill_at_any_moment_is_made_good`"]
 fn provisions_until_it_is_killed() {
@@ -82,7 +82,7 @@ fn a_kill_at_any_moment_is_made_good() {
         assert_eq!(inside(&made).git(&["rev-parse", "HEAD"]), machine.host.git(&["rev-parse", "work"]));
         drop(made);
         match round % 3 {
-            // There is something to make, to forward, or to mend.
+            // There is something to make, to forward, or to repair.
             0 => managed::remove(
                 &machine.state(),
                 machine.clone_dir().file_name().unwrap().to_str().unwrap(),

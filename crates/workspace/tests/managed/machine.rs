@@ -1,4 +1,4 @@
-//! What every test here stands on.
+//! The setup of every test here.
 
 use crate::repository::{Repository, directory};
 use belljar_spec::git::BranchName;
@@ -38,7 +38,7 @@ pub(crate) fn name(branch: &str) -> BranchName {
     branch.parse().unwrap()
 }
 
-/// The worktree as its agent has it.
+/// The worktree as its agent sees it.
 pub(crate) fn inside(provisioned: &Provisioned) -> Repository {
     Repository { folder: provisioned.folder.clone() }
 }

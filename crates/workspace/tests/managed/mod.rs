@@ -1,4 +1,4 @@
-//! Shelves, on real repositories with real git. "The agent" is git started plainly in the worktree.
+//! Managed clones, on real repositories with real git. "The agent" is plain git, started in the worktree.
 
 // Helpers of tests may fail as tests do.
 #![allow(clippy::unwrap_used)]

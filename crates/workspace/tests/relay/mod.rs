@@ -58,7 +58,7 @@ impl Stage {
         Stage { host, place, address, events, relay: Some(relay), _place: guard }
     }
 
-    /// The same, by another relay that waits so long for what lands when it ends.
+    /// The same, by another relay with this time limit for landing pushes when it ends.
     pub fn landing(mut self, landing: Duration) -> Stage {
         let (directory, state) = (self.host.git_directory(), self.place.join("state"));
         let (address, relay) = serve_with(&directory, &state, policy(), self.events.clone(), landing);
@@ -70,7 +70,7 @@ impl Stage {
         format!("git://{}/repo", self.address)
     }
 
-    /// What a sandbox has.
+    /// A sandbox's clone.
     pub fn clone_as(&self, name: &str) -> Repository {
         let folder = self.place.join(name);
         let words = ["clone", "-q", "-o", "host", &self.url(), folder.to_str().unwrap()];
@@ -87,7 +87,7 @@ impl Stage {
         files
     }
 
-    /// The same, with its objects.
+    /// The same, including its objects.
     pub fn everything(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         collect(&self.host.folder, &mut files);
@@ -108,7 +108,7 @@ impl Stage {
         codes.collect()
     }
 
-    /// Nothing waits in a quarantine, once the relay has seen that a client is gone.
+    /// No quarantine is left, once the relay has seen that a client is gone.
     pub fn assert_swept(&self) {
         let left = || {
             let left = fs::read_dir(self.place.join("state/quarantine")).unwrap().flatten();
@@ -160,12 +160,12 @@ pub fn policy() -> RefPolicy {
     RefPolicy::only(["agent/*", "main"].map(|text| text.parse().unwrap()).to_vec())
 }
 
-/// What a client printed.
+/// The output of a client.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
 }
 
-/// Pushes, which must go well.
+/// Pushes, which must succeed.
 pub fn push(from: &Repository, words: &[&str]) -> String {
     let output = try_push(from, words);
     assert!(output.status.success(), "{words:?}: {}", said(&output));
@@ -197,7 +197,7 @@ fn collect(path: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// A pack of exactly these objects, one a line.
+/// A pack of exactly these objects, one per line.
 pub fn pack_of(folder: &Path, list: &str) -> Vec<u8> {
     let mut child = Command::new("git")
         .args(["pack-objects", "--stdout", "-q"])
@@ -218,7 +218,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Connects and asks.
+    /// Connects and sends a request.
     pub fn ask(address: SocketAddr, request: &[u8]) -> Raw {
         let mut socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
@@ -250,12 +250,12 @@ impl Raw {
         }
     }
 
-    /// Sends, without a care for whether it is taken.
+    /// Sends, ignoring errors.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
         self.socket.write_all(bytes).is_ok()
     }
 
-    /// All that it says until it hangs up.
+    /// All that the relay sends until it hangs up.
     pub fn rest(mut self) -> String {
         let mut bytes = Vec::new();
         let _ = self.socket.read_to_end(&mut bytes);
@@ -263,7 +263,7 @@ impl Raw {
     }
 }
 
-/// The process that unpacks a push, once it is there.
+/// The process that unpacks a push, once it runs.
 pub fn indexer(state: &Path) -> Pid {
     for _ in 0..2000 {
         let quarantines = fs::read_dir(state.join("quarantine")).into_iter().flatten().flatten();
@@ -288,7 +288,7 @@ pub fn commands(updates: &[(String, String, &str)]) -> Vec<u8> {
     bytes
 }
 
-/// A push without git; gives the answer.
+/// A push without git; returns the answer.
 pub fn raw_push(address: SocketAddr, updates: &[(String, String, &str)], pack: &[u8]) -> String {
     let mut raw = Raw::push(address);
     raw.send(&commands(updates));

@@ -1,4 +1,4 @@
-//! Repositories for tests, made with the git that people have.
+//! Repositories for tests, made with ordinary git.
 
 // Every test file uses a part of it.
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
@@ -31,7 +31,7 @@ impl Repository {
         self.folder.join(".git")
     }
 
-    /// Runs git in it, which must go well, and gives the output without its last line's end.
+    /// Runs git in it, which must succeed, and returns the output without the final newline.
     pub fn git(&self, words: &[&str]) -> String {
         let output = git(&self.folder, words);
         assert!(
@@ -43,7 +43,7 @@ impl Repository {
         String::from_utf8(output.stdout).unwrap().trim_end().to_string()
     }
 
-    /// Writes a file, commits it, and gives the commit.
+    /// Writes a file, commits it, and returns the commit.
     pub fn commit(&self, file: &str, content: &str, subject: &str) -> String {
         self.write(file, content);
         self.git(&["add", "-A", "--", file]);
@@ -58,7 +58,7 @@ impl Repository {
     }
 }
 
-/// Plain git, with nobody's config but the repository's.
+/// Plain git, with no config but the repository's.
 pub fn git(folder: &Path, words: &[&str]) -> Output {
     Command::new("git")
         .args(words)
@@ -76,7 +76,7 @@ pub fn git(folder: &Path, words: &[&str]) -> Output {
         .unwrap()
 }
 
-/// A directory that is gone after the test, spelled as it really is.
+/// A directory that is removed after the test, with its real path.
 pub fn directory() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().canonicalize().unwrap();

@@ -15,7 +15,7 @@ fn commits_of_both_sides_to_different_files_are_merged() {
     assert!(report.notes[0].contains("belljar merged them"), "{report:?}");
     assert_eq!(pair.user(&["log", "-1", "--format=%P %an"]), format!("{agents} {users} belljar"));
     assert_eq!(pair.user(&["status", "--porcelain"]), "?? staged");
-    // The sandbox has it at the next look, with its index, and goes on from there.
+    // The sandbox has it after the next sync, with its index, and continues from there.
     assert_eq!(pair.carry_in(), Vec::<String>::new());
     assert_eq!(pair.agent(&["status", "--porcelain"]), "A  staged");
     assert_eq!(pair.agent(&["rev-parse", "HEAD"]), pair.at_host("HEAD"));
@@ -57,7 +57,7 @@ fn changes_to_the_same_lines_are_set_aside_until_the_user_merges_them() {
     let report = pair.import();
     assert_eq!(aside(&report)[0].0, "refs/heads/main: refs/belljar/ID/heads/main");
     assert_eq!((pair.at_host("main"), pair.agent(&["rev-parse", "host/main"])), (users.clone(), users));
-    // The user takes them as the message says; the sandbox follows, and is not cut off for ever.
+    // The user merges them as the message says; the sandbox follows again.
     pair.user(&["merge", "-q", "-X", "theirs", "-m", "merged", &format!("refs/belljar/{ID}/heads/main")]);
     assert_eq!(pair.carry_in(), Vec::<String>::new());
     assert_eq!(pair.agent(&["rev-parse", "HEAD"]), pair.at_host("main"));
@@ -94,7 +94,7 @@ fn history_that_was_rewritten_is_not_merged_back() {
 #[test]
 fn what_was_set_aside_and_followed_later_is_not_told_as_left() {
     let mut pair = Pair::new();
-    // The user is in the middle of something, and then is not.
+    // The user has an operation in progress, and then finishes it.
     super::pair::write(&pair.host.own, "MERGE_HEAD", &pair.at_host("HEAD"));
     pair.agent_commits("work", "x\n");
     let mut report = pair.import();
@@ -112,7 +112,7 @@ fn a_merge_that_the_host_may_not_follow_to_is_not_kept() {
     let mut pair = Pair::new();
     let agents = pair.agent_commits("work", "x\n");
     let commit = pair.at_host("HEAD");
-    // To the sandbox's side the user's submodule is a new one.
+    // For the sandbox's side the user's submodule is new.
     pair.user(&["update-index", "--add", "--cacheinfo", &format!("160000,{commit},sub")]);
     pair.user(&["commit", "-q", "-m", "link"]);
     pair.carry_in();

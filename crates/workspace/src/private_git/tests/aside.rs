@@ -1,4 +1,4 @@
-//! What was set aside is judged again when a branch takes it; and floods of what is no commit.
+//! Commits that were set aside are judged again when a branch takes them over; and floods of refs that are no commits.
 
 use super::pair::{ID, Pair, aside, commit, git};
 use std::fs;
@@ -122,7 +122,7 @@ fn trees_that_name_very_much_are_refused() {
     let mut pair = Pair::new();
     let mut inner = pair.agent(&["hash-object", "-t", "tree", "-w", "/dev/null"]);
     let file = pair.place.join("tree");
-    // Objects that are nowhere, more of them than a walk keeps.
+    // Missing objects, more than a walk remembers.
     for number in 0..2_u8 {
         let mut tree = [b"40000 a\0".as_slice(), &super::hostile::hex(&inner)].concat();
         for entry in 0..600_000_u32 {

@@ -27,7 +27,7 @@ fn commits_and_merges_on_the_branch_that_is_checked_out_follow() {
     pair.assert_same_status();
     assert_eq!(pair.user(&["log", "--format=%P", "-1"]).split(' ').count(), 2);
     assert!(pair.user(&["reflog", "-1"]).contains(&format!("belljar: from sandbox {ID}")));
-    // Nothing of ours is left beside it.
+    // No ref of ours is left beside it.
     let names = fs::read_dir(&pair.host.own).unwrap().flatten().map(|entry| entry.file_name());
     assert!(!names.into_iter().any(|name| name.to_string_lossy().contains("belljar-")));
 }
@@ -71,7 +71,7 @@ fn amended_commits_follow_as_long_as_they_are_the_sandboxs_own() {
     let report = pair.import();
     assert_eq!(report.followed, []);
     assert!(pair.user(&["merge-base", "--is-ancestor", &first, "main"]).is_empty());
-    // What was set aside before is still there.
+    // The commits that were set aside before are still there.
     let kept = pair.user(&["for-each-ref", "--format=%(refname)", "refs/belljar"]);
     assert!(kept.contains("/kept/0") && kept.contains("/heads/main"), "{kept}");
 }
@@ -87,9 +87,9 @@ fn commits_of_the_user_meanwhile_are_never_lost() {
         (pair.at_host("main"), pair.at_host(&format!("refs/belljar/{ID}/heads/main"))),
         (users, agents)
     );
-    // The same again says nothing, and starts no git.
+    // A second import reports nothing, and starts no git.
     assert_eq!(pair.import(), Default::default());
-    // Inside it is merged, and then follows; what waited is in it.
+    // Inside it is merged, and then follows; it contains the waiting commits.
     let users = pair.at_host("main");
     pair.agent(&["reset", "-q", "--mixed"]);
     pair.agent(&["merge", "-q", "--no-edit", "-s", "ours", &users]);
@@ -112,7 +112,7 @@ fn head_follows_a_switch_as_far_as_it_may() {
     assert!(report.set_aside.is_empty());
     assert_eq!(pair.user(&["symbolic-ref", "HEAD"]), "refs/heads/agent/x");
     pair.assert_same_status();
-    // The branch that is left and HEAD at the same time.
+    // The branch that HEAD leaves, and HEAD, at the same time.
     pair.agent_commits("work", "y\n");
     pair.agent(&["switch", "-q", "old"]);
     assert!(pair.import().set_aside.is_empty());
@@ -274,7 +274,7 @@ fn a_branch_that_the_policy_excludes_does_not_move_by_being_checked_out_inside()
     assert!(report.followed.is_empty(), "{report:?}");
     assert_eq!(pair.at_host("release"), before);
     assert_eq!(pair.user(&["symbolic-ref", "HEAD"]), "refs/heads/main");
-    // What the user has checked out is the work that the sandbox was given, whatever its name is.
+    // The user's checked-out branch is the work that the sandbox was given, regardless of its name.
     let mut pair = on("release");
     let commit = pair.agent_commits("work", "x\n");
     pair.import();
@@ -299,7 +299,7 @@ fn deleted_branches_stay_unless_the_sandbox_made_them() {
     let names = aside(&report).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     assert_eq!(names, ["refs/heads/agent: refs/belljar/ID/heads/agent", "refs/heads/users: -"]);
     assert_eq!(pair.import(), Default::default());
-    // Deleted by the user, one does not come back.
+    // A branch that the user deleted does not come back.
     pair.agent(&["switch", "-q", "-c", "twice"]);
     pair.agent(&["switch", "-q", "main"]);
     assert_eq!(pair.import().followed.len(), 1);
@@ -334,14 +334,14 @@ fn submodules_are_never_new_on_the_host() {
         pair.agent(&["commit", "-q", "-m", "link"]);
     };
     link(&pair, "sub", &before);
-    // Undone at the end, it is in the history all the same.
+    // Undone at the end, it is still in the history.
     pair.agent(&["rm", "-q", "--cached", "sub"]);
     pair.agent(&["commit", "-q", "-m", "undone"]);
     let report = pair.import();
     assert!(aside(&report)[0].1.starts_with("it makes `sub` a submodule"), "{report:?}");
     assert_eq!(pair.at_host("HEAD"), before);
     assert_eq!(pair.user(&["ls-files", "-s", "sub"]), "");
-    // One that the host has moves to commits that the host has of it.
+    // A submodule that the host has moves to commits that the host's repository of it has.
     let mut there = String::new();
     let mut pair = Pair::of(&["-b", "main"], |folder| {
         let module = folder.join(".git/modules/sub");

@@ -1,4 +1,4 @@
-//! Git directories that were made to bite.
+//! Malicious git directories.
 
 use super::pair::{Pair, aside, commit, git};
 use belljar_spec::ByteSize;
@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The host is as it was, whatever the import says.
+/// The host is unchanged, regardless of the import's report.
 fn assert_refused(pair: &mut Pair, what: &str) {
     let before = pair.user(&["for-each-ref"]);
     match pair.try_import() {
@@ -41,9 +41,9 @@ fn objects_that_are_no_files_are_missing_and_nothing_waits() {
             _ => fs::File::create(&path).unwrap().set_len(1 << 40).unwrap(),
         }
         assert_refused(&mut pair, what);
-        // Told once, and not again while it stays like that.
+        // Reported once, and not again while it stays like that.
         assert_eq!(pair.import(), Default::default(), "{what}");
-        // Another branch is not held up.
+        // Another branch is not blocked.
         pair.agent(&["branch", "-q", "fine", "HEAD~1"]);
         assert_eq!(pair.import().followed[0].reference, "refs/heads/fine", "{what}");
     }
@@ -137,7 +137,7 @@ fn commits_that_git_finds_malformed_are_refused_and_others_are_not() {
 #[test]
 fn a_lock_of_the_hosts_that_is_never_let_go_of_keeps_nothing_waiting() {
     let mut pair = Pair::new();
-    // For ever, says the config.
+    // The config says to wait for ever.
     pair.user(&["config", "core.filesRefLockTimeout", "-1"]);
     pair.user(&["config", "core.packedRefsTimeout", "-1"]);
     fs::write(pair.host.own.join("refs/heads/main.lock"), "").unwrap();
@@ -157,7 +157,7 @@ fn limits_are_held() {
     pair.policy.limits = PushLimits { bytes: ByteSize::bytes(200), objects: 100 };
     pair.agent_commits("dir/work", "y\n");
     assert_refused(&mut pair, "bytes");
-    // What is not committed does not count.
+    // Uncommitted files do not count.
     pair.policy.limits = PushLimits { bytes: ByteSize::mebibytes(1), objects: 8 };
     for number in 0..9 {
         pair.write("dir/work", &format!("{number}\n"));
@@ -188,9 +188,9 @@ fn odd_refs_and_heads_inside_do_no_harm() {
     assert_eq!(pair.at_host("main"), tip, "{report:?}");
     let heads = git(&pair.host.top, &[], &["for-each-ref", "--format=%(refname)", "refs/heads"]);
     assert_eq!(heads, "refs/heads/main");
-    // Names that no file system has room for are kept under others.
+    // Names that are too long for a file system are kept under others.
     assert!(pair.user(&["for-each-ref", "--format=%(refname)"]).contains("/kept/"), "{report:?}");
-    // A HEAD that names nothing, or is a pipe.
+    // A HEAD without a valid name, or a pipe.
     fs::write(private.join("HEAD"), "ref: refs/heads/../../x\n").unwrap();
     assert_eq!(pair.import(), Default::default());
     fs::remove_file(private.join("HEAD")).unwrap();

@@ -1,4 +1,4 @@
-//! The host's index: what the user staged stays.
+//! The host's index: the user's staged changes stay.
 
 use super::pair::{Pair, aside};
 use std::fs;

@@ -1,4 +1,4 @@
-//! kill -9 of an import at every moment: the host is whole, its branch is old or new, and no commit is lost.
+//! kill -9 of an import at every point: the host's repository is intact, its branch is old or new, and no commit is lost.
 
 use super::super::{HostGit, ImportMode, Importer, Synced};
 use super::pair::{ID, Pair};
@@ -63,7 +63,7 @@ fn assert_whole(pair: &mut Pair, before: &str, users: &str, what: &str) {
     assert!(now == before || now == after, "{what}: {now}");
     pair.user(&["fsck", "--strict", "--no-dangling"]);
     sweep(&pair.place.join("state")).unwrap();
-    // git that was started for it may still be at work, for a moment.
+    // A git that it started may still run for a moment.
     for _ in 0..100 {
         if leftovers(pair).is_empty() {
             break;
@@ -71,7 +71,7 @@ fn assert_whole(pair: &mut Pair, before: &str, users: &str, what: &str) {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(leftovers(pair), Vec::<PathBuf>::new(), "{what}");
-    // What the user staged is still staged, and the user can work.
+    // The user's staged changes are still staged, and the user can work.
     assert_eq!(pair.user(&["show", ":staged"]), users, "{what}");
     pair.import();
     assert_eq!(pair.at_host("main"), after, "{what}");

@@ -1,4 +1,4 @@
-//! What only the sandbox has when it ends, and pins.
+//! Work that only the sandbox has when it ends, and pins.
 
 use super::super::{pin, unpin};
 use super::pair::{ID, Pair, aside, commit, git};
@@ -32,7 +32,7 @@ fn stashes_and_dropped_commits_are_kept_at_the_end() {
     }
     pair.user(&["stash", "apply", "-q", &format!("refs/belljar/{ID}/stash/0")]);
     assert_eq!(pair.user(&["diff", "--name-only"]), "README");
-    // Once more there is nothing more.
+    // A second time finds nothing more.
     assert_eq!(pair.finish().set_aside, []);
     assert_eq!(pair.user(&["for-each-ref", "refs/belljar"]).lines().count(), 3);
 }
@@ -54,7 +54,7 @@ fn pins_hold_what_a_sandbox_borrows() {
             git(folder, &[], &["checkout", "-q", "-b", "gone"]);
             commit(folder, "README", "second\n");
         });
-        // git before 2.45 does not know this kind.
+        // git before 2.45 does not support this kind.
         if HostRepository::open(&Git::find().unwrap(), &pair.host.own).is_err() {
             assert_ne!(init.len(), 2);
             continue;
@@ -77,7 +77,7 @@ fn pins_hold_what_a_sandbox_borrows() {
 #[test]
 fn an_object_that_the_host_has_already_is_as_young_as_a_new_one() {
     let mut pair = Pair::new();
-    // Nothing refers to it: a `git gc` that runs meanwhile would remove it.
+    // No ref has it: a concurrent `git gc` would remove it.
     pair.write("work", "x\n");
     let blob = pair.user(&["hash-object", "-w", "work"]);
     let object = pair.host.own.join("objects").join(&blob[..2]).join(&blob[2..]);
@@ -95,15 +95,15 @@ fn many_refs_of_the_hosts_are_carried_in_at_once() {
     let main = pair.at_host("main");
     let make = |name: &str| pair.user(&["update-ref", name, "main"]);
     (0..30).for_each(|number| drop(make(&format!("refs/tags/v{number}"))));
-    // The agent's is in its way.
+    // The agent's branch is in its way.
     make("refs/heads/mine");
     pair.user(&["tag", "-a", "-m", "x", "noted"]);
     pair.carry_in();
     assert_eq!(pair.agent(&["tag"]), pair.user(&["tag"]));
     assert_eq!(pair.agent(&["rev-parse", "noted^{}", "mine/x"]), format!("{main}\n{main}"));
-    // Each with a file of its own would take a look at all others.
+    // Moving each as a file would read all others.
     assert_eq!(fs::read_dir(pair.private().join("refs/tags")).unwrap().count(), 0);
-    // The same, and not in the way any more.
+    // The same, and no longer in the way.
     pair.agent(&["update-ref", "-d", "refs/heads/mine/x"]);
     fs::create_dir_all(pair.private().join("refs/heads/mine/y")).unwrap();
     assert_eq!(pair.carry_in(), Vec::<String>::new());
@@ -153,7 +153,7 @@ fn objects_of_git_lfs_come_out_with_their_commits() {
     assert_eq!(report.notes.len(), 2, "{report:?}");
     assert!(report.notes.iter().any(|note| note.contains("more than `[git] bytes`")), "{report:?}");
     assert!(report.notes.iter().any(|note| note.contains("its content has another name")), "{report:?}");
-    // Nothing half done is left.
+    // Nothing half-made is left.
     let folder = pair.host.own.join(path(&bad));
     assert_eq!(fs::read_dir(folder.parent().unwrap()).unwrap().count(), 0);
 }

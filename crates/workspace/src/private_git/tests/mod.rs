@@ -16,17 +16,17 @@ use std::env;
 type Act = Box<dyn FnOnce()>;
 
 thread_local! {
-    /// What happens at a moment of an import in this thread, once.
+    /// An action for one point of an import in this thread, once.
     static MEANWHILE: RefCell<Option<(&'static str, Act)>> = const { RefCell::new(None) };
 }
 
-/// Does something at a moment of the next import in this thread.
+/// Sets an action for a point of the next import in this thread.
 fn meanwhile(name: &'static str, act: impl FnOnce() + 'static) {
     MEANWHILE.set(Some((name, Box::new(act))));
 }
 
-/// Does what a test wants to happen at this moment; kills this process at the moment that it was told of: only a process of the tests in
-/// `killed` is told of one.
+/// Runs a test's action at this point; kills this process at the point that was set for it: only the processes of the tests in
+/// `killed` have one.
 pub(super) fn step(name: &str) {
     let is_now = MEANWHILE.with_borrow(|act| act.as_ref().is_some_and(|(chosen, _)| *chosen == name));
     if let Some((_, act)) = is_now.then(|| MEANWHILE.take()).flatten() {

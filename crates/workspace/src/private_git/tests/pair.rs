@@ -1,4 +1,4 @@
-//! A host's repository and a git directory of a sandbox's for the same folder.
+//! A host's repository and a sandbox's git directory for the same folder.
 
 use super::super::{HostGit, ImportMode, ImportReport, Importer, Inflow, Synced};
 use crate::foreign::Foreign;
@@ -29,7 +29,7 @@ impl Pair {
         })
     }
 
-    /// One that was made otherwise: words for `git init`, and what is done then.
+    /// A repository with other options: arguments for `git init`, and a function to prepare it.
     pub(super) fn of(init: &[&str], make: impl FnOnce(&Path)) -> Pair {
         let guard = tempfile::tempdir().unwrap();
         let place = fs::canonicalize(guard.path()).unwrap();
@@ -144,7 +144,7 @@ impl Pair {
         self.with_importer(|importer, synced| importer.import(synced))
     }
 
-    /// What happened on the host, carried in.
+    /// Carries the host's changes into the sandbox.
     pub(super) fn carry_in(&mut self) -> Vec<String> {
         let into = Foreign::open(&self.private()).unwrap();
         let scratch = self.place.join("index.copy");
@@ -184,7 +184,7 @@ impl Pair {
         self.user(&["fsck", "--strict", "--no-dangling"]);
     }
 
-    /// Where a ref of the host's is; empty if it is not there.
+    /// The commit of a host ref; empty if it does not exist.
     pub(super) fn at_host(&self, name: &str) -> String {
         text(&run(&self.host.top, &[], &["rev-parse", "-q", "--verify", name]).stdout)
     }

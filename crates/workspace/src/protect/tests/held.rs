@@ -1,4 +1,4 @@
-//! What is held in a folder, and how.
+//! The protected paths of a folder.
 
 use super::super::*;
 use super::{Place, seen, what};
@@ -136,7 +136,7 @@ fn programs_are_held_wherever_config_names_them() {
         ("tools/httpd", Some(Existing)),
         ("tools/path", Some(Existing)),
         ("template", Some(MissingDirectory)),
-        // What is worked on, and what is no path at all.
+        // The argument to work on, and words that are no paths.
         ("src", None),
         ("s", None),
         ("origin", None),
@@ -161,7 +161,7 @@ fn what_a_repository_around_the_folder_names_in_it_is_held() {
         assert_eq!(what(&shields, "deep"), Some(Anchored), "{repository}");
         assert_eq!(what(&shields, "deep/hooks"), Some(Existing), "{repository}");
         assert_eq!(what(&shields, "deep/clean.sh"), Some(Existing), "{repository}");
-        // A repository in between is not the end of it.
+        // A repository in between does not end the search.
         place.git(&["init", "-q", &format!("{repository}/tools/deep")]);
         let shields = place.view(&format!("{repository}/tools/deep")).unwrap().shields;
         assert_eq!(what(&shields, "hooks"), Some(Existing), "{repository}");
@@ -195,7 +195,7 @@ fn a_protected_directory_is_no_workspace() {
     for folder in ["main", "main/other", "main/tools", "b.git", "home"] {
         place.view(folder).unwrap();
     }
-    // Whose own config says that it is all hooks, and hooks of every repository of the user.
+    // A repository whose own config makes all of it hooks, and hooks of every repository of the user.
     fs::write(
         place.path("home/.gitconfig"),
         format!("[core]\nhooksPath = {}", place.path("global/hooks").display()),
@@ -277,13 +277,13 @@ fn repositories_further_down_are_held_so_far_as_they_are_found() {
         assert_eq!(what(&view.shields, path), None, "{path}");
     }
 
-    // Hooks that lie elsewhere: the whole git directory is held, and the folder can be worked on.
+    // Hooks in another place: the whole git directory is protected, and the folder stays usable.
     fs::remove_dir_all(place.path("w/a/.git/hooks")).unwrap();
     std::os::unix::fs::symlink("/tmp", place.path("w/a/.git/hooks")).unwrap();
     assert_eq!(what(&itself("w").shields, "a/.git"), Some(Existing));
     assert_eq!(what(&itself("w").shields, "a/my-hooks"), Some(MissingDirectory));
 
-    // Whatever an agent makes of one, the folder can be worked on, and the others are held.
+    // Even if an agent damages one, the folder stays usable, and the others are protected.
     place.git(&["init", "-q", "--bare", "w/bare/.bare"]);
     fs::write(place.path("w/bare/.git"), "gitdir: ./.bare\n").unwrap();
     fs::create_dir_all(place.path("w/bare/.husky")).unwrap();

@@ -1,4 +1,4 @@
-//! What hooks lead to.
+//! Files that hooks lead to.
 
 use super::super::*;
 use super::{Place, what};
@@ -89,7 +89,7 @@ fn scripts_that_a_hook_calls_are_held_and_files_that_it_names_are_watched() {
     ] {
         assert_eq!(what(&shields, path), Some(Existing), "{path}");
     }
-    // What it reads, and what it runs if it is there, can be written, and is told.
+    // Files that it reads, or runs if they exist, stay writable, and are reported.
     for path in ["package.json", "local", "conf"] {
         assert_eq!(what(&shields, path), Some(Watched), "{path}");
     }
@@ -116,6 +116,6 @@ fn commands_of_config_are_read_in_many_spellings() {
     for name in names {
         assert_eq!(what(&shields, &format!("tools/{name}")), Some(Existing), "{name}");
     }
-    // What a command works on is not held.
+    // Files that a command works on are not protected.
     assert_eq!(what(&shields, "tools/read.md"), None);
 }

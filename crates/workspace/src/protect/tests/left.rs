@@ -1,4 +1,4 @@
-//! What is found afterwards.
+//! Findings after a run.
 
 use super::super::*;
 use super::{Place, what};
@@ -20,7 +20,7 @@ fn what_no_mount_can_prevent_is_found_afterwards() {
                 .collect()
         };
         assert_eq!(found(), []);
-        // A repository that nobody names is not gone into; one in the index is.
+        // A repository that the index does not list is not searched; one in the index is.
         place.git(&["init", "-q", "--object-format", format, "w/deep/nested"]);
         place.repository("w/deep/nested");
         fs::write(place.path("w/deep/zzz"), "").unwrap();
@@ -80,7 +80,7 @@ fn a_folder_made_a_git_directory_is_found_whatever_its_own_one_is() {
     let kinds: Vec<LeftKind> = before.compare().left.iter().map(|one| one.what).collect();
     assert_eq!(kinds, [LeftKind::GitDirectory]);
 
-    // One that it was from the start and that nobody changed is no harm.
+    // A folder that was a git directory from the start, and unchanged, is no harm.
     place.git(&["init", "-q", "--bare", "b.git"]);
     let view = place.view("b.git").unwrap();
     assert_eq!(Baseline::take(&view).compare().left, []);
@@ -99,7 +99,7 @@ fn what_was_held_and_is_changed_all_the_same_is_found() {
         let held = before.compare().left.into_iter().filter(|one| one.what == LeftKind::Held);
         held.map(|one| one.path.strip_prefix(place.path("w")).unwrap().to_path_buf()).collect()
     };
-    // What stands for missing ones is no harm.
+    // Placeholders for missing paths are no harm.
     fs::create_dir(place.path("w/.husky")).unwrap();
     fs::write(place.path("w/.git/commondir"), ".").unwrap();
     fs::write(place.path("w/.git/config.worktree"), "").unwrap();
@@ -135,7 +135,7 @@ fn what_a_worktree_leaves_for_the_main_one_is_held_or_found() {
     ] {
         assert_eq!(what(shields, path), expected, "{path}");
     }
-    // What is not there cannot be held: git takes an empty one for a merge that is going on.
+    // A missing file cannot be protected by a mount: git would take an empty one for a merge in progress.
     std::os::unix::fs::symlink("/tmp/x", common.join("MERGE_MSG")).unwrap();
     fs::remove_file(common.join("logs/HEAD")).unwrap();
     std::os::unix::fs::symlink("/tmp/x", common.join("logs/HEAD")).unwrap();
@@ -216,7 +216,7 @@ fn a_damaged_index_is_told() {
     let index = place.path("w/.git/index");
     let whole = fs::read(&index).unwrap();
     let view = place.view("w").unwrap();
-    // Of a file that does not begin as an index git reads nothing; the checksum at its end is not asked for.
+    // Git does not read a file that does not begin like an index; the checksum at its end is not checked.
     for length in 0..whole.len() {
         fs::write(&index, &whole[..length]).unwrap();
         let found: Vec<LeftKind> = left(&view).iter().map(|one| one.what).collect();

@@ -40,7 +40,7 @@ fn a_linked_worktree_holds_what_is_not_its_own() {
         view_of_worktree(&place.path("one"), &place.path("main/.git"), "worktrees/one", Policy::default())
             .unwrap();
     assert_eq!(known.git.unwrap().shields, git.shields);
-    // From the main worktree, both are somebody else's.
+    // For the main worktree, both belong to another worktree.
     let main = place.view("main").unwrap().shields;
     assert_eq!(what(&main, ".git/worktrees/one"), Some(Existing));
 }
@@ -100,9 +100,9 @@ fn submodules_are_held_and_can_be_worked_in() {
     assert_eq!(what(&git.shields, "HEAD"), None, "it is ours");
 }
 
-/// An agent can make a git directory below `modules`; who opens a pipe waits for its other end.
+/// An agent can make a git directory below `modules`; opening a pipe waits for its other end.
 #[test]
-fn a_pipe_for_a_submodules_config_holds_nobody_up() {
+fn a_pipe_for_a_submodules_config_does_not_block() {
     let place = Place::new();
     place.repository("main");
     place.git(&["init", "-q", "--bare", "main/.git/modules/planted"]);
@@ -139,14 +139,14 @@ fn gitlinks_of_other_branches_are_held_and_known_at_the_next_start() {
     let (shields, notes) = hold();
     assert_eq!(what(&shields, "a"), Some(Anchored));
     assert_eq!(what(&shields, "a/deep/sub"), Some(belljar_spec::workspace::Shielded::MissingDirectory));
-    // A file in the place of a submodule cannot be held, and is told.
+    // A file in the place of a submodule cannot be protected, and is reported.
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].starts_with("`file` is a submodule on another branch"), "{notes:?}");
-    // The second start asks no git: objects that are gone are not missed.
+    // The second start runs no git: missing objects are not noticed.
     fs::rename(place.path("w/.git/objects"), place.path("objects")).unwrap();
     fs::create_dir(place.path("w/.git/objects")).unwrap();
     assert_eq!(hold(), (shields, notes));
-    // Without what is known it cannot be told, and that is said.
+    // Without the cache they are not known, and that is reported.
     fs::remove_dir_all(&state).unwrap();
     assert!(hold().1[0].contains("are not protected"));
 }

@@ -22,7 +22,7 @@ pub(super) fn what(shields: &[belljar_spec::workspace::Shield], path: &str) -> O
     shields.iter().find(|shield| shield.path == path).map(|shield| shield.what.clone())
 }
 
-/// Folders, and a home with nothing in it.
+/// Folders, and an empty home.
 pub(super) struct Place {
     pub(super) root: PathBuf,
     _directory: tempfile::TempDir,

@@ -24,7 +24,7 @@ fn a_git_directory_that_is_not_ours_is_refused() {
         fs::write(fake.join(".git"), content).unwrap();
         assert_eq!(place.view("fake").unwrap_err().code, ErrorCode::PathRefused, "{case}");
     }
-    // A worktree whose common directory is said to be elsewhere.
+    // A worktree whose `commondir` names another place.
     let evil = place.path("evil");
     fs::create_dir_all(evil.join("worktrees/x")).unwrap();
     fs::write(evil.join("worktrees/x/gitdir"), fake.join(".git").to_str().unwrap()).unwrap();
@@ -32,7 +32,7 @@ fn a_git_directory_that_is_not_ours_is_refused() {
     fs::write(fake.join(".git"), format!("gitdir: {}", evil.join("worktrees/x").display())).unwrap();
     assert_eq!(place.view("fake").unwrap_err().code, ErrorCode::PathRefused);
 
-    // Nothing points back, until its owner says so.
+    // Nothing points back, until its owner sets `core.worktree`.
     assert_eq!(place.view("separate").unwrap_err().code, ErrorCode::PathRefused);
     place.git(&["-C", "separate", "config", "core.worktree", place.path("separate").to_str().unwrap()]);
     assert!(place.view("separate").unwrap().git.is_some());

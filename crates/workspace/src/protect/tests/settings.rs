@@ -15,7 +15,7 @@ fn settings_are_held_whether_they_are_there_or_not() {
         fs::create_dir_all(place.path(folder)).unwrap();
     }
     let held = [".claude", ".mcp.json", ".codex", ".gemini", ".vscode", ".idea", ".envrc", ".devcontainer"];
-    // What begins a project refuses a folder with something in it.
+    // Tools that create a project refuse a non-empty folder.
     let shields = place.whole_view("empty").shields;
     for path in [".claude/settings.json", ".mcp.json", ".vscode", "opencode.json", ".hg/hgrc"] {
         assert_eq!(what(&shields, path), Some(Watched), "{path}");

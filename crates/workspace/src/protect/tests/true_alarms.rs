@@ -1,4 +1,4 @@
-//! A message about a folder is true every time, and what it is about is found however it is hidden.
+//! A message about a folder is always true, and its cause is found even if it is hidden.
 
 use super::super::*;
 use super::Place;
@@ -27,7 +27,7 @@ fn repositories_made_just_before_are_no_alarm() {
     }
 }
 
-/// What a sandbox beside this one puts in the place of missing things comes and goes.
+/// A concurrent sandbox's placeholders for missing paths appear and disappear.
 #[test]
 fn placeholders_of_others_are_no_alarm() {
     for is_repository in [true, false] {
@@ -73,7 +73,7 @@ fn placeholders_of_others_are_no_alarm() {
     }
 }
 
-/// As git reads it: with the length that an entry says, whatever is behind its name.
+/// As git reads it: with the length in the entry, regardless of the bytes after its name.
 #[test]
 fn an_index_without_an_end_of_a_name_hides_nothing() {
     let place = Place::new();
@@ -93,7 +93,7 @@ fn an_index_without_an_end_of_a_name_hides_nothing() {
     assert_eq!(found, [LeftKind::Repository]);
 }
 
-/// An entry without a name in one half of a split index has that of one in the other half.
+/// An entry without a name in one half of a split index has the name of one in the other half.
 #[test]
 fn a_split_index_hides_nothing() {
     let place = Place::new();
@@ -224,7 +224,7 @@ fn what_commonly_runs_is_listed_if_its_content_changed() {
     assert_eq!(found.left, []);
 }
 
-/// What was there is compared however many files lie before it, and that not all was looked at is told.
+/// Earlier files are compared even behind many new ones, and an incomplete check is reported.
 #[test]
 fn no_number_of_files_hides_a_change() {
     let place = Place::new();
@@ -241,7 +241,7 @@ fn no_number_of_files_hides_a_change() {
     assert_eq!(kinds(&found, &place.path("w")), [("".into(), LeftKind::TooMuch)]);
 }
 
-/// They hold more than is looked at, and the work beside them is what counts.
+/// They hold more files than the limit, and the work beside them matters.
 #[test]
 fn folders_that_tools_fill_come_last() {
     let place = Place::new();

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_remembered_and_the_run_goes_on() {
+    fn what_cannot_be_written_is_remembered_and_the_run_continues() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = new(folder.path());
         log.heard(&Heard::Other("one".into()));

@@ -173,7 +173,7 @@ async fn a_command_is_followed_over_the_death_of_the_daemon() {
 }
 
 #[tokio::test]
-async fn an_attachment_goes_on_when_the_daemon_is_back() {
+async fn an_attachment_continues_when_the_daemon_is_back() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("s");
     let listener = listen(&path);

@@ -23,7 +23,7 @@ pub(crate) enum Door {
     Passing(OwnedFd),
     /// One connection, with streams on it. The egress sockets are known before the guest opens its own: connections may
     /// arrive as soon as it has.
-    Muxed { pump: Pump, way_out: Mutex<Vec<OwnedFd>> },
+    Muxed { pump: Pump, egress_sockets: Mutex<Vec<OwnedFd>> },
 }
 
 impl Door {
@@ -47,13 +47,13 @@ impl Door {
 
     /// For a guest that connected and that no descriptor can be passed to; with the egress sockets that it will have.
     pub(crate) fn muxed(connection: OwnedFd, intake: Option<&Intake>) -> io::Result<Door> {
-        let (places, way_out) = Places::make(intake)?;
+        let (places, egress_sockets) = Places::make(intake)?;
         let pump = Pump::start(
             connection,
             Side::Host,
             Box::new(move |header| places.receive(header).map(Into::into)),
         )?;
-        Ok(Door::Muxed { pump, way_out: Mutex::new(way_out) })
+        Ok(Door::Muxed { pump, egress_sockets: Mutex::new(egress_sockets) })
     }
 
     /// The guest on the other side leaves, if it is not killed first.
@@ -103,11 +103,11 @@ impl Door {
     }
 
     /// The egress sockets, which the guest sent before it answered; or those where what it relays arrives.
-    pub(crate) fn take_way_out(&self) -> Option<Vec<OwnedFd>> {
+    pub(crate) fn take_egress(&self) -> Option<Vec<OwnedFd>> {
         match self {
             Door::Passing(door) => passing::receive(door).ok().flatten(),
-            Door::Muxed { way_out, .. } => {
-                Some(std::mem::take(&mut *way_out.lock().unwrap_or_else(PoisonError::into_inner)))
+            Door::Muxed { egress_sockets, .. } => {
+                Some(std::mem::take(&mut *egress_sockets.lock().unwrap_or_else(PoisonError::into_inner)))
             }
         }
     }

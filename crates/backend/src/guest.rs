@@ -31,7 +31,7 @@ pub struct Guest {
     helpers: Option<Cgroup>,
     sealed: Sealed,
     first: Option<UnixStream>,
-    way_out: Vec<OwnedFd>,
+    egress_sockets: Vec<OwnedFd>,
     /// What was made for it in folders of the host.
     mountpoints: Option<Mountpoints>,
     started: Instant,
@@ -70,7 +70,7 @@ impl Guest {
             helpers: None,
             sealed: Sealed { landlock_abi: 0, intake: None },
             first: None,
-            way_out: Vec::new(),
+            egress_sockets: Vec::new(),
             mountpoints: None,
             started: Instant::now(),
             time_limit: Limits::DEFAULT_READY,
@@ -174,20 +174,20 @@ impl Guest {
             SetupFailure::Step(fault) => SetupFailure::Step(fault),
         })?;
         if self.sealed.intake.is_some() {
-            self.way_out = self.door.take_way_out().ok_or(SetupFailure::Silent)?;
+            self.egress_sockets = self.door.take_egress().ok_or(SetupFailure::Silent)?;
         }
         Ok(())
     }
 
     /// Takes note of the egress sockets that another process opened for it.
-    pub(crate) fn has_way_out(&mut self, report: IntakeReport, sockets: Vec<OwnedFd>) {
+    pub(crate) fn has_egress(&mut self, report: IntakeReport, sockets: Vec<OwnedFd>) {
         self.sealed.intake = Some(report);
-        self.way_out = sockets;
+        self.egress_sockets = sockets;
     }
 
     /// Its egress sockets, if it has any.
-    pub fn take_way_out(&mut self) -> Option<(IntakeReport, Vec<OwnedFd>)> {
-        Some((self.sealed.intake.clone()?, std::mem::take(&mut self.way_out)))
+    pub fn take_egress(&mut self) -> Option<(IntakeReport, Vec<OwnedFd>)> {
+        Some((self.sealed.intake.clone()?, std::mem::take(&mut self.egress_sockets)))
     }
 
     /// A new stream to the guest, for one request.

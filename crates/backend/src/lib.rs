@@ -38,5 +38,5 @@ pub use guest::{Guest, guest_gone};
 pub use layout::{
     DaemonImage, GitInside, RootTree, WORKSPACE, context_git_config, home_files, root_directory, shell,
 };
-pub use plan::{FirstRequest, Isolation, Plan, Seen, WayOut};
+pub use plan::{EgressSockets, FirstRequest, Isolation, Plan, Seen};
 pub use sweeps::{prune_prepared_roots, sweeps};

@@ -26,7 +26,7 @@ pub struct Plan {
     isolation: Isolation,
     backend: Option<BackendName>,
     first: Option<FirstRequest>,
-    way_out: Option<WayOut>,
+    egress_sockets: Option<EgressSockets>,
     authority: Option<String>,
     own: Vec<PathBuf>,
     git: Option<GitInside>,
@@ -42,7 +42,7 @@ pub struct Plan {
 pub type FirstRequest = Box<dyn Fn(&[(OsString, OsString)], &str) -> Vec<u8> + Send + Sync>;
 
 /// A sandbox's egress.
-pub struct WayOut {
+pub struct EgressSockets {
     /// The sockets that the guest makes and hands over.
     pub intake: Intake,
     /// Where names are asked, inside; nowhere if there is nothing but routes.
@@ -78,7 +78,7 @@ impl Plan {
             isolation,
             backend: None,
             first: None,
-            way_out: None,
+            egress_sockets: None,
             authority: None,
             own: Vec::new(),
             git: None,
@@ -111,8 +111,8 @@ impl Plan {
     }
 
     /// The same, with egress.
-    pub fn with_way_out(mut self, way_out: WayOut) -> Plan {
-        self.way_out = Some(way_out);
+    pub fn with_egress(mut self, egress_sockets: EgressSockets) -> Plan {
+        self.egress_sockets = Some(egress_sockets);
         self
     }
 
@@ -198,12 +198,12 @@ impl Plan {
     }
 
     /// Whether it has one.
-    pub fn has_way_out(&self) -> bool {
-        self.way_out.is_some()
+    pub fn has_egress(&self) -> bool {
+        self.egress_sockets.is_some()
     }
 
     pub(crate) fn intake(&self) -> Option<Intake> {
-        self.way_out.as_ref().map(|way_out| way_out.intake.clone())
+        self.egress_sockets.as_ref().map(|egress_sockets| egress_sockets.intake.clone())
     }
 
     pub(crate) fn first_request(&self, layout: &Layout) -> Option<Vec<u8>> {
@@ -242,7 +242,8 @@ impl Plan {
     pub(crate) fn layout(&self) -> Result<&Layout, SandboxError> {
         let decide = || match self.isolation {
             Isolation::Own => {
-                let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
+                let resolver =
+                    self.egress_sockets.as_ref().and_then(|egress_sockets| egress_sockets.resolver);
                 let git = self.git.as_ref();
                 let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
                 let marker = Marker { id: self.id, backend: self.backend };

@@ -65,7 +65,7 @@ impl Loaded {
         if !credentials.is_empty() {
             // Earlier notes still hold; the same note is not repeated.
             let (policy, origins) = self.layers.merge(&egress, &mut Vec::new())?;
-            has_way_out(&policy, &credentials)?;
+            has_egress(&policy, &credentials)?;
             (self.policy, self.origins) = (Some(policy), origins);
         }
         (self.credentials, self.github, self.forwarded) = (credentials, github, forwarded);
@@ -301,7 +301,7 @@ fn rules(credential: &Credential) -> Result<Vec<Rule>, SandboxError> {
     credential.places.iter().map(rule).collect()
 }
 
-fn has_way_out(policy: &EgressPolicy, credentials: &[Credential]) -> Result<(), SandboxError> {
+fn has_egress(policy: &EgressPolicy, credentials: &[Credential]) -> Result<(), SandboxError> {
     match (policy.mode, credentials.first()) {
         (Mode::None, Some(first)) => {
             let message =

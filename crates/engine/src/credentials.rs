@@ -1,7 +1,7 @@
 //! What a sandbox is given of secrets before it starts: placeholders for its environment, and, where a run asked for
 //! that, real values. What cannot be read starts nothing.
 
-use crate::way_out;
+use crate::egress_reach;
 use belljar_audit::Event;
 use belljar_gateway::{Credentials, Gateway, danger_forward};
 use belljar_spec::secret::{Forwarded, GitHubGrant, SecretRef, SecretSource};
@@ -36,7 +36,7 @@ impl Prepared {
         if spec.credentials.is_empty() && spec.github.is_none() {
             return Ok(Prepared { spec, credentials: Arc::new(Credentials::none()) });
         }
-        let gateway = way_out::start(gateway).map_err(|error| {
+        let gateway = egress_reach::start(gateway).map_err(|error| {
             ErrorCode::Internal.error(format!("the gateway cannot be started: {error}")).caused_by(error)
         })?;
         let trust = spec.egress.as_ref().map_or(&[][..], |policy| &policy.authorities);

@@ -7,6 +7,7 @@ pub use describe::{Description, describe};
 
 use self::plan::Planned;
 use crate::credentials::Prepared;
+use crate::egress_reach;
 use crate::exec::{check_size, request};
 use crate::git_session::GitSession;
 use crate::neighbours::{self, Neighbours};
@@ -14,7 +15,6 @@ use crate::observe::{self, Observer};
 use crate::record::{self, Record};
 use crate::roots::{self, PreparedRoot};
 use crate::sandbox::Outside;
-use crate::way_out;
 use crate::workspace::Workspace;
 use crate::{Sandbox, kept, llm, pushes, relay, sweep};
 use belljar_backend::{Backend, Isolation, RootTree, backend};
@@ -326,9 +326,9 @@ impl Engine {
             // Not before: what the sandbox sees, its variables among it, is found out while the guest starts.
             first.map(|command| check_size(command, plan.environment()?)).transpose()?;
             record.begin(backend.name(), spec, policy.as_ref())?;
-            if plan.has_way_out() {
+            if plan.has_egress() {
                 // `way_out::serve` reports it if this failed.
-                let _ = way_out::start(&self.gateway);
+                let _ = egress_reach::start(&self.gateway);
             }
             sweep::at_first_start(backend.name());
             Ok(())
@@ -348,7 +348,7 @@ impl Engine {
         };
         session.into_iter().for_each(|session| session.hold_to(&leash));
         // The first command is running by now. What it dials waits until the gateway serves it.
-        let way_out::Open { served, way_out, relay: listeners } = match &policy {
+        let egress_reach::Open { served, egress_reach, relay: listeners } = match &policy {
             Some(policy) => {
                 let terms = Terms {
                     policy: policy.clone(),
@@ -358,9 +358,9 @@ impl Engine {
                     authority,
                     pushes: Some(pushes::pushes(spec, directory, &leash)),
                 };
-                way_out::serve(&self.gateway, &mut guest, terms)?
+                egress_reach::serve(&self.gateway, &mut guest, terms)?
             }
-            None => way_out::Open::NOTHING,
+            None => egress_reach::Open::NOTHING,
         };
         let relay = match repository {
             Some(repository) => {
@@ -369,7 +369,7 @@ impl Engine {
             }
             None => None,
         };
-        let unreached = policy.as_ref().and_then(|policy| way_out::warning(way_out, policy));
+        let unreached = policy.as_ref().and_then(|policy| egress_reach::warning(egress_reach, policy));
         let state = self.state().ok();
         let join =
             |state: PathBuf| Neighbours::join(&state, id, spec, view, shown, policy.as_ref(), &recorder);
@@ -384,7 +384,7 @@ impl Engine {
             limits,
             Outside {
                 served,
-                way_out,
+                egress_reach,
                 unreached,
                 recorder,
                 route,

@@ -20,6 +20,7 @@
 mod connect;
 mod credentials;
 mod drive;
+mod egress_reach;
 mod engine;
 mod exec;
 mod explain;
@@ -50,11 +51,11 @@ mod sweep;
 mod transfer;
 mod wait;
 mod watch;
-mod way_out;
 mod window;
 mod workspace;
 
 pub use drive::{Cap, Drive, Grace, OutputStream, Sink, Source, Wanted};
+pub use egress_reach::EgressReach;
 pub use engine::{BackendReport, Description, Engine, Stage, Watcher, describe};
 pub use exec::{Events, ExecResult, FixedInput, Input, Inputs, Output, Running};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain, resolve};
@@ -75,5 +76,4 @@ pub use spend::{Comparison, Matched, Recorded, spend};
 pub use sweep::{prune_prepared_roots, sweep_leftovers};
 pub use transfer::{FileReader, FileWriter};
 pub use watch::{ChangeKind, FileChange, Watch};
-pub use way_out::WayOut;
 pub use workspace::Changes;

@@ -281,7 +281,7 @@ mod tests {
     async fn what_is_aborted_while_its_sandbox_is_made_is_not_waited_for() {
         let home = tempfile::tempdir().expect("a folder");
         let (reached, at) = std::sync::mpsc::channel();
-        let (go_on, wait) = std::sync::mpsc::channel::<()>();
+        let (resume, wait) = std::sync::mpsc::channel::<()>();
         let wait = std::sync::Mutex::new(wait);
         // A making that hangs.
         let watcher = move |stage| {
@@ -303,7 +303,7 @@ mod tests {
         let run = engine.run_once_until(spec, &command, abort).await.expect("a run");
         assert_eq!((run.error(), run.exit_code()), (Some(RunError::Aborted), 125));
         assert!(run.backend.is_none());
-        drop((go_on, engine));
+        drop((resume, engine));
         // The run was cancelled: the stages that would follow are not begun.
         while let Ok(stage) = at.recv() {
             assert_eq!(stage, crate::Stage::Credentials);

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_backend_goes_on_with_the_record_of_the_first() {
+    fn a_second_backend_continues_with_the_record_of_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let id = SandboxId::from_random([7; 8]);
         let record = Record::new(folder.path().into(), Some(id), None).unwrap();

@@ -1,6 +1,6 @@
 //! A running sandbox: the contract that every backend keeps.
 
-use crate::WayOut;
+use crate::EgressReach;
 use crate::faults::disposed;
 use crate::held::Held;
 use crate::neighbours::Neighbours;
@@ -54,7 +54,7 @@ enum Files {
 pub(crate) struct Outside {
     /// Its egress, if it has any.
     pub(crate) served: Option<Served>,
-    pub(crate) way_out: WayOut,
+    pub(crate) egress_reach: EgressReach,
     /// What its policy allows and its egress cannot reach, in words.
     pub(crate) unreached: Option<String>,
     /// Its record.
@@ -190,8 +190,8 @@ impl Sandbox {
     }
 
     /// How its connections reach the gateway.
-    pub fn way_out(&self) -> WayOut {
-        self.outside.way_out
+    pub fn egress_reach(&self) -> EgressReach {
+        self.outside.egress_reach
     }
 
     /// What it tried to reach and may not, so far.
@@ -215,8 +215,9 @@ impl Sandbox {
         if self.guest.is_disposed() {
             return Err(disposed());
         }
-        let served = self.outside.served.as_ref().filter(|_| self.outside.way_out != WayOut::Absent);
-        let Some(served) = served else { return Err(no_way_out(self.backend)) };
+        let served =
+            self.outside.served.as_ref().filter(|_| self.outside.egress_reach != EgressReach::Absent);
+        let Some(served) = served else { return Err(no_egress(self.backend)) };
         served.fetch(request).await.map_err(not_fetched)
     }
 
@@ -339,7 +340,7 @@ impl Drop for Sandbox {
     }
 }
 
-fn no_way_out(backend: BackendName) -> SandboxError {
+fn no_egress(backend: BackendName) -> SandboxError {
     if backend.assurance() < Assurance::Namespace {
         let message = format!("the backend {backend} has no gateway that could fetch for it");
         return ErrorCode::NotSupported.error(message).hint(hint!("use {}", Term::Backend.to("native")));

@@ -179,7 +179,7 @@ impl Workspace {
                 let layers = Layers::at(&state);
                 let held = protect::held_paths(&view);
                 let (held, is_new) = match (layer, kept::work_of(spec)) {
-                    (Some(name), _) => (find(&layers, name, &view.folder)?.hold()?.go_on()?, false),
+                    (Some(name), _) => (find(&layers, name, &view.folder)?.hold()?.resume()?, false),
                     (None, Some(work)) => (continued(&layers, work, &view.folder, &held)?, false),
                     (None, None) => (layers.create(&view.folder, &held)?, true),
                 };
@@ -473,7 +473,7 @@ fn continued(
 ) -> Result<Held, SandboxError> {
     match layers.beginning(&work.to_string())?.is_empty() {
         true => Ok(layers.create_as(kept::layer_of(work), folder, protected)?),
-        false => Ok(find(layers, &work.to_string(), folder)?.hold()?.go_on()?),
+        false => Ok(find(layers, &work.to_string(), folder)?.hold()?.resume()?),
     }
 }
 

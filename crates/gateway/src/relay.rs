@@ -334,7 +334,7 @@ mod tests {
 
     /// The clock is paused but for what is slept, and for a thread that works it is paused altogether.
     #[tokio::test(start_paused = true)]
-    async fn a_stream_is_quiet_for_minutes_and_goes_on_and_one_that_is_silent_ends() {
+    async fn a_stream_is_quiet_for_minutes_and_continues_and_one_that_is_silent_ends() {
         let ((inside, mut client), (outside, mut server)) = (pair(), pair());
         let counts = Arc::new(Counts::default());
         let counted = Arc::clone(&counts);

@@ -56,7 +56,7 @@ impl Pause {
         stop_parents_first();
         let outcome = stop_all();
         if outcome.is_err() {
-            go_on(&stopped);
+            continue_all(&stopped);
         } else {
             *state = State::Paused(stopped);
         }
@@ -67,7 +67,7 @@ impl Pause {
     pub(crate) fn resume(&self) -> Result<(), Errno> {
         let mut state = self.change()?;
         if let State::Paused(stopped) = std::mem::take(&mut *state) {
-            go_on(&stopped);
+            continue_all(&stopped);
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ fn stop_all() -> Result<(), Errno> {
 }
 
 /// Resumes all processes but these, children first, and in one go.
-fn go_on(stopped: &HashSet<Process>) {
+fn continue_all(stopped: &HashSet<Process>) {
     let Some(below) = tree::below_us() else {
         // Better to resume those too than none.
         let _ = signal_all(Signal::CONT);

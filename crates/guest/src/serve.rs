@@ -43,7 +43,7 @@ pub(crate) fn serve() -> io::Result<()> {
     let Some((world, ready)) = open(&door, network, pump)? else { return Ok(()) };
     let post = Arc::new(Post { door, world, waiting: AtomicUsize::new(1), ready: Mutex::new(Some(ready)) });
     // A request that waits already need not be delayed by the message that the sandbox is ready.
-    if !somebody_knocks(&post.door) {
+    if !has_caller(&post.door) {
         post.say_ready();
     }
     wait_at_door(&post);
@@ -85,7 +85,7 @@ impl Post {
     }
 }
 
-fn somebody_knocks(door: &OwnedFd) -> bool {
+fn has_caller(door: &OwnedFd) -> bool {
     let mut waiting = [PollFd::new(door, PollFlags::IN)];
     poll(&mut waiting, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }

@@ -76,7 +76,7 @@ impl Held {
     }
 
     /// Prepares the layer for another run in it.
-    pub fn go_on(self) -> Result<Held, LayerError> {
+    pub fn resume(self) -> Result<Held, LayerError> {
         found::forget(&self)?;
         Summary::forget(&self)?;
         Ok(self)

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_repository_says_comes_first_and_nothing_is_taken_away() {
+    fn what_the_repository_says_comes_first_and_nothing_is_removed() {
         let folder = context(&[("AGENTS.md", "own rules")]);
         let operator = context(&[("20-b.md", "second\n"), ("10-a.md", "first"), ("Z.md", "capital\n")]);
         let repository = context(&[("10-a.md", "the same name\n")]);

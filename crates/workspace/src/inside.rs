@@ -37,8 +37,8 @@ impl Person {
             said.and_then(|one| one.variable.text()).filter(|text| !text.is_empty()).map(str::to_string)
         };
         Person {
-            name: last("user.name").unwrap_or_else(|| NOBODY.0.to_string()),
-            email: last("user.email").unwrap_or_else(|| NOBODY.1.to_string()),
+            name: last("user.name").unwrap_or_else(|| DEFAULT_AUTHOR.0.to_string()),
+            email: last("user.email").unwrap_or_else(|| DEFAULT_AUTHOR.1.to_string()),
         }
     }
 }
@@ -115,7 +115,7 @@ pub fn helpers(credentials: &[Credential]) -> String {
 /// The host repository's name inside.
 const NAME: &str = "host";
 /// `.invalid` is reserved: RFC 2606.
-const NOBODY: (&str, &str) = ("belljar agent", "agent@belljar.invalid");
+const DEFAULT_AUTHOR: (&str, &str) = ("belljar agent", "agent@belljar.invalid");
 
 #[cfg(test)]
 mod tests {

@@ -25,7 +25,7 @@ fn what_cannot_be_used_is_refused_with_what_to_do() {
     for (name, args) in [
         ("no_secret", &["--secret", "anthropic"][..]),
         ("no_credential", &["--secret", "nobody"]),
-        ("no_way_out", &["--secret", "build", "--egress", "none"]),
+        ("no_egress", &["--secret", "build", "--egress", "none"]),
         ("not_a_search", &["--secret", "tavily"]),
         ("no_search", &["--web-search"]),
         ("not_bound", &["--env", "TOKEN=secret:other"]),

@@ -42,7 +42,7 @@ fn extreme_values_are_held_or_refused_by_name() {
 /// Root's, with version 1: a cgroup around that gives less than what is asked for, so that the last of the files cannot be written.
 /// Version 2 refuses no such value.
 #[test]
-fn a_cgroup_that_cannot_be_finished_is_taken_away() {
+fn a_cgroup_that_cannot_be_finished_is_removed() {
     let name = format!("around-{}", std::process::id());
     let homes = ["memory", "pids", "cpu"].map(|controller| format!("/sys/fs/cgroup/{controller}/{name}"));
     if !homes.iter().all(|home| fs::create_dir(home).is_ok()) {

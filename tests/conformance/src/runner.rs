@@ -23,8 +23,10 @@ pub const RUNSC: BackendName = BackendName::Docker(Runtime::Runsc);
 /// backend cannot change the outcome the test is ignored there (`./dev test full` and `--run-ignored all` run it), by group:
 ///
 /// - `everywhere`: what the backend itself does, and for every subject at least one test that it works at all. Runs on each.
+/// - `each_launcher`: what belljar's own code for the backend does on the host. Both runtimes of Docker are the same code: not `runsc`.
 /// - `each_kernel`: what the guest does, which is the same program behind every backend; below it differs the kernel (`native`:
 ///   Linux, `runsc`: gVisor) and whether it has a root of its own (`host` has none). Runs on these three.
+/// - `each_guest`: what the guest does in its own memory, whatever the kernel below it. Runs on `native` and `host`.
 /// - `once`: what the gateway or the engine does, on the host; a backend only hands sockets over. Runs on `native`.
 ///
 /// With `living` before the group's name: these need a sandbox with all the defaults that lives, and leave it so. On `docker` and
@@ -37,22 +39,27 @@ macro_rules! for_every_backend {
     ($($name:ident),* $(,)?) => { $crate::for_every_backend! { everywhere: $($name),*; } };
     (
         $(everywhere: $($all:ident),* $(,)?;)?
+        $(each_launcher: $($launcher:ident),* $(,)?;)?
         $(each_kernel: $($kernel:ident),* $(,)?;)?
+        $(each_guest: $($guest:ident),* $(,)?;)?
         $(once: $($once:ident),* $(,)?;)?
         $(living everywhere: $($living_all:ident),* $(,)?;)?
         $(living each_kernel: $($living_kernel:ident),* $(,)?;)?
     ) => {
         $crate::for_every_isolated_backend! {
             $(everywhere: $($all),*;)?
+            $(each_launcher: $($launcher),*;)?
             $(each_kernel: $($kernel),*;)?
+            $(each_guest: $($guest),*;)?
             $(once: $($once),*;)?
             $(living everywhere: $($living_all),*;)?
             $(living each_kernel: $($living_kernel),*;)?
         }
         $crate::for_every_backend!(@module container $crate::BackendName::Container
-            => [$($($all)*)? $($($living_all)*)?] [] [$($($kernel)*)? $($($living_kernel)*)? $($($once)*)?]);
+            => [$($($all)*)? $($($launcher)*)? $($($living_all)*)?] []
+            [$($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
         $crate::for_every_backend!(@module host $crate::BackendName::Host
-            => [$($($all)*)? $($($living_all)*)? $($($kernel)*)? $($($living_kernel)*)?] [] [$($($once)*)?]);
+            => [$($($all)*)? $($($launcher)*)? $($($living_all)*)? $($($kernel)*)? $($($guest)*)? $($($living_kernel)*)?] [] [$($($once)*)?]);
     };
     (@module $module:ident $backend:expr => [$($run:ident)*] [$($living:ident)*] [$($ignored:ident)*]) => {
         mod $module {
@@ -85,19 +92,24 @@ macro_rules! for_every_isolated_backend {
     ($($name:ident),* $(,)?) => { $crate::for_every_isolated_backend! { everywhere: $($name),*; } };
     (
         $(everywhere: $($all:ident),* $(,)?;)?
+        $(each_launcher: $($launcher:ident),* $(,)?;)?
         $(each_kernel: $($kernel:ident),* $(,)?;)?
+        $(each_guest: $($guest:ident),* $(,)?;)?
         $(once: $($once:ident),* $(,)?;)?
         $(living everywhere: $($living_all:ident),* $(,)?;)?
         $(living each_kernel: $($living_kernel:ident),* $(,)?;)?
     ) => {
         $crate::for_every_backend!(@module native $crate::BackendName::Native
-            => [$($($all)*)? $($($living_all)*)? $($($kernel)*)? $($($living_kernel)*)? $($($once)*)?] [] []);
+            => [$($($all)*)? $($($launcher)*)? $($($living_all)*)? $($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?] [] []);
         $crate::for_every_backend!(@module bwrap $crate::BackendName::Bwrap
-            => [$($($all)*)? $($($living_all)*)?] [] [$($($kernel)*)? $($($living_kernel)*)? $($($once)*)?]);
+            => [$($($all)*)? $($($launcher)*)? $($($living_all)*)?] []
+            [$($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
         $crate::for_every_backend!(@module docker $crate::DOCKER
-            => [$($($all)*)?] [$($($living_all)*)?] [$($($kernel)*)? $($($living_kernel)*)? $($($once)*)?]);
+            => [$($($all)*)? $($($launcher)*)?] [$($($living_all)*)?]
+            [$($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
         $crate::for_every_backend!(@module runsc $crate::RUNSC
-            => [$($($all)*)? $($($kernel)*)?] [$($($living_all)*)? $($($living_kernel)*)?] [$($($once)*)?]);
+            => [$($($all)*)? $($($kernel)*)?] [$($($living_all)*)? $($($living_kernel)*)?]
+            [$($($launcher)*)? $($($guest)*)? $($($once)*)?]);
     };
 }
 

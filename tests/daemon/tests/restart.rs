@@ -136,7 +136,7 @@ impl Fleet {
     fn ends(&self) {
         // The followers continue where they were.
         let rest: Vec<Follower> =
-            self.followers.iter().zip(&self.all).map(|(before, one)| before.go_on(&one.command)).collect();
+            self.followers.iter().zip(&self.all).map(|(before, one)| before.resume(&one.command)).collect();
         for one in &self.all {
             fs::write(one.folder.join("stop"), "").unwrap();
         }
@@ -216,7 +216,7 @@ impl Follower {
     }
 
     /// Of the same command, from behind the last event that came.
-    fn go_on(&self, command: &Command) -> Follower {
+    fn resume(&self, command: &Command) -> Follower {
         self.join();
         let (command, last) = (command.clone(), self.heard.lock().unwrap().last.clone());
         Follower::of(move || command.follow_after(&last))

@@ -7,7 +7,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 
 #[test]
-fn connections_go_on_without_the_daemon_and_after_it() {
+fn connections_continue_without_the_daemon_and_after_it() {
     let server = HttpServer::start(Ipv4Addr::LOCALHOST, |request| {
         Response::ok(format!("you asked for {}\n", request.target))
     });

@@ -46,7 +46,7 @@ pub(crate) fn serve(listener: &TcpListener) -> io::Result<()> {
             if key == data(listener) {
                 accept(listener, &epoll, &mut connections)?;
             } else if let Some(connection) = connections.get_mut(&key.u64()) {
-                let next = connection.go_on();
+                let next = connection.resume();
                 if !matches!(next, Next::Wait)
                     && let Some(connection) = connections.remove(&key.u64())
                 {
@@ -67,7 +67,7 @@ fn accept(listener: &TcpListener, epoll: &OwnedFd, waiting: &mut HashMap<u64, Co
             Err(error) => return Err(error.into()),
         };
         let mut connection = Connection { stream, request: Vec::new(), echo: false };
-        match connection.go_on() {
+        match connection.resume() {
             Next::Wait => {
                 let key = data(&connection.stream);
                 epoll::add(epoll, &connection.stream, key, EventFlags::IN)?;
@@ -79,7 +79,7 @@ fn accept(listener: &TcpListener, epoll: &OwnedFd, waiting: &mut HashMap<u64, Co
 }
 
 impl Connection {
-    fn go_on(&mut self) -> Next {
+    fn resume(&mut self) -> Next {
         let mut piece = [0; 4096];
         match self.stream.read(&mut piece) {
             Ok(0) => Next::Over,

@@ -202,7 +202,7 @@ fn limited_process() {
 }
 
 #[test]
-fn a_full_disk_leaves_whole_lines_and_the_run_goes_on() {
+fn a_full_disk_leaves_whole_lines_and_the_run_continues() {
     let folder = tempfile::tempdir().unwrap();
     let child = again("reading::limited_process", folder.path());
     // A file at its limit takes a part of a line, then refuses, as a full disk does.

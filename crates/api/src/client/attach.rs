@@ -91,7 +91,7 @@ impl Attachment {
             let message = match self.output.next().await {
                 Some(Ok(message)) => message,
                 Some(Err(_)) | None => {
-                    self.go_on().await?;
+                    self.resume().await?;
                     return Ok(Some(AttachEvent::Resumed));
                 }
             };
@@ -139,7 +139,7 @@ impl Attachment {
         })
     }
 
-    async fn go_on(&mut self) -> Result<(), ClientError> {
+    async fn resume(&mut self) -> Result<(), ClientError> {
         let (sandbox, command, cursor) = (&self.sandbox, &self.command, self.cursor);
         let socket = patiently(sandbox.client.time_limit, || open(sandbox, command, cursor)).await?;
         let (sink, output) = socket.split();

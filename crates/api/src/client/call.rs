@@ -3,7 +3,7 @@
 use crate::client::body::{self, Download, RequestBody};
 use crate::client::connect::Line;
 use crate::client::error::ClientError;
-use crate::client::start::nobody_listens;
+use crate::client::start::no_listener;
 use crate::client::{Access, Client};
 use crate::{ApiError, ErrorBody, PREFIX, SHIM_TOKEN_HEADER};
 use belljar_spec::ErrorCode;
@@ -45,7 +45,7 @@ impl Client {
     async fn fresh_line(&self) -> Result<Line, ClientError> {
         match (self.target.connect().await, &self.starter) {
             (Ok(line), _) => Ok(line),
-            (Err(error), Some(starter)) if nobody_listens(&error) => starter.connect(&self.target).await,
+            (Err(error), Some(starter)) if no_listener(&error) => starter.connect(&self.target).await,
             (Err(error), _) => Err(self.target.unanswered(error)),
         }
     }

@@ -69,14 +69,14 @@ impl CommandEvents {
                     return Ok(Some(event));
                 }
                 Ok(None) if !self.follow => self.over = true,
-                Ok(None) => self.go_on(ClientError::Gone("it ended before the command did".into())).await?,
-                Err(error) => self.go_on(error).await?,
+                Ok(None) => self.resume(ClientError::Gone("it ended before the command did".into())).await?,
+                Err(error) => self.resume(error).await?,
             }
         }
     }
 
     /// Follows again from where it was, once the daemon is back.
-    async fn go_on(&mut self, why: ClientError) -> Result<(), ClientError> {
+    async fn resume(&mut self, why: ClientError) -> Result<(), ClientError> {
         // Without the command's id it is unknown whether the daemon started it; so it is not started again.
         let Some(command) = self.command.clone().filter(|_| why.is_passing()) else {
             return Err(why);

@@ -33,7 +33,7 @@ impl Starter {
         loop {
             match target.connect().await {
                 Ok(line) => return Ok(line),
-                Err(error) if !nobody_listens(&error) => return Err(target.unanswered(error)),
+                Err(error) if !no_listener(&error) => return Err(target.unanswered(error)),
                 Err(error) if Instant::now() >= until => {
                     return Err(no(
                         error,
@@ -52,7 +52,7 @@ impl Starter {
 }
 
 /// Whether an error means that there is no daemon, and not that there is one that refuses us.
-pub(crate) fn nobody_listens(error: &io::Error) -> bool {
+pub(crate) fn no_listener(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 

@@ -118,7 +118,7 @@ fn a_torn_last_line_is_said_and_no_error_for_the_rest() {
 }
 
 #[test]
-fn a_torn_ledger_goes_on_where_it_was_whole() {
+fn a_torn_ledger_continues_where_it_was_whole() {
     let folder = tempfile::tempdir().unwrap();
     ended_log(folder.path(), 1, 2);
     let ledger = folder.path().join("ledger.jsonl");

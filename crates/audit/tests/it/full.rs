@@ -81,7 +81,7 @@ fn starts_no_log(directory: &Path) -> bool {
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_when_there_is_room_again_it_goes_on() {
+fn a_full_disk_is_an_error_and_when_there_is_room_again_it_continues() {
     let folder = tempfile::tempdir().unwrap();
     let child = again("full::small_disk_process", folder.path());
     let script = "mount -t tmpfs -o size=128k,mode=700 none \"$1\" && shift && exec \"$@\"";

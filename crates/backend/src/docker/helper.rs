@@ -60,14 +60,14 @@ impl Helper {
     /// Waits until it has, and lets it go. Gives the mount points, and the sockets that it opened.
     pub(super) fn finish(mut self, pending: PendingSetup) -> Result<Done, SetupFailure> {
         self.0.finish(pending)?;
-        Ok(Done { mountpoints: self.0.take_mountpoints(), way_out: self.0.take_way_out() })
+        Ok(Done { mountpoints: self.0.take_mountpoints(), egress_sockets: self.0.take_egress() })
     }
 }
 
 /// What a helper leaves.
 pub(super) struct Done {
     pub(super) mountpoints: Option<Mountpoints>,
-    pub(super) way_out: Option<(IntakeReport, Vec<OwnedFd>)>,
+    pub(super) egress_sockets: Option<(IntakeReport, Vec<OwnedFd>)>,
 }
 
 fn setup(steps: Vec<Step>) -> Setup {

@@ -80,12 +80,12 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
     let (door, process) = (Door::knocked_at(knocked.door), Process::contained(knocked.process));
     let mut guest =
         Guest::starting(door, process, None).ready_within(plan).in_front_of(Box::new(container), mountpoints);
-    let way_out = opener.open(guest.process())?;
-    let pending = guest.send_setup(&setup(plan, layout, &enforcement, &way_out), &[])?;
+    let egress_sockets = opener.open(guest.process())?;
+    let pending = guest.send_setup(&setup(plan, layout, &enforcement, &egress_sockets), &[])?;
     guest.send_first(plan, layout)?;
     guest.finish(pending).map_err(|failure| crate::native::setup_failed(failure, layout))?;
-    if let Some((report, sockets)) = way_out {
-        guest.has_way_out(report, sockets);
+    if let Some((report, sockets)) = egress_sockets {
+        guest.has_egress(report, sockets);
     }
     Ok(guest)
 }
@@ -154,8 +154,8 @@ fn containers(plan: &Plan) -> Result<&Path, SandboxError> {
 }
 
 /// The guest's own part: all has been put in its place before it started.
-fn setup(plan: &Plan, layout: &Layout, enforcement: &Enforcement, way_out: &Opened) -> Setup {
-    let report = way_out.as_ref().map(|(report, _)| report.clone());
+fn setup(plan: &Plan, layout: &Layout, enforcement: &Enforcement, egress_sockets: &Opened) -> Setup {
+    let report = egress_sockets.as_ref().map(|(report, _)| report.clone());
     setup_with(vec![Step::NetworkIsReady { intake: plan.intake(), report }], plan, layout, enforcement)
 }
 

@@ -40,6 +40,6 @@ impl Opener {
             SetupFailure::Late(time_limit) => not_ready(time_limit),
             SetupFailure::Silent => failed("open the egress sockets", Errno::IO),
         })?;
-        Ok(done.way_out)
+        Ok(done.egress_sockets)
     }
 }

@@ -36,9 +36,9 @@ pub(super) fn of_host() -> Vec<u8> {
 
 /// The variables that name a file with all CAs, and ours.
 pub(super) fn variables(bundle: &str) -> Vec<(OsString, OsString)> {
-    let everybody = EVERYBODY.iter().map(|name| (OsString::from(name), OsString::from(bundle)));
+    let all_clients = ALL_CLIENTS.iter().map(|name| (OsString::from(name), OsString::from(bundle)));
     let ours_beside = BESIDE.iter().map(|name| (OsString::from(name), OsString::from(format!("/{OWN}"))));
-    everybody.chain(ours_beside).collect()
+    all_clients.chain(ours_beside).collect()
 }
 
 pub(super) fn with(mut known: Vec<u8>, authority: &str) -> Vec<u8> {
@@ -100,7 +100,7 @@ pub(super) const BUNDLES: [&str; 4] = [
 pub(super) const JAVA: [&str; 3] =
     ["/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts", "/etc/ssl/certs/adoptium/cacerts"];
 /// Variables that name a file with all CAs that a program trusts. SSL_CERT_DIR is left alone: it adds to these.
-const EVERYBODY: [&str; 7] = [
+const ALL_CLIENTS: [&str; 7] = [
     "SSL_CERT_FILE",      // OpenSSL, Go, rustls-native-certs
     "REQUESTS_CA_BUNDLE", // Python's requests, which brings its own otherwise
     "CURL_CA_BUNDLE",     // curl, when it is linked to something else than OpenSSL

@@ -142,7 +142,7 @@ impl AsFd for Passed {
 
 /// A detached mount of what was judged, in which its owner is `identity`'s user, and all other users are `nobody`.
 pub(crate) fn mapped_mount(judged: &OpenedPath, identity: Identity) -> Result<Passed, SandboxError> {
-    mount_mapped(judged, judged.owner(), Ours::Nobodys, identity)
+    mount_mapped(judged, judged.owner(), Ours::Unmapped, identity)
 }
 
 /// A detached mount of a layer's directory, which is ours, with what lies in it the folder's owner's: changes are owned by
@@ -227,7 +227,7 @@ fn no_mapping(path: &Path, errno: Errno) -> SandboxError {
 /// Whose the host root's files are inside.
 #[derive(Clone, Copy)]
 enum Ours {
-    Nobodys,
+    Unmapped,
     Roots,
 }
 
@@ -259,7 +259,7 @@ fn mount_mapped(
     let (uid, gid) = identity.user_on_host();
     let root = identity.other_on_host();
     let map = |owner: u32, user: u32| match (ours, owner) {
-        (Ours::Nobodys, _) | (Ours::Roots, 0) => format!("{owner} {user} 1{}", identity.server(owner)),
+        (Ours::Unmapped, _) | (Ours::Roots, 0) => format!("{owner} {user} 1{}", identity.server(owner)),
         // Root's own files are those of the sandbox's root.
         (Ours::Roots, _) => format!("{owner} {user} 1\n0 {root} 1"),
     };

@@ -3,7 +3,7 @@
 use super::{block_on, print};
 use crate::args::DoctorArgs;
 use crate::failure::hint_of;
-use belljar_engine::{BackendReport, Engine, Sandbox, WayOut};
+use belljar_engine::{BackendReport, EgressReach, Engine, Sandbox};
 use belljar_spec::{BackendName, Command, ErrorCode, SandboxError, SandboxSpec};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -131,7 +131,7 @@ struct Inside {
     tools: BTreeMap<String, Tool>,
     tmp_writable: bool,
     /// How connections reach the gateway.
-    network: WayOut,
+    network: EgressReach,
     /// Whether a folder among the temporary ones can be a workspace.
     folders: Folders,
 }
@@ -158,11 +158,11 @@ struct Cgroup {
     remedy: Option<String>,
 }
 
-fn network(way_out: WayOut) -> &'static str {
-    match way_out {
-        WayOut::Absent => "none",
-        WayOut::EveryPort => "names that policy allows, at every port",
-        WayOut::SomePorts => {
+fn network(egress_reach: EgressReach) -> &'static str {
+    match egress_reach {
+        EgressReach::Absent => "none",
+        EgressReach::EveryPort => "names that policy allows, at every port",
+        EgressReach::SomePorts => {
             "names that policy allows, at the ports that rules name (the kernel has no nf_tables)"
         }
     }
@@ -216,7 +216,7 @@ async fn look_inside(engine: &Engine, sandbox: &Sandbox) -> Result<Inside, Sandb
         runtimes: tools(&RUNTIMES, 1),
         tools: shell_tools,
         tmp_writable: found.contains_key("/tmp"),
-        network: sandbox.way_out(),
+        network: sandbox.egress_reach(),
         folders: folders(engine),
     })
 }

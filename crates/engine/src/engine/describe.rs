@@ -112,7 +112,7 @@ fn told(
         .iter()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), json!(value.to_string_lossy())))
         .collect();
-    let way_out = drawing.setup.steps.iter().find_map(|step| match step {
+    let egress_reach = drawing.setup.steps.iter().find_map(|step| match step {
         Step::EnterNetwork { intake: Some(intake) } | Step::OpenIntake(intake) => Some(intake),
         _ => None,
     });
@@ -137,7 +137,7 @@ fn told(
         "environment": environment,
         "limits": limits_of(limits, &drawing.held),
         "egress": policy.as_ref().map(egress),
-        "routes": way_out.map(|intake| intake.routes.clone()).unwrap_or_default(),
+        "routes": egress_reach.map(|intake| intake.routes.clone()).unwrap_or_default(),
         "model": spec.llm.as_ref().map(|route| json!({
             "url": route.upstream,
             "kind": route.kind,

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::roots::{self, PreparedRoot};
 use crate::workspace::Workspace;
-use crate::{credentials, llm, relay, way_out};
+use crate::{credentials, egress_reach, llm, relay};
 use belljar_backend::{GitInside, Isolation, Plan, WORKSPACE, context_git_config};
 use belljar_config as config;
 use belljar_gateway::Authority;
@@ -85,13 +85,13 @@ impl Engine {
             }
             plan = plan.with_git(GitInside { config });
         }
-        if let Some(way_out) =
-            policy.as_ref().and_then(|policy| way_out::plan(policy, spec.llm.as_ref(), relay))
+        if let Some(egress_reach) =
+            policy.as_ref().and_then(|policy| egress_reach::plan(policy, spec.llm.as_ref(), relay))
         {
-            plan = plan.with_way_out(way_out);
+            plan = plan.with_egress(egress_reach);
         }
         let authority =
-            policy.as_ref().map(|policy| way_out::authority(id, &spec, policy)).transpose()?.flatten();
+            policy.as_ref().map(|policy| egress_reach::authority(id, &spec, policy)).transpose()?.flatten();
         if let Some(authority) = &authority {
             plan = plan.with_authority(authority.certificate_pem().to_string());
         }

@@ -137,7 +137,7 @@ impl Task {
                     self.done(done).await;
                     // A caller that is answered now and asks again sees the same state.
                     self.tell();
-                    self.go_on().await;
+                    self.resume().await;
                 }
                 () = ready(&mut self.death), if self.work.is_none() => {
                     self.death = None;
@@ -184,7 +184,7 @@ impl Task {
     }
 
     /// Handles again the commands that had to wait. Callers that waited for the end are answered when the name is free.
-    async fn go_on(&mut self) {
+    async fn resume(&mut self) {
         if self.phase == Phase::Gone {
             return;
         }

@@ -9,9 +9,9 @@ use belljar_spec::ErrorCode;
 fn a_key_of_another_caller_needs_a_grant() {
     let world = World::new();
     world.run(async |fleet| {
-        let a = somebody("a", &["shared", "own"]);
-        let b = somebody("b", &["shared"]);
-        let c = somebody("c", &[]);
+        let a = test_caller("a", &["shared", "own"]);
+        let b = test_caller("b", &["shared"]);
+        let c = test_caller("c", &[]);
         create_as(&fleet, keyed("shared"), None, &a).await.unwrap();
         create_as(&fleet, keyed("own"), None, &a).await.unwrap();
         assert!(!create_as(&fleet, keyed("shared"), None, &b).await.unwrap().created);
@@ -44,12 +44,12 @@ fn a_key_of_another_caller_needs_a_grant() {
 fn a_generated_key_is_the_callers_own() {
     let world = World::new();
     world.run(async |fleet| {
-        let a = somebody("a", &[]);
+        let a = test_caller("a", &[]);
         let made = create_as(&fleet, CreateSandbox::default(), None, &a).await.unwrap();
         assert_eq!(made.sandbox.owner, "a");
         let again = create_as(&fleet, keyed(&made.sandbox.key), None, &a).await.unwrap();
         assert_eq!(again.sandbox.name, made.sandbox.name);
-        let b = somebody("b", &[]);
+        let b = test_caller("b", &[]);
         assert_eq!(
             refused(create_as(&fleet, keyed(&made.sandbox.key), None, &b).await),
             Some(ErrorCode::NotGranted)
@@ -63,7 +63,7 @@ fn a_generated_key_is_the_callers_own() {
 fn a_guest_uses_and_neither_makes_nor_ends() {
     let world = World::new();
     world.run(async |fleet| {
-        let (a, b) = (somebody("a", &["k"]), somebody("b", &["k"]));
+        let (a, b) = (test_caller("a", &["k"]), test_caller("b", &["k"]));
         assert_eq!(refused(create_as(&fleet, guest("k"), None, &b).await), Some(ErrorCode::SandboxNotAlive));
         assert_eq!((world.on_disk().len(), world.started().len()), (0, 0));
         let made = create_as(&fleet, keyed("k"), None, &a).await.unwrap();
@@ -86,7 +86,7 @@ fn a_guest_uses_and_neither_makes_nor_ends() {
         let heir = CreateSandbox { inherit: Some(name.clone()), ..CreateSandbox::default() };
         let heir = create_as(&fleet, heir, None, &a).await.unwrap();
         assert!(!heir.lease.owner && heir.sandbox.key == "k");
-        let as_heir = Somebody { lease: Some(heir.lease.id), ..somebody("a", &["k"]) };
+        let as_heir = TestCaller { lease: Some(heir.lease.id), ..test_caller("a", &["k"]) };
         assert_eq!(refused(fleet.delete(name, &as_heir).await), Some(ErrorCode::NotGranted));
         assert_eq!(refused(fleet.drop_lease(name, &made.lease.id, &b).await), Some(ErrorCode::NameUnknown));
         assert_eq!(refused(fleet.renew(name, &made.lease.id, None, &b).await), Some(ErrorCode::NameUnknown));
@@ -107,13 +107,13 @@ fn a_guest_uses_and_neither_makes_nor_ends() {
 fn a_grant_has_only_so_many() {
     let world = World::new();
     world.run(async |fleet| {
-        let a = Somebody { most: Some(2), ..somebody("a", &["*"]) };
+        let a = TestCaller { most: Some(2), ..test_caller("a", &["*"]) };
         let made = create_as(&fleet, keyed("1"), None, &a).await.unwrap();
         let mut racers = tokio::task::JoinSet::new();
         for key in ["2", "3", "4"] {
             let fleet = fleet.clone();
             racers.spawn(async move {
-                let a = Somebody { most: Some(2), ..somebody("a", &["*"]) };
+                let a = TestCaller { most: Some(2), ..test_caller("a", &["*"]) };
                 create_as(&fleet, keyed(key), None, &a).await.map_err(|error| error.code)
             });
         }
@@ -133,7 +133,7 @@ fn a_grant_has_only_so_many() {
 fn runs_count_among_what_a_grant_has() {
     let world = World::new();
     world.run(async |fleet| {
-        let a = Somebody { most: Some(2), ..somebody("a", &["*"]) };
+        let a = TestCaller { most: Some(2), ..test_caller("a", &["*"]) };
         let (first, second) = (fleet.seat_run(&a).unwrap(), fleet.seat_run(&a).unwrap());
         assert_eq!(refused(fleet.seat_run(&a)), Some(ErrorCode::QuotaExceeded));
         assert_eq!(refused(create_as(&fleet, keyed("1"), None, &a).await), Some(ErrorCode::QuotaExceeded));
@@ -164,7 +164,7 @@ fn runs_count_among_what_a_grant_has() {
 fn who_joins_a_sandbox_does_not_own_it_whatever_it_asks() {
     let world = World::new();
     world.run(async |fleet| {
-        let (a, b) = (somebody("a", &["k"]), somebody("b", &["k"]));
+        let (a, b) = (test_caller("a", &["k"]), test_caller("b", &["k"]));
         let made = create_as(&fleet, keyed("k"), None, &a).await.unwrap();
         let name = &made.sandbox.name;
         let insists = CreateSandbox { owner: Some(true), ..keyed("k") };
@@ -178,7 +178,10 @@ fn who_joins_a_sandbox_does_not_own_it_whatever_it_asks() {
             refused(fleet.pause(name, &b).await),
             refused(
                 fleet
-                    .delete(name, &Somebody { lease: Some(joined.lease.id.clone()), ..somebody("b", &["k"]) })
+                    .delete(
+                        name,
+                        &TestCaller { lease: Some(joined.lease.id.clone()), ..test_caller("b", &["k"]) },
+                    )
                     .await,
             ),
         ] {
@@ -191,7 +194,7 @@ fn who_joins_a_sandbox_does_not_own_it_whatever_it_asks() {
             "it wakes nothing"
         );
         // The grant says that the key is its own.
-        let c = Somebody { owns: &["k"], ..somebody("c", &["k"]) };
+        let c = TestCaller { owns: &["k"], ..test_caller("c", &["k"]) };
         assert!(create_as(&fleet, insists, None, &c).await.unwrap().lease.owner);
         fleet.delete(name, &c).await.unwrap();
         assert!(
@@ -207,7 +210,7 @@ fn who_joins_a_sandbox_does_not_own_it_whatever_it_asks() {
 fn a_grant_makes_no_record_grow() {
     let world = World::new();
     world.run(async |fleet| {
-        let (a, b) = (somebody("a", &["k"]), somebody("b", &["k"]));
+        let (a, b) = (test_caller("a", &["k"]), test_caller("b", &["k"]));
         let made = create_as(&fleet, keyed("k"), None, &a).await.unwrap();
         let name = &made.sandbox.name;
         let mut held = Vec::new();

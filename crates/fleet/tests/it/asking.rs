@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// A caller with a grant and keys that it may use; `*` is all of them.
-pub(crate) struct Somebody {
+pub(crate) struct TestCaller {
     pub(crate) grant: &'static str,
     pub(crate) keys: &'static [&'static str],
     pub(crate) lease: Option<String>,
@@ -17,11 +17,11 @@ pub(crate) struct Somebody {
     pub(crate) owns: &'static [&'static str],
 }
 
-pub(crate) fn somebody(grant: &'static str, keys: &'static [&'static str]) -> Somebody {
-    Somebody { grant, keys, lease: None, most: None, owns: &[] }
+pub(crate) fn test_caller(grant: &'static str, keys: &'static [&'static str]) -> TestCaller {
+    TestCaller { grant, keys, lease: None, most: None, owns: &[] }
 }
 
-impl Permission for Somebody {
+impl Permission for TestCaller {
     fn grant(&self) -> &str {
         self.grant
     }

@@ -53,7 +53,7 @@ fn the_same_request_gets_the_same_answer() {
         assert_eq!(refused(ask(&fleet, keyed("k"), "1").await), Some(ErrorCode::IdempotencyMismatch));
         // Another grant's keys are its own.
         let other =
-            create_as(&fleet, CreateSandbox::default(), Some("1"), &somebody("a", &[])).await.unwrap();
+            create_as(&fleet, CreateSandbox::default(), Some("1"), &test_caller("a", &[])).await.unwrap();
         assert_ne!(other.sandbox.name, first.sandbox.name);
         (first, second)
     });

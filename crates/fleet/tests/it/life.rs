@@ -192,7 +192,7 @@ fn what_is_deleted_is_gone_and_stays_so() {
 }
 
 #[test]
-fn pausing_stands_still_and_is_no_mistake_twice() {
+fn pausing_twice_is_no_mistake() {
     let world = World::new();
     world.run(async |fleet| {
         let made = create(&fleet, ephemeral("k")).await.unwrap();

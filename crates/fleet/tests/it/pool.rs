@@ -64,7 +64,7 @@ fn what_is_asked_for_decides_which_ones_wait() {
     world.run_with(
         |settings| settings.warm = 1,
         async |fleet| {
-            let other = somebody("g", &["*"]);
+            let other = test_caller("g", &["*"]);
             for request in [keyed("k"), with_admin(), any()] {
                 let made = create(&fleet, request).await.unwrap();
                 assert!(!made.sandbox.warm);
@@ -86,7 +86,7 @@ fn one_that_waits_belongs_to_no_caller_and_counts_for_none() {
     world.run_with(
         |settings| settings.warm = 1,
         async |fleet| {
-            let one = Somebody { most: Some(2), ..somebody("g", &["*"]) };
+            let one = TestCaller { most: Some(2), ..test_caller("g", &["*"]) };
             create_as(&fleet, any(), None, &one).await.unwrap();
             seconds(1).await;
             let known: Vec<String> = world.on_disk();
@@ -201,8 +201,8 @@ fn a_request_that_is_refused_gets_nothing_and_starts_nothing() {
     world.run_with(
         |settings| settings.warm = 2,
         async |fleet| {
-            let one = Somebody { most: Some(1), ..somebody("g", &["*"]) };
-            let none = Somebody { most: Some(0), ..somebody("h", &["*"]) };
+            let one = TestCaller { most: Some(1), ..test_caller("g", &["*"]) };
+            let none = TestCaller { most: Some(0), ..test_caller("h", &["*"]) };
             let made = create_as(&fleet, any(), None, &one).await.unwrap();
             seconds(1).await;
             assert_eq!(world.living(), 2, "no more wait than the grant may have");
@@ -227,7 +227,7 @@ fn a_grant_that_asks_for_many_kinds_takes_no_place_of_anothers() {
     world.run_with(
         |settings| settings.warm = 1,
         async |fleet| {
-            let (one, other) = (somebody("g", &["*"]), somebody("h", &["*"]));
+            let (one, other) = (test_caller("g", &["*"]), test_caller("h", &["*"]));
             let kept = create_as(&fleet, any(), None, &one).await.unwrap();
             for number in 0..20 {
                 let sandbox = SandboxRequest { ports: vec![8000 + number], ..SandboxRequest::default() };

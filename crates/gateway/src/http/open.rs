@@ -40,7 +40,7 @@ impl Open {
     }
 
     /// Bytes both ways, until the end or a long silence.
-    pub(super) async fn go_on(
+    pub(super) async fn resume(
         self,
         inside: TokioIo<Upgraded>,
         outside: TokioIo<Upgraded>,

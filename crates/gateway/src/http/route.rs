@@ -249,7 +249,7 @@ impl Route {
                 sender.is_used = true;
                 self.upstream.lock().await.tasks.spawn(async move {
                     if let (Ok(inside), Ok(outside)) = (upgrade.await, outside.await) {
-                        open.go_on(TokioIo::new(inside), TokioIo::new(outside), redact).await;
+                        open.resume(TokioIo::new(inside), TokioIo::new(outside), redact).await;
                     }
                 });
                 Ok(passed(response))

@@ -83,7 +83,7 @@ fn what_a_killed_pull_left_is_used_or_begun_again() {
 fn a_registry_that_sends_nothing_keeps_no_other_waiting() {
     let layer = Tar::default().file("a", "x".repeat(1000)).end();
     let blob = Digest::of(&gzip(&layer)).to_string();
-    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let (resume, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     let is_asked = blob.clone();
     // It says that it has the same layer.
@@ -102,7 +102,7 @@ fn a_registry_that_sends_nothing_keeps_no_other_waiting() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         pull(&store, &format!("{}/app:1", server.address), &PullOptions::default()).unwrap();
-        drop(go_on);
+        drop(resume);
         waiting.join().unwrap().unwrap();
     });
     assert_eq!(fs::read_dir(folder.path().join("images/layers")).unwrap().count(), 1, "it is there once");

@@ -144,7 +144,7 @@ fn a_part_of_an_opaque_directory_does_not_hide_itself() {
 }
 
 #[test]
-fn a_sandbox_may_go_on_in_a_layer_that_was_applied_in_part() {
+fn a_sandbox_may_continue_in_a_layer_that_was_applied_in_part() {
     let mut bench = Bench::with(&[("a", "1"), ("b", "1"), ("c", "1")]);
     bench.copied("a", "2");
     bench.copied("b", "2");
@@ -578,7 +578,7 @@ fn what_was_found_does_not_stand_against_our_own_applies() {
         bench.apply(&[part]).unwrap();
     }
     // A run that continues in it sees the applied files, and changes them again.
-    let held = bench.layers().of(&bench.folder()).unwrap()[0].hold().unwrap().go_on().unwrap();
+    let held = bench.layers().of(&bench.folder()).unwrap()[0].hold().unwrap().resume().unwrap();
     bench.layer = Some(held);
     bench.put("new/deep/x", "x again");
     bench.copied("old/f", "newer");

@@ -124,7 +124,7 @@ fn what_no_one_applies_is_said() {
 }
 
 #[test]
-fn a_repository_is_neither_made_nor_taken_away() {
+fn a_repository_is_neither_made_nor_removed() {
     let without = Bench::with(&[("a", "a")]);
     without.put(".git/HEAD", "ref: refs/heads/evil");
     assert_eq!(without.said(), ["- Repository .git"]);

@@ -115,7 +115,7 @@ async fn a_start_can_be_followed() {
 }
 
 #[tokio::test]
-async fn a_command_goes_on_when_its_requester_hangs_up() {
+async fn a_command_continues_when_its_requester_hangs_up() {
     let started = Started::new();
     let script = "read line; echo \"got $line\"";
     let request =

@@ -104,7 +104,7 @@ async fn a_shim_whose_sandbox_has_gone_goes_too() {
 }
 
 #[tokio::test]
-async fn everything_stands_still_and_goes_on() {
+async fn everything_is_paused_and_resumed() {
     let started = Started::new();
     let command = started.begin(json!({"shell": "while :; do echo tick; sleep 0.01; done"})).await;
     let (status, _) = started.ask("POST", "/keeper/pause", Body::empty()).await;

@@ -92,10 +92,10 @@ pub struct Billing {
 
 impl Billing {
     /// The account that is billed when none is named.
-    pub const NOBODY: &str = "belljar";
+    pub const DEFAULT_END_USER: &str = "belljar";
 
     /// The account.
     pub fn account(&self) -> &str {
-        self.end_user.as_deref().unwrap_or(Billing::NOBODY)
+        self.end_user.as_deref().unwrap_or(Billing::DEFAULT_END_USER)
     }
 }

@@ -79,7 +79,7 @@ fn who_is_told_to_stop_breaks_off() {
 }
 
 #[test]
-fn one_stream_too_many_is_refused_and_the_others_go_on() {
+fn one_stream_too_many_is_refused_and_the_others_continue() {
     let (mut host, mut guest) = pair();
     let streams: Vec<StreamId> = (0..MAX_STREAMS).map(|_| guest.open(b"").expect("room")).collect();
     assert_eq!(guest.open(b""), None);

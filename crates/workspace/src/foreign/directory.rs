@@ -241,7 +241,7 @@ impl Directory {
 
     fn create(&self, name: &str, path: &str) -> Result<OwnedFd, ForeignError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        openat2(&self.0, name, flags, Mode::from_raw_mode(0o666), NO_WAY_OUT).map_err(|error| match error {
+        openat2(&self.0, name, flags, Mode::from_raw_mode(0o666), BENEATH_ONLY).map_err(|error| match error {
             Errno::EXIST => {
                 ForeignError::spoiled(path, "another process is writing it, or died while doing so")
             }
@@ -256,7 +256,7 @@ impl Directory {
 
     fn reach(&self, path: impl AsRef<OsStr>, flags: OFlags) -> Result<Option<OwnedFd>, ForeignError> {
         let (opened, path) = (path.as_ref(), path.as_ref().to_string_lossy());
-        match openat2(&self.0, opened, flags | OFlags::CLOEXEC, Mode::empty(), NO_WAY_OUT) {
+        match openat2(&self.0, opened, flags | OFlags::CLOEXEC, Mode::empty(), BENEATH_ONLY) {
             Ok(opened) => Ok(Some(opened)),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(Errno::LOOP | Errno::XDEV) => {
@@ -277,7 +277,7 @@ pub(crate) fn make_folder(
 ) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // Another filesystem there is the user's: no agent mounts one on the host.
-    let no_links = NO_WAY_OUT.difference(ResolveFlags::NO_XDEV);
+    let no_links = BENEATH_ONLY.difference(ResolveFlags::NO_XDEV);
     let mut folder = top.try_clone()?;
     for part in path.split('/') {
         let is_new = match mkdirat(&folder, part, Mode::from_raw_mode(0o755)) {
@@ -319,7 +319,7 @@ impl Drop for Locked {
     }
 }
 
-pub(crate) const NO_WAY_OUT: ResolveFlags =
+pub(crate) const BENEATH_ONLY: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
 
 /// Each level takes a descriptor and stack space, and branch names have fewer levels.

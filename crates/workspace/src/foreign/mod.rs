@@ -12,7 +12,7 @@ mod refs;
 
 pub use all_refs::AllRefs;
 pub use directory::ForeignError;
-pub(crate) use directory::{Locked, NO_WAY_OUT, make_folder};
+pub(crate) use directory::{BENEATH_ONLY, Locked, make_folder};
 pub use import::{Import, ImportError, import};
 pub(crate) use objects::Copied;
 pub use refs::Head;

@@ -62,7 +62,7 @@ impl PackJudge {
             PushRefusal::Failed { detail: format!("no room to look at the pack: {error}") }
         })?;
         let git = self.git.as_ref().ok_or_else(|| refusal(&GitError::Missing))?;
-        index(git, &place, pack, Trust::Nobody)?;
+        index(git, &place, pack, Trust::Untrusted)?;
         let objects = Objects::new(git, &place);
         let listed = objects.list(limits.objects)?;
         let commits = objects.commits(&listed)?;
@@ -217,7 +217,7 @@ impl Quarantine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trust {
     /// The agent: everything in it is checked.
-    Nobody,
+    Untrusted,
     /// The server, whose history may violate git's checks.
     Server,
 }
@@ -227,7 +227,7 @@ fn index(git: &Git, place: &ScratchRepository, pack: File, trust: Trust) -> Resu
     let call = git.on(place.path()).args(["index-pack", "--stdin", "--threads=1"]);
     let call = match trust {
         // Objects that fail git's checks could be read in two ways. Links to objects on the server lead nowhere here.
-        Trust::Nobody => call.arg("--fsck-objects"),
+        Trust::Untrusted => call.arg("--fsck-objects"),
         Trust::Server => call,
     };
     let call = call

@@ -20,7 +20,7 @@ pub(super) struct ScratchRepository {
 impl ScratchRepository {
     pub(super) fn make(directory: &Path, format: ObjectFormat) -> io::Result<ScratchRepository> {
         create_private(directory)?;
-        let _nobody_sweeps = Lock::wait(&directory.join(LOCK))?;
+        let _not_swept = Lock::wait(&directory.join(LOCK))?;
         let path = directory.join(name());
         // The number of a process that was killed may be ours by now.
         let _ = fs::remove_dir_all(&path);
@@ -69,7 +69,7 @@ pub(super) fn nameless(directory: &Path) -> io::Result<File> {
 /// Removes repositories that no process uses any more.
 pub(super) fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
-    let Ok(_nobody_makes) = Lock::wait(&directory.join(LOCK)) else { return };
+    let Ok(_not_made) = Lock::wait(&directory.join(LOCK)) else { return };
     for entry in entries.flatten() {
         let path = entry.path();
         match path.is_dir() {

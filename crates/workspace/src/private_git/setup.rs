@@ -6,7 +6,7 @@
 
 use super::worktrees::NOT_HERE;
 use super::{HostGit, Synced, config, refs};
-use crate::foreign::{Foreign, ForeignError, NO_WAY_OUT, make_folder};
+use crate::foreign::{BENEATH_ONLY, Foreign, ForeignError, make_folder};
 use crate::inert::{Git, GitError};
 use crate::settings::HostFiles;
 use belljar_spec::workspace::BorrowedObjects;
@@ -321,7 +321,7 @@ impl Target<'_> {
 
     fn create(&self, path: &str) -> Result<File, SetupError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        let create = || openat2(&self.opened, path, flags, Mode::from_raw_mode(0o644), NO_WAY_OUT);
+        let create = || openat2(&self.opened, path, flags, Mode::from_raw_mode(0o644), BENEATH_ONLY);
         let opened = match (create(), path.rsplit_once('/')) {
             (Err(Errno::NOENT), Some((folder, _))) => {
                 make_folder(&self.opened, folder, |_| Ok(())).and_then(|_| create().map_err(io::Error::from))

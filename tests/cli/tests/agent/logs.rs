@@ -47,8 +47,8 @@ fn runs_are_listed_and_their_logs_shown() {
 #[test]
 fn a_log_that_grows_is_followed_to_its_end() {
     let home = Home::new();
-    let go_on = "touch here; until [ -e go ]; do sleep 0.05; done";
-    home.program("slow", &format!("{go_on}\n{}", answer("At last.")));
+    let resume = "touch here; until [ -e go ]; do sleep 0.05; done";
+    home.program("slow", &format!("{resume}\n{}", answer("At last.")));
     let url = home.model.url();
     let words = home.agent(&url, "./slow", &["--prompt", "x"]);
     let mut running = home

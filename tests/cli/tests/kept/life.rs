@@ -122,7 +122,7 @@ fn a_command_has_our_streams_and_our_exit_code_is_its_own() {
 }
 
 #[test]
-fn a_command_that_was_left_alone_goes_on() {
+fn a_command_that_was_left_alone_continues() {
     let home = Home::ready();
     let script = "while [ ! -e go ]; do sleep 0.05; done; for i in 1 2 3; do echo $i; done; exit 4";
     insta::assert_snapshot!("detach", home.said(&["exec", "-d", "--", "sh", "-c", script]));

@@ -40,7 +40,7 @@ fn a_layer_without_changes_is_removed_with_its_sandbox() {
 }
 
 #[test]
-fn what_is_not_understood_is_shown_and_can_be_taken_away() {
+fn what_is_not_understood_is_shown_and_can_be_removed() {
     for damage in ["{\"version\":99}", "{\"vers"] {
         let home = Home::ready();
         let name = home.run(&["start"]).stdout.trim().to_string();

@@ -13,7 +13,7 @@ fn all() -> String {
 }
 
 #[test]
-fn a_command_in_the_foreground_goes_on_when_the_daemon_is_killed() {
+fn a_command_in_the_foreground_continues_when_the_daemon_is_killed() {
     let home = Home::ready();
     let mut child = home.command(&["exec", "--", "sh", "-c", COUNT]).stdout(Stdio::piped()).spawn().unwrap();
     let mut reader = BufReader::new(child.stdout.take().unwrap());

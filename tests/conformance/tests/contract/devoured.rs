@@ -12,7 +12,7 @@ for_every_isolated_backend![
     time_that_runs_out_is_a_timeout,
     a_fork_bomb_finds_no_process_left,
     a_filler_of_private_files_finds_no_room,
-    ten_gigabytes_of_output_are_cut_and_not_stored,
+    endless_output_is_cut_and_not_stored,
 ];
 
 async fn memory_that_runs_out_is_oom_killed(backend: BackendName) {
@@ -63,13 +63,13 @@ async fn a_filler_of_private_files_finds_no_room(backend: BackendName) {
     assert_ne!(run.exit_code(), 0);
 }
 
-async fn ten_gigabytes_of_output_are_cut_and_not_stored(backend: BackendName) {
+async fn endless_output_is_cut_and_not_stored(backend: BackendName) {
     let most = ByteSize::mebibytes(1);
     let writer = "head -c 10000000000 /dev/zero";
     let run = devour(backend, writer, LimitsRequest::default(), |command| {
         command.max_output = Some(most);
-        // All of it passes; the test waits for it no longer than this.
-        command.timeout = Some(Duration::from_secs(30));
+        // Ten gigabytes, of which some pass in this time: hundreds of times what is kept.
+        command.timeout = Some(Duration::from_secs(4));
     })
     .await
     .unwrap();

@@ -11,15 +11,14 @@ use std::time::{Duration, Instant};
 
 for_every_isolated_backend! {
     everywhere:
-        nothing_inside_says_proxy,
         curl_reaches_an_allowed_name,
         curl_over_ipv6_alone,
         curl_fails_fast_when_not_allowed;
+    each_launcher:
+        nothing_inside_says_proxy;
     each_kernel:
         git_clones_and_pushes_over_https,
-        python_urllib_reaches_an_allowed_name,
-        node_fetch_reaches_an_allowed_name,
-        node_fetch_fails_fast_when_not_allowed;
+        node_fetch_reaches_an_allowed_name;
     once:
         curl_over_plain_http_too,
         git_fails_fast_when_not_allowed,
@@ -28,7 +27,9 @@ for_every_isolated_backend! {
         python_requests_fails_fast_when_not_allowed,
         a_name_may_be_written_in_any_case,
         a_subdomain_is_allowed_with_its_parent,
-        a_denied_name_wins_over_an_allowed_one;
+        a_denied_name_wins_over_an_allowed_one,
+        python_urllib_reaches_an_allowed_name,
+        node_fetch_fails_fast_when_not_allowed;
 }
 
 async fn nothing_inside_says_proxy(backend: BackendName) {

@@ -8,7 +8,7 @@ use belljar_tests_hosts::{HttpServer, Response, Server};
 use std::time::{Duration, Instant};
 
 for_every_isolated_backend! {
-    everywhere:
+    each_launcher:
         an_allowed_name_is_fetched,
         a_name_that_is_not_allowed_is_not_fetched,
         a_disposed_sandbox_fetches_nothing;

@@ -10,13 +10,14 @@ for_every_isolated_backend! {
         without_a_word_nothing_is_reached_and_it_is_said,
         mode_none_has_no_network_at_all,
         open_mode_reaches_a_name_that_is_not_listed,
-        the_note_says_what_is_allowed,
         names_are_asked_where_resolv_conf_says,
         own_servers_work_on_every_own_address,
         own_datagrams_work_on_loopback,
         own_servers_are_reached_by_no_other_sandbox,
         a_server_on_the_hosts_loopback_is_not_there,
         other_datagrams_fail_at_once;
+    each_launcher:
+        the_note_says_what_is_allowed;
     each_kernel:
         open_mode_refuses_an_address_and_what_is_denied,
         open_mode_lets_through_what_it_does_not_know;

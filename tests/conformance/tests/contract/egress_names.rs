@@ -9,14 +9,15 @@ for_every_isolated_backend! {
     everywhere:
         names_are_answered_over_udp_and_tcp,
         a_resolver_that_a_program_has_built_in_is_answered_too,
-        a_name_keeps_its_address,
-        an_address_has_its_name_back,
         localhost_is_the_sandbox_itself,
         a_name_that_is_not_allowed_does_not_exist;
+    each_launcher:
+        a_name_keeps_its_address,
+        an_address_has_its_name_back;
     each_kernel:
         dig_understands_the_answers,
         several_questions_come_over_one_connection,
-        a_program_that_asks_for_https_records_goes_on;
+        a_program_that_asks_for_https_records_continues;
     once:
         records_other_than_addresses_are_refused,
         no_resolver_is_asked_before_a_connection,
@@ -179,7 +180,7 @@ async fn records_other_than_addresses_are_refused(backend: BackendName) {
     assert_eq!(place.refusals(), [("api.test".into(), None, Reason::RecordTypeRefused)]);
 }
 
-async fn a_program_that_asks_for_https_records_goes_on(backend: BackendName) {
+async fn a_program_that_asks_for_https_records_continues(backend: BackendName) {
     let place = place(backend).await;
     // No error, and nothing: no other address, and no key to hide a name with.
     assert_eq!(place.python("print(ask('api.test', 65), ask('api.test', 64))").await, "(0, []) (0, [])");

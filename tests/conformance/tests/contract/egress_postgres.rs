@@ -13,12 +13,12 @@ use tempfile::TempDir;
 
 for_every_isolated_backend! {
     each_kernel:
-        psql_asks_a_server_by_name,
-        psql_fails_fast_when_not_allowed;
+        psql_asks_a_server_by_name;
     once:
         psql_checks_the_servers_certificate,
         another_name_in_tls_is_refused,
-        only_postgres_is_spoken_where_only_postgres_is_allowed;
+        only_postgres_is_spoken_where_only_postgres_is_allowed,
+        psql_fails_fast_when_not_allowed;
 }
 
 async fn psql_asks_a_server_by_name(backend: BackendName) {

@@ -11,9 +11,10 @@ use std::os::unix::fs::PermissionsExt;
 for_every_isolated_backend! {
     everywhere:
         a_connection_is_recorded_with_its_bytes,
-        refusals_are_recorded_with_what_would_allow_them,
-        a_record_begins_and_ends_with_its_sandbox,
         a_connection_that_outlives_its_sandbox_has_an_end;
+    each_launcher:
+        refusals_are_recorded_with_what_would_allow_them,
+        a_record_begins_and_ends_with_its_sandbox;
     once:
         connections_of_http_are_recorded_with_their_bytes,
         a_request_that_outlives_its_sandbox_has_an_end,

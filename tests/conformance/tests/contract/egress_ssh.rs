@@ -16,15 +16,15 @@ for_every_isolated_backend! {
     everywhere:
         ssh_runs_a_command_by_name;
     each_kernel:
-        ssh_carries_files_both_ways,
-        ssh_fails_fast_when_not_allowed,
-        a_greeting_arrives_under_a_rule_for_tcp,
-        a_greeting_arrives_in_open_mode;
+        a_greeting_arrives_under_a_rule_for_tcp;
     once:
         git_clones_over_ssh,
         a_client_of_ssh_may_wait_for_the_server,
         only_ssh_is_spoken_where_only_ssh_is_allowed,
-        a_client_that_waits_where_it_has_to_begin_is_let_go;
+        a_client_that_waits_where_it_has_to_begin_is_let_go,
+        ssh_carries_files_both_ways,
+        ssh_fails_fast_when_not_allowed,
+        a_greeting_arrives_in_open_mode;
 }
 
 async fn ssh_runs_a_command_by_name(backend: BackendName) {

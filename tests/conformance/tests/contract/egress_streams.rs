@@ -23,7 +23,7 @@ for_every_isolated_backend! {
         a_reset_by_the_client_is_seen_outside,
         one_byte_at_a_time_is_not_held_back;
     once:
-        a_connection_that_is_quiet_for_a_while_goes_on,
+        a_connection_that_is_quiet_for_a_while_continues,
         a_hello_in_many_small_pieces_is_understood,
         a_hello_in_many_records_is_understood;
 }
@@ -225,7 +225,7 @@ print(len(right), all(right))",
     assert_eq!(echo.accepted(), 200);
 }
 
-async fn a_connection_that_is_quiet_for_a_while_goes_on(backend: BackendName) {
+async fn a_connection_that_is_quiet_for_a_while_continues(backend: BackendName) {
     let echo = Echo::start(LOOPBACK);
     let (_world, place) = reaching(backend, echo.port()).await;
     let script = format!(

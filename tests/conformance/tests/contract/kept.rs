@@ -9,17 +9,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-for_every_backend![
-    a_volume_outlives_its_sandbox_and_is_shared,
-    a_home_that_is_kept_is_there_in_the_next_life,
-    a_volume_can_lie_in_a_home_that_is_kept,
-    a_workspace_of_its_own_is_kept,
-    the_marker_says_which_sandbox_this_is,
-    an_administrator_has_no_marker_and_no_protected_paths,
-    an_administrator_can_be_root_inside,
-    a_layer_goes_on_in_the_next_life,
-    a_clone_goes_on_in_the_next_life,
-];
+for_every_backend! {
+    everywhere:
+        a_volume_outlives_its_sandbox_and_is_shared,
+        the_marker_says_which_sandbox_this_is,
+        an_administrator_can_be_root_inside,
+        a_layer_continues_in_the_next_life,
+        a_clone_continues_in_the_next_life;
+    each_launcher:
+        a_home_that_is_kept_is_there_in_the_next_life,
+        a_volume_can_lie_in_a_home_that_is_kept,
+        a_workspace_of_its_own_is_kept,
+        an_administrator_has_no_marker_and_no_protected_paths;
+}
 
 /// A state directory, and an engine that keeps everything there.
 struct State {
@@ -220,7 +222,7 @@ async fn an_administrator_can_be_root_inside(backend: BackendName) {
     }
 }
 
-async fn a_layer_goes_on_in_the_next_life(backend: BackendName) {
+async fn a_layer_continues_in_the_next_life(backend: BackendName) {
     if !is_isolated(backend) {
         return;
     }
@@ -257,7 +259,7 @@ async fn a_layer_goes_on_in_the_next_life(backend: BackendName) {
     }
 }
 
-async fn a_clone_goes_on_in_the_next_life(backend: BackendName) {
+async fn a_clone_continues_in_the_next_life(backend: BackendName) {
     if !is_isolated(backend) {
         return;
     }

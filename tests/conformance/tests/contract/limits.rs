@@ -19,10 +19,12 @@ for_every_backend! {
         disk_is_one_for_all_private_folders,
         disk_does_not_count_the_workspace,
         writing_a_file_beyond_the_disk_says_so,
-        every_limit_has_a_default,
         a_limit_of_before_is_not_named_again;
+    each_launcher:
+        every_limit_has_a_default;
     each_kernel:
-        wall_time_ends_a_command,
+        wall_time_ends_a_command;
+    each_guest:
         a_commands_own_time_wins,
         output_is_cut_at_the_sandboxs_limit,
         a_commands_own_cap_wins_over_the_sandboxs;

@@ -69,9 +69,9 @@ async fn an_upstream_that_hangs_up_is_told_from_one_that_is_not_there(backend: B
             routed(backend, UpstreamKind::Anthropic, |route| route.upstream = url.parse().unwrap()).await;
         assert_eq!(last(&to, "False").await, LlmOutcome::BrokenOff, "{said}");
     }
-    let nobody =
+    let unreachable =
         |route: &mut belljar_spec::llm::LlmRoute| route.upstream = "http://127.0.0.1:9".parse().unwrap();
-    let to = routed(backend, UpstreamKind::Anthropic, nobody).await;
+    let to = routed(backend, UpstreamKind::Anthropic, unreachable).await;
     assert_eq!(last(&to, "True").await, LlmOutcome::Unreachable);
 }
 

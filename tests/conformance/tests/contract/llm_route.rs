@@ -12,9 +12,10 @@ use std::thread;
 
 for_every_isolated_backend! {
     everywhere:
-        an_answer_arrives_as_it_is_said,
         both_loopback_addresses_lead_to_the_model,
-        a_sandbox_with_a_model_and_no_network_has_nothing_else,
+        a_sandbox_with_a_model_and_no_network_has_nothing_else;
+    each_launcher:
+        an_answer_arrives_as_it_is_said,
         a_model_is_there_beside_what_policy_allows,
         programs_are_told_where_the_model_is,
         the_port_can_be_another;

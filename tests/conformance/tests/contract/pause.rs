@@ -8,22 +8,23 @@ use std::time::Duration;
 
 for_every_backend! {
     everywhere:
-        everything_stands_still_and_goes_on,
+        everything_is_paused_and_resumed,
         no_command_starts_while_it_is_paused,
         it_can_be_disposed_of_while_it_is_paused,
         without_isolation_it_is_refused_by_name;
     each_kernel:
         those_that_fork_all_the_time_stand_still_too,
-        who_comes_and_goes_does_not_notice,
-        who_has_no_name_in_letters_goes_on_too,
-        files_are_read_and_written_while_it_is_paused,
-        a_timeout_ends_a_command_while_it_is_paused,
-        a_command_is_killed_while_it_is_paused,
+        who_has_no_name_in_letters_continues_too,
         a_signal_kills_a_command_while_it_is_paused,
-        pausing_twice_is_pausing_once,
         a_job_that_was_stopped_before_stays_stopped,
         a_shell_does_not_take_a_pause_for_a_stopped_job,
         commands_that_start_and_pauses_do_not_get_in_each_others_way;
+    each_guest:
+        files_are_read_and_written_while_it_is_paused,
+        a_timeout_ends_a_command_while_it_is_paused,
+        a_command_is_killed_while_it_is_paused,
+        pausing_twice_is_pausing_once,
+        who_comes_and_goes_does_not_notice;
 }
 
 /// The state of each process, as the host sees it, and the processor time that they have used.
@@ -48,7 +49,7 @@ fn stand_still(marker: &Marker) -> bool {
     !states.is_empty() && states.chars().all(|state| matches!(state, 'T' | 'D'))
 }
 
-async fn everything_stands_still_and_goes_on(backend: BackendName) {
+async fn everything_is_paused_and_resumed(backend: BackendName) {
     let Some(place) = backended(backend).await else { return };
     let marker = Marker::new();
     let script = format!(
@@ -114,7 +115,7 @@ async fn who_comes_and_goes_does_not_notice(backend: BackendName) {
     assert_eq!(ended.exit_code, Some(0));
 }
 
-async fn who_has_no_name_in_letters_goes_on_too(backend: BackendName) {
+async fn who_has_no_name_in_letters_continues_too(backend: BackendName) {
     let Some(place) = backended(backend).await else { return };
     let script = r#"name=$(printf '\377\376'); cp /bin/sh "$name"
         exec "./$name" -c 'echo ready; i=0; while :; do i=$((i+1)); echo $i > ticks; done'"#;

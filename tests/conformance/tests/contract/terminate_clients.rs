@@ -86,8 +86,8 @@ async fn a_go_program_trusts_the_authority(backend: BackendName) {
         server.port()
     );
     assert!(place.answer(&script).await.contains(MANIFEST_TYPE));
-    let nobody = place.sh(&format!("SSL_CERT_FILE=/dev/null SSL_CERT_DIR=/nowhere {script}")).await;
-    assert_ne!(nobody.exit_code, Some(0), "{}", text(&nobody.stdout));
+    let without_trust = place.sh(&format!("SSL_CERT_FILE=/dev/null SSL_CERT_DIR=/nowhere {script}")).await;
+    assert_ne!(without_trust.exit_code, Some(0), "{}", text(&without_trust.stdout));
     assert!(server.requests().iter().any(|request| request.target == "/v2/some/image/manifests/1"));
 }
 

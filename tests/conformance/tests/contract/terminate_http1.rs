@@ -22,7 +22,7 @@ for_every_isolated_backend! {
     once:
         events_with_half_a_minute_between_them_arrive,
         a_body_goes_out_piece_by_piece,
-        a_client_may_wait_to_be_told_to_go_on,
+        a_client_may_wait_to_be_told_to_continue,
         a_server_may_answer_before_the_body_is_over,
         answers_without_a_body_pass,
         chunks_and_trailers_pass,
@@ -153,7 +153,7 @@ print('echoed')",
     assert!(connections[0].sent > 100_000 && connections[0].received > 100_000, "{connections:?}");
 }
 
-async fn a_client_may_wait_to_be_told_to_go_on(backend: BackendName) {
+async fn a_client_may_wait_to_be_told_to_continue(backend: BackendName) {
     if !have(["curl"]) {
         return;
     }

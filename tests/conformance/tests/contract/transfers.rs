@@ -21,7 +21,7 @@ for_every_backend! {
         a_file_is_read_while_it_is_larger_than_what_is_held,
         an_empty_file_has_no_pieces,
         what_cannot_be_opened_says_so_before_the_first_piece,
-        a_new_file_that_is_cut_short_is_taken_away,
+        a_new_file_that_is_cut_short_is_removed,
         a_replaced_file_stays_the_same_file,
         a_shorter_content_replaces_a_longer_one,
         a_link_is_written_through,
@@ -87,7 +87,7 @@ async fn what_cannot_be_opened_says_so_before_the_first_piece(backend: BackendNa
     assert_eq!(code(place.create_file("folder").await.map(drop)), ErrorCode::FileOperation);
 }
 
-async fn a_new_file_that_is_cut_short_is_taken_away(backend: BackendName) {
+async fn a_new_file_that_is_cut_short_is_removed(backend: BackendName) {
     let place = Place::new(backend).await;
     let mut writer = place.create_file("new").await.unwrap();
     writer.write(&large(2)).await.unwrap();

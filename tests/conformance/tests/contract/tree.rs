@@ -14,6 +14,16 @@ for_every_backend! {
     each_kernel:
         a_tree_that_dies_slowly_spares_its_neighbours,
         a_timeout_kills_what_takes_anothers_limits;
+    each_guest:
+        a_timeout_keeps_what_was_written_before,
+        a_timeout_ends_only_its_own_command,
+        a_timeout_is_kept_beside_those_who_come_and_go,
+        an_abort_before_the_start_ends_it,
+        the_first_of_timeout_and_abort_is_named,
+        a_dropped_future_kills_the_tree,
+        dropped_inputs_kill_the_tree,
+        a_kill_is_followed_by_the_end,
+        a_very_long_timeout_is_fine;
     living everywhere:
         a_timeout_kills_the_whole_tree,
         a_timeout_kills_what_forked_twice,
@@ -28,17 +38,8 @@ for_every_backend! {
         a_timeout_kills_what_changed_its_name,
         a_timeout_kills_what_has_no_name_in_letters,
         a_timeout_kills_what_keeps_nothing_open,
-        a_timeout_keeps_what_was_written_before,
-        a_timeout_ends_only_its_own_command,
-        a_timeout_is_kept_beside_those_who_come_and_go,
-        an_abort_before_the_start_ends_it,
-        the_first_of_timeout_and_abort_is_named,
-        a_dropped_future_kills_the_tree,
-        dropped_inputs_kill_the_tree,
-        a_kill_is_followed_by_the_end,
         a_file_stops_growing_after_a_timeout,
-        a_chain_of_forks_is_ended,
-        a_very_long_timeout_is_fine;
+        a_chain_of_forks_is_ended;
 }
 
 /// A script that runs on until it is killed. `$M` is the marker: by that name, so that only this one carries it.

@@ -11,7 +11,7 @@ for_every_backend! {
     everywhere:
         a_watch_ends_with_its_sandbox;
     each_kernel:
-        it_goes_on_in_a_sandbox_that_is_paused;
+        it_continues_in_a_sandbox_that_is_paused;
     living everywhere:
         what_happens_is_told_in_order,
         what_the_host_does_is_told_too,
@@ -260,7 +260,7 @@ async fn more_than_can_be_told_is_said(backend: BackendName) {
     assert_eq!(until(&mut watch, "full/later").await, of(&[(Created, "full/later")]));
 }
 
-async fn it_goes_on_in_a_sandbox_that_is_paused(backend: BackendName) {
+async fn it_continues_in_a_sandbox_that_is_paused(backend: BackendName) {
     if !is_isolated(backend) {
         return;
     }

@@ -126,7 +126,7 @@ PLACES = [(f, kind, a, port, o) for f, a in addresses for port in (1, 53, 80, 44
 "#;
 /// Where low ports take no privilege, the places that count are those where the guest listens for what is to go out. No name has
 /// an address of IPv6 there, and datagrams are for names.
-const WAYS_OUT: &str = r#"
+const EGRESS_ATTEMPTS: &str = r#"
 V4S = ('0.0.0.0', '127.0.0.1', '127.0.0.2', '127.128.0.1', '127.255.255.254')
 PLACES = [(V4, TCP, a, port, o) for a in V4S for port in (53, int(sys.argv[1])) for o in ((), (2,), (15,), (2, 15))]
 PLACES += [(V6, TCP, a, port, o) for a in ('::', '::ffff:127.0.0.1', '::ffff:127.128.0.1') for port in (53, int(sys.argv[1])) for o in ((), (2,), (2, 15))]
@@ -138,7 +138,7 @@ PLACES += [(V6, UDP, a, 53, o) for a in ('::', '::ffff:127.0.0.1') for o in ((),
 fn no_process_inside_takes_the_place_of_a_listener() {
     let (dns, capture, policy) = world();
     for backend in backends() {
-        let places = if guards_low_ports(*backend) { LOW_PORTS } else { WAYS_OUT };
+        let places = if guards_low_ports(*backend) { LOW_PORTS } else { EGRESS_ATTEMPTS };
         let port = capture.port().to_string();
         let taken = cage(*backend, &policy).attack(
             &format!(

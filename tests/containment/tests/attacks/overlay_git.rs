@@ -140,7 +140,7 @@ fn what_is_thrown_away_leaves_no_ref() {
 }
 
 #[test]
-fn a_layer_goes_on_with_its_own_history() {
+fn a_layer_continues_with_its_own_history() {
     for backend in gateway_backends() {
         let place = Place::new();
         of_user(&place);

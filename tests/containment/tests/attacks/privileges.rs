@@ -138,7 +138,7 @@ for request in range(0xb701, 0xb70b):
 }
 
 #[test]
-fn mounts_cannot_be_made_changed_or_taken_away() {
+fn mounts_cannot_be_made_changed_or_removed() {
     for backend in backends() {
         let done = jail(*backend).successes(
             r#"

@@ -29,7 +29,7 @@ fn every_path_is_closed_to_those_without_a_grant() {
         ("no token at all", stranger.clone().with("authorization", "Basic b3duZXI6b3duZXI=")),
         ("an empty token", stranger.clone().with("authorization", "Bearer ")),
     ];
-    let nobody = stranger.clone().token(&nothing);
+    let powerless = stranger.clone().token(&nothing);
     let document = owner.get("/v1/openapi.json").ok();
     let mut tried = 0;
     for (method, path) in operations(&document) {
@@ -47,8 +47,8 @@ fn every_path_is_closed_to_those_without_a_grant() {
                 );
                 tried += 1;
             }
-            if !FOR_EVERYBODY.contains(&path.as_str()) {
-                let answer = how.ask(&nobody, &method, &path);
+            if !PUBLIC_PATHS.contains(&path.as_str()) {
+                let answer = how.ask(&powerless, &method, &path);
                 assert_eq!(answer.status, 403, "{method} {path} {how:?}: {}", answer.text());
             }
         }
@@ -357,4 +357,4 @@ fn filled(path: &str, name: &str, command: &str) -> String {
 /// Answers only that a daemon is there.
 const OPEN: [&str; 1] = ["/v1/health"];
 /// What every grant may look at.
-const FOR_EVERYBODY: [&str; 3] = ["/v1/openapi.json", "/v1/profiles", "/v1/capabilities"];
+const PUBLIC_PATHS: [&str; 3] = ["/v1/openapi.json", "/v1/profiles", "/v1/capabilities"];

@@ -132,23 +132,23 @@ fn the_ceilings_of_a_grant_are_those_of_its_runs() {
     let home = Home::new().listening();
     let _daemon = home.start();
     let limits = json!({ "timeout": "2s", "output": "1k", "ready": "20s" });
-    let somebody = grant(&home, json!({ "allow_sandbox": true, "limits": limits }));
+    let limited = grant(&home, json!({ "allow_sandbox": true, "limits": limits }));
     // More is refused, and not cut down.
     for run in [
         json!({ "argv": ["true"], "timeout_s": 3 }),
         json!({ "argv": ["true"], "max_output": 1025 }),
         json!({ "argv": ["true"], "sandbox": { "limits": { "ready": "21s" } } }),
     ] {
-        somebody.post("/v1/run-once", &run).refused(403, "not_granted");
+        limited.post("/v1/run-once", &run).refused(403, "not_granted");
     }
     // Nothing said is the ceiling.
-    let wrote = somebody.post("/v1/run-once", &json!({ "argv": ["head", "-c", "5000", "/dev/zero"] })).ok();
+    let wrote = limited.post("/v1/run-once", &json!({ "argv": ["head", "-c", "5000", "/dev/zero"] })).ok();
     assert_eq!(wrote["stdout"].as_str().unwrap().len(), 1024, "{wrote}");
     assert_eq!(wrote["errorCode"], "output_truncated");
-    let slept = somebody.post("/v1/run-once", &json!({ "argv": ["sleep", "600"] })).ok();
+    let slept = limited.post("/v1/run-once", &json!({ "argv": ["sleep", "600"] })).ok();
     assert_eq!(slept["errorCode"], "timeout", "{slept}");
     // Less is what was asked for.
-    let wrote = somebody.post("/v1/run-once", &json!({ "argv": ["echo", "12345"], "max_output": 3 })).ok();
+    let wrote = limited.post("/v1/run-once", &json!({ "argv": ["echo", "12345"], "max_output": 3 })).ok();
     assert_eq!(wrote["stdout"], "123");
     // The limits of a sandbox hold for its one command too, whichever client asks.
     let limits = json!({ "limits": { "timeout": "1s", "output": "10" } });
@@ -164,21 +164,21 @@ fn runs_and_sandboxes_count_together() {
     let daemon = home.start();
     let folder = home.folder("work");
     let rules = json!({ "allow_sandbox": true, "sandboxes": 1, "folders": [folder] });
-    let somebody = grant(&home, rules);
-    let asked = begin_as(&somebody, &long(&folder.display().to_string()));
+    let limited = grant(&home, rules);
+    let asked = begin_as(&limited, &long(&folder.display().to_string()));
     assert!(eventually(|| folder.join("started").exists()), "its command never ran");
-    somebody.post("/v1/sandboxes", &json!({})).refused(403, "quota_exceeded");
-    somebody.post("/v1/run-once", &json!({ "argv": ["true"] })).refused(403, "quota_exceeded");
+    limited.post("/v1/sandboxes", &json!({})).refused(403, "quota_exceeded");
+    limited.post("/v1/run-once", &json!({ "argv": ["true"] })).refused(403, "quota_exceeded");
     // Its process is in no hurry.
     let job = *jobs(&daemon).first().unwrap();
     signal(job, Signal::STOP);
     let open = daemon.open_files();
     drop(asked);
     assert!(eventually(|| daemon.open_files() < open), "the daemon did not notice that the client hung up");
-    somebody.post("/v1/run-once", &json!({ "argv": ["true"] })).refused(403, "quota_exceeded");
-    somebody.post("/v1/sandboxes", &json!({})).refused(403, "quota_exceeded");
+    limited.post("/v1/run-once", &json!({ "argv": ["true"] })).refused(403, "quota_exceeded");
+    limited.post("/v1/sandboxes", &json!({})).refused(403, "quota_exceeded");
     signal(job, Signal::CONT);
-    let run = || somebody.post("/v1/run-once", &json!({ "argv": ["true"] }));
+    let run = || limited.post("/v1/run-once", &json!({ "argv": ["true"] }));
     assert!(eventually(|| run().status == 200), "{}", run().text());
     // A client that got its result has room again.
     for _ in 0..5 {

@@ -11,7 +11,7 @@ fn a_daemon_that_was_killed_finds_its_containers_again_by_key() {
 }
 
 #[test]
-fn a_container_that_stands_still_goes_on_after_another_daemon_came() {
+fn a_container_that_hangs_continues_after_another_daemon_came() {
     goes_on("docker");
 }
 

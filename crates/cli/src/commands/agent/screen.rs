@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_does_not_read_is_not_waited_for_for_ever() {
-        let (go_on, held) = channel::<()>();
+        let (resume, held) = channel::<()>();
         let time_limit = Some(Duration::from_millis(10));
         let (mut screen, writing) = Screen::new(Form::Plain, time_limit, move |from, wrote| {
             let _ = held.recv();
@@ -388,7 +388,7 @@ mod tests {
         screen.announce("x");
         drop(screen);
         assert!(!writing.wait());
-        drop(go_on);
+        drop(resume);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(crate) fn plan(
     policy: &EgressPolicy,
     llm: Option<&LlmRoute>,
     relay: Option<u16>,
-) -> Option<belljar_backend::WayOut> {
+) -> Option<belljar_backend::EgressSockets> {
     // In this order: `serve` tells them apart by it.
     let routes: Vec<u16> = llm.map(|llm| llm.port).into_iter().chain(relay).collect();
     let catch = (policy.mode != Mode::None).then(|| message::Catch {
@@ -34,7 +34,7 @@ pub(crate) fn plan(
         return None;
     }
     let resolver = catch.is_some().then(|| gateway::DNS_ADDRESS.into());
-    Some(belljar_backend::WayOut { intake: message::Intake { catch, routes }, resolver })
+    Some(belljar_backend::EgressSockets { intake: message::Intake { catch, routes }, resolver })
 }
 
 /// The CA of a sandbox; `None` where the gateway need not intercept TLS.
@@ -55,7 +55,7 @@ pub(crate) fn authority(
 /// How a sandbox's connections reach the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WayOut {
+pub enum EgressReach {
     /// Not at all.
     Absent,
     /// Whatever is dialled.
@@ -65,8 +65,8 @@ pub enum WayOut {
 }
 
 /// What a person should know of egress that cannot reach everything that its policy allows.
-pub(crate) fn warning(way_out: WayOut, policy: &EgressPolicy) -> Option<String> {
-    if way_out != WayOut::SomePorts {
+pub(crate) fn warning(egress_reach: EgressReach, policy: &EgressPolicy) -> Option<String> {
+    if egress_reach != EgressReach::SomePorts {
         return None;
     }
     if policy.mode == Mode::Open {
@@ -89,14 +89,15 @@ pub(crate) fn warning(way_out: WayOut, policy: &EgressPolicy) -> Option<String> 
 pub(crate) struct Open {
     /// The gateway's part; `None` where it has none.
     pub(crate) served: Option<Served>,
-    pub(crate) way_out: WayOut,
+    pub(crate) egress_reach: EgressReach,
     /// Listeners of the route to the host's repository, which the git relay serves; they do not block.
     pub(crate) relay: Vec<OwnedFd>,
 }
 
 impl Open {
     /// No sockets at all.
-    pub(crate) const NOTHING: Open = Open { served: None, way_out: WayOut::Absent, relay: Vec::new() };
+    pub(crate) const NOTHING: Open =
+        Open { served: None, egress_reach: EgressReach::Absent, relay: Vec::new() };
 }
 
 /// Serves the sockets that a guest handed over.
@@ -105,7 +106,7 @@ pub(crate) fn serve(
     guest: &mut Guest,
     terms: Terms,
 ) -> Result<Open, SandboxError> {
-    let Some((report, mut listeners)) = guest.take_way_out() else { return Ok(Open::NOTHING) };
+    let Some((report, mut listeners)) = guest.take_egress() else { return Ok(Open::NOTHING) };
     let failed = |error: std::io::Error| {
         ErrorCode::Internal.error(format!("the gateway cannot serve the sandbox: {error}")).caused_by(error)
     };
@@ -119,13 +120,13 @@ pub(crate) fn serve(
     }
     let intake = Intake { listeners, resolvers, routes, has_ipv6: report.families == Families::Both };
     let gateway = start(gateway).map_err(failed)?;
-    let way_out = match report.caught {
-        Caught::EveryPort => WayOut::EveryPort,
-        Caught::SomePorts => WayOut::SomePorts,
-        Caught::Nothing => WayOut::Absent,
+    let egress_reach = match report.caught {
+        Caught::EveryPort => EgressReach::EveryPort,
+        Caught::SomePorts => EgressReach::SomePorts,
+        Caught::Nothing => EgressReach::Absent,
     };
     let served = gateway.serve(intake, terms).map_err(failed)?;
-    Ok(Open { served: Some(served), way_out, relay })
+    Ok(Open { served: Some(served), egress_reach, relay })
 }
 
 /// Starts the gateway, if it does not run yet.
@@ -166,12 +167,12 @@ mod tests {
     #[test]
     fn ports_that_are_lost_are_told() {
         let wide = EgressPolicy::strict().allow("a.test:1-100/tcp".parse().expect("a rule"));
-        assert_eq!(warning(WayOut::EveryPort, &wide), None);
-        let told = warning(WayOut::SomePorts, &wide).expect("a warning");
+        assert_eq!(warning(EgressReach::EveryPort, &wide), None);
+        let told = warning(EgressReach::SomePorts, &wide).expect("a warning");
         assert!(told.ends_with("not reachable are 60-79, 81-100"), "{told}");
         let few = EgressPolicy::strict().allow("a.test".parse().expect("a rule"));
-        assert_eq!(warning(WayOut::SomePorts, &few), None);
-        let told = warning(WayOut::SomePorts, &EgressPolicy::open()).expect("a warning");
+        assert_eq!(warning(EgressReach::SomePorts, &few), None);
+        let told = warning(EgressReach::SomePorts, &EgressPolicy::open()).expect("a warning");
         assert!(told.ends_with("only these are open: 22, 53, 80, 443"), "{told}");
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::Plan;
 use crate::cgroup::{Cgroup, Counters};
-pub(crate) use crate::door::Door;
-use crate::door::not_opened;
+pub(crate) use crate::control_socket::ControlSocket;
+use crate::control_socket::not_opened;
 use crate::layout::Layout;
 use crate::mountpoints::{Mountpoints, Turn};
 use crate::native::PreparedRoot;
@@ -15,7 +15,7 @@ use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 use belljar_wire::frame::{Frame, FrameReader, Tag};
-use belljar_wire::message::{self, Fault, IntakeReport, Sealed, Setup, SetupReply};
+use belljar_wire::message::{self, Confined, EgressReport, Fault, Setup, SetupReply};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -24,12 +24,12 @@ use std::time::{Duration, Instant};
 
 /// A guest that takes requests. Dropped, it is killed, with everything it started.
 pub struct Guest {
-    door: Door,
+    control_socket: ControlSocket,
     process: Process,
     cgroup: Option<Cgroup>,
     /// A cgroup for the host's programs that work for it, where its own is the Docker daemon's.
     helpers: Option<Cgroup>,
-    sealed: Sealed,
+    confined: Confined,
     first: Option<UnixStream>,
     egress_sockets: Vec<OwnedFd>,
     /// What was made for it in folders of the host.
@@ -62,13 +62,13 @@ pub(crate) type AtEnd = Box<dyn FnOnce() -> Counters + Send>;
 
 impl Guest {
     /// A guest that was just started and knows nothing yet.
-    pub(crate) fn starting(door: Door, process: Process, cgroup: Option<Cgroup>) -> Guest {
+    pub(crate) fn starting(control_socket: ControlSocket, process: Process, cgroup: Option<Cgroup>) -> Guest {
         Guest {
-            door,
+            control_socket,
             process,
             cgroup,
             helpers: None,
-            sealed: Sealed { landlock_abi: 0, intake: None },
+            confined: Confined { landlock_abi: 0, egress: None },
             first: None,
             egress_sockets: Vec::new(),
             mountpoints: None,
@@ -128,7 +128,7 @@ impl Guest {
         setup: &Setup,
         mounts: &[BorrowedFd<'_>],
     ) -> Result<PendingSetup, SandboxError> {
-        let pending = self.door.send_setup(setup, mounts);
+        let pending = self.control_socket.send_setup(setup, mounts);
         let pending = pending.map_err(|gone| self.process.cause_of_death().unwrap_or(gone))?;
         Ok(PendingSetup {
             deadline: Deadline { at: self.started + self.time_limit, time_limit: self.time_limit },
@@ -159,7 +159,7 @@ impl Guest {
 
     /// Waits until it is sealed.
     pub(crate) fn finish(&mut self, pending: PendingSetup) -> Result<(), SetupFailure> {
-        self.sealed = pending.wait().map_err(|failure| match failure {
+        self.confined = pending.wait().map_err(|failure| match failure {
             SetupFailure::Silent => match self.process.launch_failure() {
                 Some(LaunchFailure { step, errno }) => {
                     SetupFailure::Step(Fault { doing: step.into(), errno: errno.raw_os_error() })
@@ -173,38 +173,38 @@ impl Guest {
             }
             SetupFailure::Step(fault) => SetupFailure::Step(fault),
         })?;
-        if self.sealed.intake.is_some() {
-            self.egress_sockets = self.door.take_egress().ok_or(SetupFailure::Silent)?;
+        if self.confined.egress.is_some() {
+            self.egress_sockets = self.control_socket.take_egress().ok_or(SetupFailure::Silent)?;
         }
         Ok(())
     }
 
     /// Takes note of the egress sockets that another process opened for it.
-    pub(crate) fn has_egress(&mut self, report: IntakeReport, sockets: Vec<OwnedFd>) {
-        self.sealed.intake = Some(report);
+    pub(crate) fn has_egress(&mut self, report: EgressReport, sockets: Vec<OwnedFd>) {
+        self.confined.egress = Some(report);
         self.egress_sockets = sockets;
     }
 
     /// Its egress sockets, if it has any.
-    pub fn take_egress(&mut self) -> Option<(IntakeReport, Vec<OwnedFd>)> {
-        Some((self.sealed.intake.clone()?, std::mem::take(&mut self.egress_sockets)))
+    pub fn take_egress(&mut self) -> Option<(EgressReport, Vec<OwnedFd>)> {
+        Some((self.confined.egress.clone()?, std::mem::take(&mut self.egress_sockets)))
     }
 
     /// A new stream to the guest, for one request.
     pub fn open_stream(&self) -> Result<UnixStream, SandboxError> {
-        self.door.open_stream(&[]).map_err(not_opened)
+        self.control_socket.open_stream(&[]).map_err(not_opened)
     }
 
     /// A stream that becomes a connection when the guest has said that it dialled one; `None` where the guest hands the
     /// connection itself over.
     pub fn open_connection(&self) -> Result<Option<TcpStream>, SandboxError> {
         let failed = |error| not_opened(Errno::from_io_error(&error).unwrap_or(Errno::IO));
-        self.door.open_connection().map_err(failed)
+        self.control_socket.open_connection().map_err(failed)
     }
 
     /// Whether it will never answer again: its process has ended, or its end of the control socket is closed.
     pub fn is_gone(&self) -> bool {
-        wait_for_end(self.process.handle(), Duration::ZERO) || self.door.is_closed()
+        wait_for_end(self.process.handle(), Duration::ZERO) || self.control_socket.is_closed()
     }
 
     /// How a program of the host that works for the sandbox enters its cgroup, which is removed with the guest; `None`
@@ -241,7 +241,7 @@ impl Guest {
 
     /// The version of Landlock, the second layer of isolation; 0 for none.
     pub fn landlock_abi(&self) -> u32 {
-        self.sealed.landlock_abi
+        self.confined.landlock_abi
     }
 
     /// Kills the guest and everything it started, where that needs no other process, and waits for nothing.
@@ -275,7 +275,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        self.door.close();
+        self.control_socket.close();
         self.process.end();
         // Only now can they be removed.
         self.cgroup = None;
@@ -476,14 +476,14 @@ pub(crate) fn not_ready(time_limit: Duration) -> SandboxError {
 
 impl PendingSetup {
     /// Waits for the guest to be sealed.
-    pub(crate) fn wait(mut self) -> Result<Sealed, SetupFailure> {
+    pub(crate) fn wait(mut self) -> Result<Confined, SetupFailure> {
         let mut reader = FrameReader::default();
         let mut buffer = [0; 4096];
         loop {
             match reader.next_frame() {
                 Ok(Some(Frame { tag: Tag::Message, payload })) => {
                     return match message::decode(&payload) {
-                        Some(SetupReply::Ready(sealed)) => Ok(sealed),
+                        Some(SetupReply::Ready(confined)) => Ok(confined),
                         Some(SetupReply::Failed(fault)) => Err(SetupFailure::Step(fault)),
                         None => Err(SetupFailure::Silent),
                     };
@@ -523,10 +523,10 @@ pub fn guest_gone() -> SandboxError {
 mod tests {
     use super::*;
     use belljar_sys::passing;
-    use belljar_wire::message::{FileRoot, Privileges, Seal, Syscalls};
+    use belljar_wire::message::{Confinement, FileRoot, Privileges, Syscalls};
 
     fn setup() -> Setup {
-        let seal = Seal {
+        let confinement = Confinement {
             rlimits: Vec::new(),
             privileges: Privileges::Kept,
             syscalls: Syscalls::Default,
@@ -535,15 +535,15 @@ mod tests {
         Setup {
             version: belljar_wire::VERSION,
             steps: Vec::new(),
-            seal,
+            confinement,
             files: FileRoot::Sandbox,
             workspace: "/".into(),
         }
     }
 
     fn pending(time_limit: Duration) -> (PendingSetup, UnixStream) {
-        let (door, theirs) = Door::new().expect("a door");
-        let pending = door.send_setup(&setup(), &[]).expect("sent");
+        let (control_socket, theirs) = ControlSocket::new().expect("a door");
+        let pending = control_socket.send_setup(&setup(), &[]).expect("sent");
         let got = passing::receive(&theirs).expect("received").expect("open");
         let stream = UnixStream::from(got.into_iter().next().expect("a stream"));
         let deadline = Deadline { at: Instant::now() + time_limit, time_limit };

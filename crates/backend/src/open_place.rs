@@ -2,17 +2,17 @@
 //! operations beneath the workspace; it hides nothing.
 
 use crate::cgroup::Cgroup;
-use crate::guest::{Door, Process, SetupFailure, not_ready};
+use crate::guest::{ControlSocket, Process, SetupFailure, not_ready};
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::{ErrorCode, Origin, SandboxError};
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::AsFd;
 use belljar_sys::rustix::process::geteuid;
-use belljar_wire::message::{FileRoot, Privileges, Seal, Setup, Step, Syscalls};
+use belljar_wire::message::{Confinement, FileRoot, Privileges, Setup, Step, Syscalls};
 
 pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
     let (cgroup, _) = Enforcement::begin(plan)?;
-    let (door, their_door) = Door::new()?;
+    let (control_socket, guest_end) = ControlSocket::new()?;
     let failed = |what: String| ErrorCode::StartFailed.error(format!("cannot start the guest: {what}"));
     let tasks_files = cgroup.as_ref().map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
@@ -26,14 +26,15 @@ pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
             capabilities: Capabilities::Usual,
             cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
             tasks_files: &tasks_files,
-            inherit: &[their_door.as_fd()],
+            inherit: &[guest_end.as_fd()],
             stderr: None,
         },
         |_| (),
     )
     .map_err(|errno| failed(errno.to_string()))?;
-    drop(their_door);
-    let mut guest = Guest::starting(door, Process::without_namespace(started), cgroup).ready_within(plan);
+    drop(guest_end);
+    let mut guest =
+        Guest::starting(control_socket, Process::without_namespace(started), cgroup).ready_within(plan);
     let pending = guest.send_setup(&setup(plan)?, &[])?;
     meanwhile()?;
     guest.send_first(plan, plan.layout()?)?;
@@ -56,7 +57,7 @@ fn setup(plan: &Plan) -> Result<Setup, SandboxError> {
     Ok(Setup {
         version: belljar_wire::VERSION,
         steps: vec![Step::Subreaper],
-        seal: Seal {
+        confinement: Confinement {
             rlimits: rlimits(plan),
             privileges: Privileges::Kept,
             syscalls: Syscalls::Default,

@@ -10,7 +10,7 @@ use belljar_spec::{
 };
 use belljar_sys::ids;
 use belljar_sys::rustix::process::{Resource, getrlimit};
-use belljar_wire::message::{Intake, Landlock, Privileges, Seal, Syscalls};
+use belljar_wire::message::{Confinement, EgressSetup, Landlock, Privileges, Syscalls};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub type FirstRequest = Box<dyn Fn(&[(OsString, OsString)], &str) -> Vec<u8> + S
 /// A sandbox's egress.
 pub struct EgressSockets {
     /// The sockets that the guest makes and hands over.
-    pub intake: Intake,
+    pub egress: EgressSetup,
     /// Where names are asked, inside; nowhere if there is nothing but routes.
     pub resolver: Option<IpAddr>,
 }
@@ -202,8 +202,8 @@ impl Plan {
         self.egress_sockets.is_some()
     }
 
-    pub(crate) fn intake(&self) -> Option<Intake> {
-        self.egress_sockets.as_ref().map(|egress_sockets| egress_sockets.intake.clone())
+    pub(crate) fn egress(&self) -> Option<EgressSetup> {
+        self.egress_sockets.as_ref().map(|egress_sockets| egress_sockets.egress.clone())
     }
 
     pub(crate) fn first_request(&self, layout: &Layout) -> Option<Vec<u8>> {
@@ -258,13 +258,13 @@ impl Plan {
         self.layout.get_or_init(decide).as_ref().map_err(Clone::clone)
     }
 
-    pub(crate) fn seal(&self, layout: &Layout, enforcement: &Enforcement) -> Seal {
+    pub(crate) fn confinement(&self, layout: &Layout, enforcement: &Enforcement) -> Confinement {
         let (syscalls, writable) = match self.spec.nesting {
             Nesting::Denied => (Syscalls::Default, Some(layout.writable())),
             // Landlock refuses every mount, which is what nesting is for.
             Nesting::Allowed => (Syscalls::Nested, None),
         };
-        Seal {
+        Confinement {
             rlimits: enforcement.rlimits(&self.limits),
             privileges: match (&layout.root, self.spec.admin) {
                 // A root of its own is there to be changed.

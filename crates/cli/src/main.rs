@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Some(args::Command::Policy { command }) => commands::policy::policy(command),
         Some(args::Command::Completions { shell }) => commands::completions::completions(shell),
         Some(args::Command::Complete(options)) => commands::completions::complete(&options),
-        Some(args::Command::Man(options)) => commands::paper::man(&options),
+        Some(args::Command::Man(options)) => commands::man::man(&options),
         Some(args::Command::Help { words }) => commands::help::help(&words),
         Some(args::Command::Zygote { .. }) => {
             // It runs for long, and nothing of ours is open yet.

@@ -1,7 +1,7 @@
 //! A sandbox's egress, and what serves it.
 
 use belljar_backend::Guest;
-use belljar_gateway::{self as gateway, Authority, Gateway, Intake, Served, Terms};
+use belljar_gateway::{self as gateway, Authority, EgressSockets, Gateway, Served, Terms};
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::llm::LlmRoute;
 use belljar_spec::{ErrorCode, SandboxError, SandboxId, SandboxSpec};
@@ -34,7 +34,7 @@ pub(crate) fn plan(
         return None;
     }
     let resolver = catch.is_some().then(|| gateway::DNS_ADDRESS.into());
-    Some(belljar_backend::EgressSockets { intake: message::Intake { catch, routes }, resolver })
+    Some(belljar_backend::EgressSockets { egress: message::EgressSetup { catch, routes }, resolver })
 }
 
 /// The CA of a sandbox; `None` where the gateway need not intercept TLS.
@@ -118,14 +118,14 @@ pub(crate) fn serve(
     if report.caught == Caught::Nothing && terms.llm.is_none() {
         return Ok(Open { relay, ..Open::NOTHING });
     }
-    let intake = Intake { listeners, resolvers, routes, has_ipv6: report.families == Families::Both };
+    let sockets = EgressSockets { listeners, resolvers, routes, has_ipv6: report.families == Families::Both };
     let gateway = start(gateway).map_err(failed)?;
     let egress_reach = match report.caught {
         Caught::EveryPort => EgressReach::EveryPort,
         Caught::SomePorts => EgressReach::SomePorts,
         Caught::Nothing => EgressReach::Absent,
     };
-    let served = gateway.serve(intake, terms).map_err(failed)?;
+    let served = gateway.serve(sockets, terms).map_err(failed)?;
     Ok(Open { served: Some(served), egress_reach, relay })
 }
 
@@ -160,7 +160,7 @@ mod tests {
         let none = EgressPolicy { mode: Mode::None, ..EgressPolicy::strict() };
         assert!(plan(&none, None, None).is_none());
         let relay = plan(&none, None, Some(9418)).expect("egress");
-        assert_eq!(relay.intake, message::Intake { catch: None, routes: vec![9418] });
+        assert_eq!(relay.egress, message::EgressSetup { catch: None, routes: vec![9418] });
         assert_eq!(relay.resolver, None, "names are still asked nowhere");
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, SandboxError>>;
 
 pub(crate) enum Command {
-    Hold(Box<Hold>),
+    Acquire(Box<Acquire>),
     /// A request was made by this grant, perhaps under a lease.
     Used {
         grant: String,
@@ -40,7 +40,7 @@ pub(crate) enum Command {
 }
 
 /// A caller wants a lease on it.
-pub(crate) struct Hold {
+pub(crate) struct Acquire {
     pub(crate) wanted: Wanted,
     pub(crate) grant: String,
     /// The name that the lease will have.
@@ -61,7 +61,7 @@ pub(crate) enum Change {
     Delete,
 }
 
-impl Hold {
+impl Acquire {
     pub(crate) fn role(&self) -> Role {
         self.wanted.identity.role
     }

@@ -1,7 +1,7 @@
 //! All sandboxes of one state directory, for the server. Checks what the caller may do, and hands on to the sandbox's own task.
 
-use crate::command::{Answer, Change, Command, Hold};
-use crate::door::InUse;
+use crate::access::InUse;
+use crate::command::{Acquire, Answer, Change, Command};
 use crate::identity::{Identity, Parent};
 use crate::permission::{OWNER, Owner, Permission};
 use crate::pool::Pool;
@@ -98,7 +98,7 @@ impl Fleet {
         let Some(name) = &request.inherit else { return Identity::of(request, None) };
         match self.allowed(name, caller) {
             Ok(entry) => {
-                let info = entry.door.info();
+                let info = entry.access.info();
                 Identity::of(request, Some(&Parent { key: info.key, persistent: info.persistent }))
             }
             // What is said beside it is refused first, whatever is there.
@@ -128,8 +128,8 @@ impl Fleet {
             wanted.identity.role = seat.role;
             let created = warm.is_some();
             let (of, lease) = (grant.into(), lease.clone());
-            let hold = Hold { wanted, grant: of, lease, created, ahead: false, answer };
-            let _ = seat.entry.commands.send(Command::Hold(Box::new(hold)));
+            let hold = Acquire { wanted, grant: of, lease, created, ahead: false, answer };
+            let _ = seat.entry.commands.send(Command::Acquire(Box::new(hold)));
             match answered.await {
                 Ok(Ok(created)) => {
                     if let Some(warm) = warm {
@@ -254,7 +254,7 @@ impl Fleet {
     /// The shim of what lives, for a request: waits while it is being started, and prolongs what the caller holds.
     pub async fn shim(&self, name: &str, caller: &dyn Permission) -> Result<InUse, SandboxError> {
         let entry = self.allowed(name, caller)?;
-        let used = entry.door.enter().await?;
+        let used = entry.access.enter().await?;
         let lease = caller.lease().map(str::to_string);
         let _ = entry.commands.send(Command::Used { grant: caller.grant().into(), lease });
         Ok(used)
@@ -350,8 +350,8 @@ pub async fn sweep_alone(directory: &Path, dry_run: bool) -> Result<Sweep, Sandb
 
 /// With how many commands run inside, if its shim says so soon.
 async fn told(entry: Entry) -> SandboxInfo {
-    let mut info = entry.door.info();
-    if let Some(shim) = entry.door.shim()
+    let mut info = entry.access.info();
+    if let Some(shim) = entry.access.shim()
         && let Ok(Ok(status)) = timeout(GLANCE, shim.status()).await
     {
         info.commands = status.commands;
@@ -369,7 +369,7 @@ fn shown(mut info: SandboxInfo, caller: &dyn Permission) -> SandboxInfo {
 /// What it made, or holds, or may join.
 pub(crate) fn may_use(entry: &Entry, caller: &dyn Permission) -> Result<(), SandboxError> {
     if entry.owner == caller.grant()
-        || entry.door.info().leases.iter().any(|lease| lease.holder == caller.grant())
+        || entry.access.info().leases.iter().any(|lease| lease.holder == caller.grant())
     {
         return Ok(());
     }
@@ -379,7 +379,7 @@ pub(crate) fn may_use(entry: &Entry, caller: &dyn Permission) -> Result<(), Sand
 /// The grant that made it, or one that has its key for its own. A request that is made under a guest's lease is a guest's, whichever
 /// grant makes it; an owner's lease adds nothing, since the caller asked for it.
 fn must_own(entry: &Entry, caller: &dyn Permission) -> Result<(), SandboxError> {
-    let info = entry.door.info();
+    let info = entry.access.info();
     let grant = caller.grant();
     let held = |lease: &&LeaseInfo| grant == OWNER || lease.holder == grant;
     let lease = caller.lease().and_then(|id| info.leases.iter().filter(held).find(|lease| lease.id == id));

@@ -3,10 +3,10 @@
 //! Knows nothing of HTTP and starts no sandbox itself: a living sandbox is held by a process of its own, its shim, which
 //! continues when the daemon is killed. How shims are started and spoken to is behind [`Shims`].
 
+mod access;
 mod admit;
 mod caller;
 mod command;
-mod door;
 mod fleet;
 mod folder;
 mod grants;
@@ -33,8 +33,8 @@ mod unknown;
 mod wake;
 mod wanted;
 
+pub use access::InUse;
 pub use caller::Caller;
-pub use door::InUse;
 pub use fleet::{Filter, Fleet, sweep_alone};
 pub use folder::FolderId;
 pub use grants::{GrantStore, LoneGrants, Shown};

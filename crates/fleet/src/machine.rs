@@ -36,7 +36,7 @@ pub(crate) enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A caller wants a lease on it.
-    Hold(Role),
+    Acquire(Role),
     /// Its shim is there.
     Ready {
         paused: bool,
@@ -90,9 +90,9 @@ impl Nature {
 pub(crate) fn step(phase: Phase, event: Event, nature: Nature) -> (Phase, Act) {
     let ending = |files| (Phase::Stopping(files), Act::End(files));
     match (phase, event) {
-        (Phase::Stopped, Event::Hold(Role::Owner)) => (Phase::Starting, Act::Start),
-        (Phase::Stopped, Event::Hold(Role::Guest)) => (phase, Act::Refuse),
-        (Phase::Live | Phase::Paused, Event::Hold(_)) => (phase, Act::Nothing),
+        (Phase::Stopped, Event::Acquire(Role::Owner)) => (Phase::Starting, Act::Start),
+        (Phase::Stopped, Event::Acquire(Role::Guest)) => (phase, Act::Refuse),
+        (Phase::Live | Phase::Paused, Event::Acquire(_)) => (phase, Act::Nothing),
 
         (Phase::Starting, Event::Ready { paused: false }) => (Phase::Live, Act::Nothing),
         (Phase::Starting, Event::Ready { paused: true }) => (Phase::Paused, Act::Nothing),
@@ -112,11 +112,11 @@ pub(crate) fn step(phase: Phase, event: Event, nature: Nature) -> (Phase, Act) {
 
         (
             Phase::Starting | Phase::Stopping(_),
-            Event::Hold(_) | Event::Pause | Event::Resume | Event::Stop | Event::Delete,
+            Event::Acquire(_) | Event::Pause | Event::Resume | Event::Stop | Event::Delete,
         ) => (phase, Act::Wait),
         // What is gone comes back under no circumstances; deleting it twice is no mistake.
         (Phase::Gone, Event::Delete | Event::Stop) => (phase, Act::Nothing),
-        (Phase::Gone, Event::Hold(_) | Event::Pause | Event::Resume) => (phase, Act::Refuse),
+        (Phase::Gone, Event::Acquire(_) | Event::Pause | Event::Resume) => (phase, Act::Refuse),
 
         // News that came too late.
         (_, Event::Ready { .. } | Event::Failed | Event::Idle | Event::Died | Event::Ended) => {
@@ -132,8 +132,8 @@ mod tests {
 
     fn events() -> impl Strategy<Value = Event> {
         prop_oneof![
-            Just(Event::Hold(Role::Owner)),
-            Just(Event::Hold(Role::Guest)),
+            Just(Event::Acquire(Role::Owner)),
+            Just(Event::Acquire(Role::Guest)),
             any::<bool>().prop_map(|paused| Event::Ready { paused }),
             Just(Event::Failed),
             Just(Event::Pause),
@@ -155,7 +155,7 @@ mod tests {
             for event in events {
                 let (next, act) = step(phase, event, nature);
                 // Only an owner brings one to life, and only a deletion or its nature removes files.
-                prop_assert_eq!(act == Act::Start, phase == Phase::Stopped && event == Event::Hold(Role::Owner));
+                prop_assert_eq!(act == Act::Start, phase == Phase::Stopped && event == Event::Acquire(Role::Owner));
                 if let Act::End(files) = act {
                     let wiped = event == Event::Delete || !persistent || !nature.was_ready;
                     prop_assert_eq!(files == Stop::Wipe, wiped);

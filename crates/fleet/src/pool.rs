@@ -9,7 +9,7 @@
 //! sandbox that waits is an ordinary one of that grant, without a lease and in no list; it is handed out once. One that was
 //! started with other files of settings, secrets or images than are there now, or too long ago, is removed instead.
 
-use crate::command::{Command, Hold};
+use crate::command::{Acquire, Command};
 use crate::identity::{Key, Role};
 use crate::registry::{Entry, Registry};
 use crate::settings::Clock;
@@ -228,7 +228,7 @@ impl Drop for Taken {
     fn drop(&mut self) {
         match self.was_handed_out {
             true => {}
-            false if self.entry.door.info().leases.is_empty() => self.entry.delete(),
+            false if self.entry.access.info().leases.is_empty() => self.entry.delete(),
             // The same request was made again under its idempotency key, and got it.
             false => self.registry.end_wait(&self.entry.name),
         }
@@ -257,8 +257,8 @@ async fn make(
     let entry = registry.begin_wait(world, &wanted, grant)?;
     let (answer, answered) = oneshot::channel();
     let (grant, lease) = (grant.into(), String::new());
-    let hold = Hold { wanted, grant, lease, created: true, ahead: true, answer };
-    let _ = entry.commands.send(Command::Hold(Box::new(hold)));
+    let hold = Acquire { wanted, grant, lease, created: true, ahead: true, answer };
+    let _ = entry.commands.send(Command::Acquire(Box::new(hold)));
     answered.await.map_err(|_| crate::refusal::not_found(&entry.name)).flatten()?;
     Ok((key, entry))
 }

@@ -87,7 +87,7 @@ impl Record {
     pub(crate) fn read(place: &SandboxDir) -> Result<Record, SandboxError> {
         let path = place.record();
         let unreadable = |why: String| {
-            let hint = hint!("look at `{}`; {}", path.display().to_string(), take_away());
+            let hint = hint!("look at `{}`; {}", path.display().to_string(), remove_hint());
             ErrorCode::StateFailed.error(format!("cannot read `{}`: {why}", path.display())).hint(hint)
         };
         let bytes = fs::read(&path).map_err(|error| unreadable(error.to_string()))?;
@@ -101,7 +101,7 @@ impl Record {
             );
             return Err(ErrorCode::NotSupported
                 .error(message)
-                .hint(hint!("use the belljar that made it; {}", take_away())));
+                .hint(hint!("use the belljar that made it; {}", remove_hint())));
         }
         serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))
     }
@@ -134,7 +134,7 @@ struct Version {
 }
 
 pub(crate) const VERSION: u32 = 1;
-fn take_away() -> Hint {
+fn remove_hint() -> Hint {
     hint!("{} ends what runs in it and removes it with its files", Term::ForceDeleteSandbox)
 }
 

@@ -1,8 +1,8 @@
 //! Which sandboxes there are: names to tasks. One sandbox per key, however many callers ask for it at once, because each request
 //! looks it up and inserts it under one lock, which is never held while waiting.
 
+use crate::access::Access;
 use crate::command::{Change, Command};
-use crate::door::Door;
 use crate::identity::Role;
 use crate::lease::Leases;
 use crate::machine::Phase;
@@ -32,7 +32,7 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) key: String,
     pub(crate) owner: String,
-    pub(crate) door: Arc<Door>,
+    pub(crate) access: Arc<Access>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     task: AbortHandle,
 }
@@ -244,9 +244,9 @@ impl Registry {
     }
 
     /// A sandbox is gone; its name is free.
-    pub(crate) fn remove(&self, name: &str, door: &Arc<Door>) {
+    pub(crate) fn remove(&self, name: &str, access: &Arc<Access>) {
         let mut inside = self.lock();
-        if inside.entries.get(name).is_some_and(|entry| Arc::ptr_eq(&entry.door, door)) {
+        if inside.entries.get(name).is_some_and(|entry| Arc::ptr_eq(&entry.access, access)) {
             inside.entries.remove(name);
             inside.waiting.remove(name);
             inside.once.retain(|_, (of, _)| of != name);
@@ -261,11 +261,11 @@ impl Registry {
     fn begin(&self, world: &World, record: Record, birth: Birth) -> Entry {
         let (commands, orders) = mpsc::unbounded_channel();
         let phase = if birth == Birth::Stopped { Phase::Stopped } else { Phase::Starting };
-        let door = Arc::new(Door::new(record.info(phase, 0, None), world.settings.clock));
+        let access = Arc::new(Access::new(record.info(phase, 0, None), world.settings.clock));
         let (name, key, owner) = (record.name.clone(), record.key.clone(), record.owner.clone());
-        let task = Task::new(world.clone(), self.ground.place(&name), door.clone(), orders, record, birth);
+        let task = Task::new(world.clone(), self.ground.place(&name), access.clone(), orders, record, birth);
         let task = tokio::spawn(task.run()).abort_handle();
-        Entry { name, key, owner, door, commands, task }
+        Entry { name, key, owner, access, commands, task }
     }
 
     fn record(&self, world: &World, name: &str, wanted: &Wanted, grant: &str) -> Record {
@@ -322,7 +322,7 @@ impl Inside {
         let grant = caller.grant();
         let asks = |of: &str| self.asking.iter().any(|(who, what)| who == grant && what == of);
         let has = |entry: &&Entry| {
-            let info = entry.door.info();
+            let info = entry.access.info();
             let own =
                 entry.owner == grant && info.state != State::Stopped && !self.waiting.contains(&entry.name);
             own || asks(&entry.name) || info.leases.iter().any(|lease| lease.holder == grant)
@@ -352,7 +352,7 @@ impl Entry {
 
     /// It is ready for commands, as far as is known.
     pub(crate) fn is_live(&self) -> bool {
-        self.door.info().state == State::Live && !self.commands.is_closed()
+        self.access.info().state == State::Live && !self.commands.is_closed()
     }
 }
 

@@ -16,7 +16,7 @@ impl Fleet {
     pub(crate) fn all(&self, caller: &dyn Permission) -> Vec<(SandboxInfo, Option<Entry>)> {
         let told = |entry: &Entry| may_use(entry, caller).is_ok() && !self.registry.is_waiting(&entry.name);
         let known = self.registry.entries().into_iter().filter(told);
-        let mut all: Vec<_> = known.map(|entry| (entry.door.info(), Some(entry))).collect();
+        let mut all: Vec<_> = known.map(|entry| (entry.access.info(), Some(entry))).collect();
         if caller.grant() == OWNER {
             all.extend(self.not_understood().into_iter().map(|info| (info, None)));
             all.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));

@@ -16,7 +16,9 @@ pub(crate) fn sandbox_now(
     let profile = profiles.choose(Some(&record.profile)).map_err(|error| match error.code {
         ErrorCode::ProfileUnknown => {
             let message = format!("the profile `{}` of this sandbox was removed", record.profile);
-            ErrorCode::ProfileUnavailable.error(message).hint(hint!("configure it again, or {}", take_away()))
+            ErrorCode::ProfileUnavailable
+                .error(message)
+                .hint(hint!("configure it again, or {}", remove_hint()))
         }
         _ => error,
     })?;
@@ -33,7 +35,7 @@ pub(crate) fn sandbox_now(
                 format!("the profile `{}` changed, and does not allow this sandbox: {error}", record.profile);
             ErrorCode::ProfileUnavailable
                 .error(message)
-                .hint(hint!("change it back, or {}", take_away()))
+                .hint(hint!("change it back, or {}", remove_hint()))
                 .caused_by(error)
         })?;
     let now = maker.withhold_model(now);
@@ -53,7 +55,7 @@ pub(crate) fn sandbox_now(
             );
             return Err(ErrorCode::ProfileUnavailable
                 .error(message)
-                .hint(hint!("change it back, or {}", take_away())));
+                .hint(hint!("change it back, or {}", remove_hint())));
         }
     }
     Ok((
@@ -69,7 +71,7 @@ fn shown<T: ToString>(value: &Option<T>) -> String {
     value.as_ref().map_or_else(|| "nothing".into(), T::to_string)
 }
 
-fn take_away() -> Hint {
+fn remove_hint() -> Hint {
     hint!("delete the sandbox with its home ({}) to make it anew", Term::DeleteSandbox)
 }
 

@@ -1,6 +1,6 @@
 //! Connecting to where a permit says, and nowhere else.
 
-use crate::decide::{Permit, floor};
+use crate::decide::{Permit, reserved};
 use crate::record::NotRecorded;
 use belljar_spec::egress::{EgressPolicy, Reason, Refusal};
 use std::collections::VecDeque;
@@ -85,7 +85,7 @@ fn elsewhere(policy: &EgressPolicy, address: IpAddr) -> Result<(), Undialled> {
     if policy.private.iter().any(|range| range.contains(&address)) {
         return Ok(());
     }
-    for address in [address].into_iter().chain(floor::translated(address).map(IpAddr::V4)) {
+    for address in [address].into_iter().chain(reserved::translated(address).map(IpAddr::V4)) {
         match is_own(address, |address| UdpSocket::bind((address, 0))) {
             Ok(false) => {}
             Ok(true) => return Err(Undialled::Own(address)),

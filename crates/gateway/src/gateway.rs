@@ -3,9 +3,9 @@
 use crate::authority::Authority;
 use crate::connection_limits::DescriptorBudget;
 use crate::credentials::Credentials;
+use crate::egress_sockets::{Asked, EgressSockets, Open, Source};
 use crate::fetch::{self, FetchError, FetchRequest, FetchResponse};
 use crate::github::Tokens;
-use crate::intake::{Asked, Intake, Open, Source};
 use crate::llm::Route;
 use crate::pushes::Pushes;
 use crate::record::Recorder;
@@ -79,14 +79,14 @@ impl Gateway {
     }
 
     /// Serves a sandbox's sockets on these terms.
-    pub fn serve(&self, intake: Intake, terms: Terms) -> io::Result<Served> {
+    pub fn serve(&self, egress_sockets: EgressSockets, terms: Terms) -> io::Result<Served> {
         let route = terms.llm.clone();
-        let serving = Serving::new(&self.places, terms, intake.addresses(), intake.arrival());
+        let serving = Serving::new(&self.places, terms, egress_sockets.addresses(), egress_sockets.arrival());
         let serving = Arc::new(serving);
         let (alive, over) = channel();
         let open = {
             let _within = self.event_loop.enter();
-            intake.open()?
+            egress_sockets.open()?
         };
         let span = debug_span!("gateway");
         let task = self

@@ -1,7 +1,7 @@
 //! Fake addresses: one for each name that policy allows, the same for as long as the sandbox lives, never given to
 //! another name. They say which name a connection is meant for.
 
-use crate::intake::{IPV4, IPV6, LOOPBACK};
+use crate::egress_sockets::{IPV4, IPV6, LOOPBACK};
 use belljar_spec::egress::HostName;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,6 +1,6 @@
 //! How often what happened, in bounded room, whatever a program inside does: for the lines of a log, and for the summary of a run.
 
-use crate::decide::floor;
+use crate::decide::reserved;
 use belljar_spec::egress::{Destination, Reason, Refusal, Refused};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -43,7 +43,7 @@ impl Many {
     pub(crate) fn of(refusal: &Refusal) -> Many {
         match &refusal.destination {
             _ if refusal.request.is_some() => Many::Requests,
-            Destination::Address(address) if floor::is_metadata(*address) => Many::Metadata,
+            Destination::Address(address) if reserved::is_metadata(*address) => Many::Metadata,
             Destination::Address(_) => Many::Addresses,
             Destination::Name(_) | Destination::Text(_) if refusal.reason == Reason::PortNotAllowed => {
                 Many::Ports

@@ -12,7 +12,7 @@ use belljar_sys::rustix::net::{
     shutdown, socket_with, sockopt,
 };
 use belljar_wire::frame::{CHUNK, Tag, encode};
-use belljar_wire::message::{self, Catch, Caught, Intake, IntakeReport, Reply, Step};
+use belljar_wire::message::{self, Catch, Caught, EgressReport, EgressSetup, Reply, Step};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -24,20 +24,20 @@ pub(crate) struct Ports {
 
 impl Ports {
     /// What listens for the host already, before any program does.
-    pub(crate) fn of(steps: &[Step], report: Option<&IntakeReport>) -> Ports {
+    pub(crate) fn of(steps: &[Step], report: Option<&EgressReport>) -> Ports {
         let mut reserved: Option<Vec<u16>> = None;
         for step in steps {
             match step {
-                Step::EnterNetwork { intake } => {
+                Step::EnterNetwork { egress } => {
                     reserved
                         .get_or_insert_default()
-                        .extend(intake.iter().flat_map(|intake| listening(intake, report)));
+                        .extend(egress.iter().flat_map(|egress| listening(egress, report)));
                 }
-                Step::OpenIntake(intake) | Step::RelayIntake(intake) => {
-                    reserved.get_or_insert_default().extend(listening(intake, report))
+                Step::OpenEgress(egress) | Step::RelayEgress(egress) => {
+                    reserved.get_or_insert_default().extend(listening(egress, report))
                 }
-                Step::NetworkIsReady { intake, report } => {
-                    let listening = intake.iter().flat_map(|intake| listening(intake, report.as_ref()));
+                Step::NetworkIsReady { egress, report } => {
+                    let listening = egress.iter().flat_map(|egress| listening(egress, report.as_ref()));
                     reserved.get_or_insert_default().extend(listening);
                 }
                 _ => {}
@@ -54,9 +54,9 @@ impl Ports {
     }
 }
 
-fn listening(intake: &Intake, report: Option<&IntakeReport>) -> Vec<u16> {
-    let mut ports = intake.routes.clone();
-    if let Some(Catch { port, ports_without_netfilter, .. }) = &intake.catch {
+fn listening(egress: &EgressSetup, report: Option<&EgressReport>) -> Vec<u16> {
+    let mut ports = egress.routes.clone();
+    if let Some(Catch { port, ports_without_netfilter, .. }) = &egress.catch {
         ports.push(DNS);
         match report.map(|report| report.caught) {
             Some(Caught::EveryPort) => ports.push(*port),

@@ -11,15 +11,15 @@
 //!
 //! It holds no policy and no secret, resolves no name through libc, and prints nothing.
 
+mod confinement;
 mod connect;
+mod egress;
 mod exec;
 mod files;
-mod intake;
 mod muxed;
 mod pause;
 mod reap;
 mod relay;
-mod seal;
 mod serve;
 mod setup;
 mod stream;

@@ -15,7 +15,8 @@ use std::os::unix::net::UnixStream;
 /// the host had passed it, with an alarm beside it, and closes with the connection.
 pub(crate) fn knock(path: &str) -> io::Result<(OwnedFd, Pump)> {
     let connection = UnixStream::connect(path)?;
-    let (door, outside) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let (control_socket, outside) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     ioctl_fionbio(&outside, true)?;
     let receive = move |header: &[u8]| {
         if Purpose::decode(header) != Some(Purpose::Request) {
@@ -28,5 +29,5 @@ pub(crate) fn knock(path: &str) -> io::Result<(OwnedFd, Pump)> {
         passing::send(&outside, &[theirs.as_fd(), hears.as_fd()]).ok()?;
         Some(Local { socket: ours.into(), alarm: Some(alarm.into()) })
     };
-    Ok((door, Pump::start(connection.into(), Side::Guest, Box::new(receive))?))
+    Ok((control_socket, Pump::start(connection.into(), Side::Guest, Box::new(receive))?))
 }

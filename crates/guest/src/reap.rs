@@ -77,7 +77,7 @@ fn reap_one(name: &str, note: &OwnedFd, folder: &OwnedFd, directory: &OwnedFd) -
     // removed the note, and a sandbox may have written a new one, with the same name, for mount points that it needs.
     let is_ours =
         flock(note, FlockOperation::NonBlockingLockExclusive).is_ok() && is_still(note, directory, name);
-    let (removal, held) = is_ours.then(|| take_away(note, folder).ok())??;
+    let (removal, held) = is_ours.then(|| remove_one(note, folder).ok())??;
     if removal == Removal::Done {
         let _ = unlinkat(directory, name, AtFlags::empty());
     }
@@ -93,7 +93,7 @@ fn is_still(note: &OwnedFd, directory: &OwnedFd, name: &str) -> bool {
 }
 
 /// Removes everything that a note lists for this folder, what was made last first; returns the outcome, and a mount point that is held.
-fn take_away(note: &OwnedFd, folder: &OwnedFd) -> Result<(Removal, Option<String>), Errno> {
+fn remove_one(note: &OwnedFd, folder: &OwnedFd) -> Result<(Removal, Option<String>), Errno> {
     let found = fstat(folder)?;
     let (mut all, mut held) = (Removal::Done, None);
     for mountpoint in planted::mountpoints_of(&read_whole(note, MAX_NOTE_BYTES)?, found.st_dev, found.st_ino)

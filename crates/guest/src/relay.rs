@@ -83,7 +83,7 @@ pub(crate) struct Relay<'w> {
 
 /// The control socket, and what to call when a request waits at it.
 pub(crate) struct Watch<'w> {
-    pub(crate) door: BorrowedFd<'w>,
+    pub(crate) control_socket: BorrowedFd<'w>,
     pub(crate) call: &'w dyn Fn(),
 }
 
@@ -179,8 +179,8 @@ impl<'w> Relay<'w> {
         if self.leaving.is_empty() {
             fds.extend(self.outputs.iter().map(|output| PollFd::new(&output.pipe, PollFlags::IN)));
         }
-        let door_at = fds.len();
-        fds.push(PollFd::new(&self.watch.door, PollFlags::IN));
+        let control_socket_at = fds.len();
+        fds.push(PollFd::new(&self.watch.control_socket, PollFlags::IN));
         let alarm_at = fds.len();
         if let (Some(alarm), true) = (&self.alarm, self.host_open) {
             fds.push(PollFd::new(alarm, PollFlags::IN));
@@ -194,17 +194,17 @@ impl<'w> Relay<'w> {
         poll(&mut fds, timeout.as_ref())?;
         let happened = |index: usize| fds.get(index).map_or(PollFlags::empty(), PollFd::revents);
         Ok(Ready {
-            door: !happened(door_at).is_empty(),
+            control_socket: !happened(control_socket_at).is_empty(),
             alarm: !happened(alarm_at).is_empty(),
             status: matches!(self.state, State::Running) && !happened(0).is_empty(),
             socket: if socket_matters { happened(1) } else { PollFlags::empty() },
             stdin: stdin_at < outputs_at && !happened(stdin_at).is_empty(),
-            outputs: (outputs_at..door_at).map(|index| !happened(index).is_empty()).collect(),
+            outputs: (outputs_at..control_socket_at).map(|index| !happened(index).is_empty()).collect(),
         })
     }
 
     fn serve(&mut self, ready: &Ready, buffer: &mut Vec<u8>) -> io::Result<()> {
-        if ready.door {
+        if ready.control_socket {
             (self.watch.call)();
         }
         if ready.socket.intersects(PollFlags::ERR | PollFlags::HUP) {
@@ -431,7 +431,7 @@ impl<'w> Relay<'w> {
 }
 
 struct Ready {
-    door: bool,
+    control_socket: bool,
     alarm: bool,
     status: bool,
     socket: PollFlags,

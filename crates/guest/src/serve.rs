@@ -1,12 +1,12 @@
 //! The control socket: setup first, then a thread per request, until the host is gone.
 
 use crate::connect::{Handover, Ports};
+use crate::egress::{Network, Opened, relayed};
 use crate::files::PathRoot;
-use crate::intake::{Network, Opened, relayed};
 use crate::pause::Pause;
 use crate::relay::Watch;
 use crate::stream::{Stream, fault};
-use crate::{connect, exec, files, muxed, seal, setup, tree};
+use crate::{confinement, connect, exec, files, muxed, setup, tree};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
@@ -18,7 +18,9 @@ use belljar_sys::rustix::process::{
 };
 use belljar_sys::rustix::thread::gettid;
 use belljar_sys::{Inherited, passing};
-use belljar_wire::message::{ExecEvent, Fault, Intake, Reply, Request, Sealed, Setup, SetupReply, Step};
+use belljar_wire::message::{
+    Confined, EgressSetup, ExecEvent, Fault, Reply, Request, Setup, SetupReply, Step,
+};
 use belljar_wire::pump::Pump;
 use std::io;
 use std::process::exit;
@@ -30,47 +32,54 @@ use std::thread;
 pub(crate) fn serve() -> io::Result<()> {
     let mut words = std::env::args().skip(1);
     let word = words.next();
-    let (door, pump) = match (word.as_deref(), words.next()) {
+    let (control_socket, pump) = match (word.as_deref(), words.next()) {
         (Some(MUX), Some(path)) => {
-            let (door, pump) = muxed::knock(&path)?;
-            (door, Some(Arc::new(pump)))
+            let (control_socket, pump) = muxed::knock(&path)?;
+            (control_socket, Some(Arc::new(pump)))
         }
-        (Some(DOOR), Some(path)) => (knock(&path)?, None),
+        (Some(CONTROL_SOCKET), Some(path)) => (knock(&path)?, None),
         _ => (Inherited::take().first(1).pop().ok_or(io::ErrorKind::NotConnected)?, None),
     };
     // While the host decides what the sandbox sees.
-    let network = if word.as_deref() == Some(NETWORK) { begin_network(&door)? } else { None };
-    let Some((world, ready)) = open(&door, network, pump)? else { return Ok(()) };
-    let post = Arc::new(Post { door, world, waiting: AtomicUsize::new(1), ready: Mutex::new(Some(ready)) });
+    let network = if word.as_deref() == Some(NETWORK) { begin_network(&control_socket)? } else { None };
+    let Some((world, ready)) = open(&control_socket, network, pump)? else { return Ok(()) };
+    let post = Arc::new(Post {
+        control_socket,
+        world,
+        waiting: AtomicUsize::new(1),
+        ready: Mutex::new(Some(ready)),
+    });
     // A request that waits already need not be delayed by the message that the sandbox is ready.
-    if !has_caller(&post.door) {
+    if !has_caller(&post.control_socket) {
         post.say_ready();
     }
-    wait_at_door(&post);
+    wait_at_control_socket(&post);
     leave();
 }
 
 /// Enters a network namespace, and begins to open in it the sockets that the host asks for in its first message. `None`: the host left.
-fn begin_network(door: &OwnedFd) -> io::Result<Option<Network>> {
+fn begin_network(control_socket: &OwnedFd) -> io::Result<Option<Network>> {
     let entered = Network::enter();
-    let Some(mut stream) = passing::receive(door)?.and_then(Stream::knocking) else { return Ok(None) };
+    let Some(mut stream) = passing::receive(control_socket)?.and_then(Stream::knocking) else {
+        return Ok(None);
+    };
     Ok(Some(entered.begin(stream.receive_message()?)))
 }
 
 /// The control socket where the guest inherits no descriptor: the host listens at it, for this guest alone and only once.
 fn knock(path: &str) -> Result<OwnedFd, Errno> {
-    let door = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    connect_to(&door, &SocketAddrUnix::new(path)?)?;
-    Ok(door)
+    let control_socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    connect_to(&control_socket, &SocketAddrUnix::new(path)?)?;
+    Ok(control_socket)
 }
 
 /// The control socket, and the threads that wait for requests at it.
 struct Post {
-    door: OwnedFd,
+    control_socket: OwnedFd,
     world: World,
     waiting: AtomicUsize,
     /// The message that the host has yet to get: that the setup is done.
-    ready: Mutex<Option<(Stream, Sealed)>>,
+    ready: Mutex<Option<(Stream, Confined)>>,
 }
 
 impl Post {
@@ -78,15 +87,15 @@ impl Post {
     /// started: the host has much to do then, perhaps on the same processor.
     fn say_ready(&self) {
         let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((mut stream, sealed)) = ready {
+        if let Some((mut stream, confined)) = ready {
             // A host that hung up closes the control socket as well.
-            let _ = stream.send_message(&SetupReply::Ready(sealed));
+            let _ = stream.send_message(&SetupReply::Ready(confined));
         }
     }
 }
 
-fn has_caller(door: &OwnedFd) -> bool {
-    let mut waiting = [PollFd::new(door, PollFlags::IN)];
+fn has_caller(control_socket: &OwnedFd) -> bool {
+    let mut waiting = [PollFd::new(control_socket, PollFlags::IN)];
     poll(&mut waiting, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
@@ -103,9 +112,9 @@ pub(crate) struct World {
 }
 
 /// Takes requests until the control socket closes, or enough other threads wait.
-fn wait_at_door(post: &Arc<Post>) {
+fn wait_at_control_socket(post: &Arc<Post>) {
     let is_first_thread = gettid() == getpid();
-    while let Ok(Some(descriptors)) = passing::receive(&post.door) {
+    while let Ok(Some(descriptors)) = passing::receive(&post.control_socket) {
         post.waiting.fetch_sub(1, Ordering::SeqCst);
         tree::reap();
         if let Some(stream) = Stream::knocking(descriptors) {
@@ -129,7 +138,7 @@ fn keep_watch(post: &Arc<Post>) -> bool {
     }
     post.waiting.fetch_add(1, Ordering::SeqCst);
     let theirs = Arc::clone(post);
-    let made = thread::Builder::new().stack_size(STACK).spawn(move || wait_at_door(&theirs));
+    let made = thread::Builder::new().stack_size(STACK).spawn(move || wait_at_control_socket(&theirs));
     if made.is_err() {
         post.waiting.fetch_sub(1, Ordering::SeqCst);
     }
@@ -137,7 +146,7 @@ fn keep_watch(post: &Arc<Post>) -> bool {
 }
 
 /// A request arrives while the caller is busy.
-fn see_to_door(post: &Arc<Post>) {
+fn serve_control_socket(post: &Arc<Post>) {
     if !keep_watch(post) {
         // An error here is a host that hung up.
         let _ = answer_without_a_thread(post);
@@ -146,7 +155,7 @@ fn see_to_door(post: &Arc<Post>) {
 
 /// The sandbox has as many processes as it may: the request gets an answer all the same.
 fn answer_without_a_thread(post: &Arc<Post>) -> io::Result<()> {
-    if let Some(mut stream) = Stream::knocking(passing::receive(&post.door)?.unwrap_or_default()) {
+    if let Some(mut stream) = Stream::knocking(passing::receive(&post.control_socket)?.unwrap_or_default()) {
         match stream.receive_message()? {
             Request::Exec(request) => {
                 let program = request.argv.first().map(|arg| String::from_utf8_lossy(&arg.0).into_owned());
@@ -171,11 +180,11 @@ fn leave() -> ! {
 
 /// Takes the first stream and builds the sandbox that it describes. `None`: the host left, or was told that it failed.
 fn open(
-    door: &OwnedFd,
+    control_socket: &OwnedFd,
     network: Option<Network>,
     pump: Option<Arc<Pump>>,
-) -> io::Result<Option<(World, (Stream, Sealed))>> {
-    let Some(descriptors) = passing::receive(door)? else { return Ok(None) };
+) -> io::Result<Option<(World, (Stream, Confined))>> {
+    let Some(descriptors) = passing::receive(control_socket)? else { return Ok(None) };
     // No process with our user id may read our memory, our descriptors or our limits through /proc, or trace us. Not
     // earlier: the host, an ordinary user, has just written our id maps there.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
@@ -183,24 +192,24 @@ fn open(
     let Some(first) = descriptors.next() else { return Ok(None) };
     let mut stream = Stream::new(first);
     let setup: Setup = stream.receive_message()?;
-    match build(door, setup, descriptors.collect(), network, pump.clone()) {
-        Ok((world, sealed)) => Ok(Some((world, (stream, sealed)))),
+    match build(control_socket, setup, descriptors.collect(), network, pump.clone()) {
+        Ok((world, confined)) => Ok(Some((world, (stream, confined)))),
         Err(fault) => {
             stream.send_message(&SetupReply::Failed(fault))?;
             // What is pumped has not arrived when it was sent: the host hangs up when it has read it.
-            while pump.is_some() && matches!(passing::receive(door), Ok(Some(_))) {}
+            while pump.is_some() && matches!(passing::receive(control_socket), Ok(Some(_))) {}
             Ok(None)
         }
     }
 }
 
 fn build(
-    door: &OwnedFd,
+    control_socket: &OwnedFd,
     setup: Setup,
     passed: Vec<OwnedFd>,
     network: Option<Network>,
     pump: Option<Arc<Pump>>,
-) -> Result<(World, Sealed), Fault> {
+) -> Result<(World, Confined), Fault> {
     if setup.version != belljar_wire::VERSION {
         return Err(Fault {
             doing: format!("speak version {} of the guest protocol", setup.version),
@@ -209,7 +218,7 @@ fn build(
     }
     let opened = setup::carry_out(&setup.steps, passed, network)?;
     let mut relayed = None;
-    let mut intake = match (opened, &pump) {
+    let mut egress = match (opened, &pump) {
         (Some(opened), Some(_)) => {
             let report = opened.report.clone();
             relayed = Some(opened);
@@ -217,13 +226,14 @@ fn build(
         }
         (Some(Opened { report, sockets }), None) => {
             let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-            passing::send(door, &sockets).map_err(|errno| fault("hand over the egress sockets", errno))?;
+            passing::send(control_socket, &sockets)
+                .map_err(|errno| fault("hand over the egress sockets", errno))?;
             Some(report)
         }
         (None, _) => None,
     };
     let place = PathRoot::open(setup.files, setup.workspace)?;
-    let limits = exec::limits(&setup.seal.rlimits)?;
+    let limits = exec::limits(&setup.confinement.rlimits)?;
     // Processes are counted for all of us together, and the first ones of every command are ours.
     for (resource, value) in limits.iter().filter(|(resource, _)| *resource == Resource::Nproc) {
         let limit = Rlimit { current: Some(*value), maximum: Some(*value) };
@@ -232,21 +242,21 @@ fn build(
     // Every command has a limit of its own; connections and looks at processes must not run out together.
     let files = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
-    let landlock_abi = seal::seal(&setup.seal)?;
-    let ports = Ports::of(&setup.steps, intake.as_ref());
+    let landlock_abi = confinement::confinement(&setup.confinement)?;
+    let ports = Ports::of(&setup.steps, egress.as_ref());
     let handover = if pump.is_some() { Handover::Impossible } else { Handover::Possible };
-    if let (Some(pump), Some(opened), Some(wanted)) = (&pump, relayed, relayed_intake(&setup.steps)) {
+    if let (Some(pump), Some(opened), Some(wanted)) = (&pump, relayed, relayed_egress(&setup.steps)) {
         // Sealed like everything that comes after.
         let served = relayed::serve(pump, wanted, opened);
-        intake = Some(served.map_err(|error| fault("serve the egress sockets", error))?);
+        egress = Some(served.map_err(|error| fault("serve the egress sockets", error))?);
     }
     let world = World { place, limits, ports, handover, pause: Pause::default(), _pump: pump };
-    Ok((world, Sealed { landlock_abi, intake }))
+    Ok((world, Confined { landlock_abi, egress }))
 }
 
-fn relayed_intake(steps: &[Step]) -> Option<&Intake> {
+fn relayed_egress(steps: &[Step]) -> Option<&EgressSetup> {
     steps.iter().find_map(|step| match step {
-        Step::RelayIntake(intake) => Some(intake),
+        Step::RelayEgress(egress) => Some(egress),
         _ => None,
     })
 }
@@ -254,7 +264,8 @@ fn relayed_intake(steps: &[Step]) -> Option<&Intake> {
 fn answer(post: &Arc<Post>, mut stream: Stream) -> io::Result<()> {
     match stream.receive_message()? {
         Request::Exec(request) => {
-            let watch = Watch { door: post.door.as_fd(), call: &|| see_to_door(post) };
+            let watch =
+                Watch { control_socket: post.control_socket.as_fd(), call: &|| serve_control_socket(post) };
             exec::run(&post.world, request, stream, watch, &|| post.say_ready())
         }
         other => {
@@ -282,7 +293,7 @@ fn carry_out(world: &World, request: Request, stream: &mut Stream) -> io::Result
 }
 
 /// The argument that tells the guest where to connect to.
-const DOOR: &str = "door";
+const CONTROL_SOCKET: &str = "door";
 /// The same, for a control socket that carries streams.
 const MUX: &str = "mux";
 /// The argument that tells the guest to enter a network namespace of its own.

@@ -7,7 +7,7 @@
 
 mod describe;
 
-use crate::intake::{self, Network, Opened};
+use crate::egress::{self, Network, Opened};
 use crate::stream::fault;
 use belljar_sys::launch::{Identity, act_as, become_user};
 use belljar_sys::mount::{self, Attributes, MountFlags, Reach, UnmountFlags};
@@ -49,7 +49,7 @@ pub(crate) fn carry_out(
         return Err(fault("enter a network that no step is about", Errno::INVAL));
     }
     umask(Mode::from_raw_mode(0o022));
-    Ok(building.intake)
+    Ok(building.egress)
 }
 
 /// The mounts of the host that steps need, in the order of the steps.
@@ -129,7 +129,7 @@ struct Building {
     /// What lies over a root's own layers, in the private filesystem.
     planted: Option<OwnedFd>,
     network: Option<Network>,
-    intake: Option<Opened>,
+    egress: Option<Opened>,
     /// The new root is a place of the host's.
     is_staged: bool,
     /// The present directory is the new root.
@@ -151,7 +151,7 @@ impl Building {
             out_of_sight: None,
             planted: None,
             network,
-            intake: None,
+            egress: None,
             is_staged: false,
             is_at_root: false,
             has_proc: false,
@@ -239,16 +239,16 @@ impl Building {
             }
             Step::Hostname { name } => sethostname(name.as_bytes()),
             Step::BecomeUser { uid, gid } => become_user(Identity { uid: *uid, gid: *gid }),
-            Step::EnterNetwork { intake } => {
-                self.intake = self.network.take().ok_or(Errno::BADF)?.finish(intake.as_ref())?;
+            Step::EnterNetwork { egress } => {
+                self.egress = self.network.take().ok_or(Errno::BADF)?.finish(egress.as_ref())?;
                 Ok(())
             }
-            Step::OpenIntake(intake) => {
-                self.intake = Some(intake::open(intake)?);
+            Step::OpenEgress(egress) => {
+                self.egress = Some(egress::open(egress)?);
                 Ok(())
             }
-            Step::RelayIntake(intake) => {
-                self.intake = Some(intake::open_without_powers(intake)?);
+            Step::RelayEgress(egress) => {
+                self.egress = Some(egress::open_without_powers(egress)?);
                 Ok(())
             }
             Step::Write { target, content } => match self.open(target, OFlags::WRONLY) {
@@ -276,7 +276,7 @@ impl Building {
             Step::JoinNetwork => {
                 let namespace = self.sources.pop_front().ok_or(Errno::BADF)?;
                 net::enter_namespace(namespace)?;
-                intake::make_usable()
+                egress::make_usable()
             }
             // Said, not done.
             Step::NetworkIsReady { .. } => Ok(()),

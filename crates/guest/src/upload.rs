@@ -170,7 +170,7 @@ impl<'p> Upload<'p> {
     }
 
     /// Removes the file that was made for this, if its name still means it.
-    fn take_away(&self) -> Result<(), Errno> {
+    fn remove_one(&self) -> Result<(), Errno> {
         let ours = fstat(&self.file)?;
         let (folder, name) = self.place.parent(self.path)?;
         let found = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -185,7 +185,7 @@ impl Drop for Upload<'_> {
     fn drop(&mut self) {
         if matches!(self.state, State::New) {
             // Where it cannot be removed, there is no caller left to tell.
-            let _ = self.take_away();
+            let _ = self.remove_one();
         }
     }
 }

@@ -31,7 +31,7 @@ mod serve;
 mod slots;
 mod sweeping;
 
-pub use host::Doors;
+pub use host::AllowedHosts;
 pub use openapi::description;
 pub use serve::{Ready, Settings, serve};
 
@@ -58,7 +58,7 @@ pub(crate) struct Front {
     fleet: Fleet,
     link: Arc<Link>,
     grants: GrantStore,
-    doors: Doors,
+    allowed_hosts: AllowedHosts,
     used: Used,
     rates: Rates,
     activity: Activity,

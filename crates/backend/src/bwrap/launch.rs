@@ -3,7 +3,7 @@
 use super::args::{STAGE, STAGED_DEVICES, args, by_hand};
 use super::check::program;
 use crate::cgroup::Cgroup;
-use crate::guest::{Door, Process, SetupFailure, not_ready};
+use crate::guest::{ControlSocket, Process, SetupFailure, not_ready};
 use crate::layout::{Bind, BindOrigin, Layout};
 use crate::native::{Identity, Sources, Users, after_root, bind_steps, private_step, root_step, user_inside};
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
@@ -25,7 +25,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let program = program()?;
     let identity = Identity::choose(plan.id, plan.admin())?;
     let (cgroup, enforcement) = Enforcement::begin(plan)?;
-    let (door, their_door) = Door::new()?;
+    let (control_socket, guest_end) = ControlSocket::new()?;
     let failed = |what: String| ErrorCode::StartFailed.error(format!("cannot start bubblewrap: {what}"));
     let pipe =
         |flags: PipeFlags| pipe_with(PipeFlags::CLOEXEC | flags).map_err(|errno| failed(errno.to_string()));
@@ -62,16 +62,19 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
             tasks_files: &tasks_files,
             // The end that we read from as well: bubblewrap would die of writing to a pipe that a killed belljar left
             // without a reader, and its child would wait for its word forever.
-            inherit: &[their_door.as_fd(), embedded::program()?, their_info.as_fd(), info.as_fd()],
+            inherit: &[guest_end.as_fd(), embedded::program()?, their_info.as_fd(), info.as_fd()],
             stderr: Some(their_stderr.as_fd()),
         },
         |_| (),
     )
     .map_err(|errno| failed(errno.to_string()))?;
-    drop((their_door, their_stderr, their_info));
-    let mut guest =
-        Guest::starting(door, Process::behind(started, guest_process(info, plan.limits.ready.value)), cgroup)
-            .ready_within(plan);
+    drop((guest_end, their_stderr, their_info));
+    let mut guest = Guest::starting(
+        control_socket,
+        Process::behind(started, guest_process(info, plan.limits.ready.value)),
+        cgroup,
+    )
+    .ready_within(plan);
     guest.make_mountpoints(plan, layout, &[])?;
 
     let setup = setup(plan, layout, &sources, &enforcement);
@@ -144,7 +147,7 @@ fn setup(plan: &Plan, layout: &Layout, sources: &Sources, enforcement: &Enforcem
     Setup {
         version: belljar_wire::VERSION,
         steps: steps(plan, layout, sources),
-        seal: plan.seal(layout, enforcement),
+        confinement: plan.confinement(layout, enforcement),
         files: FileRoot::Sandbox,
         workspace: layout.workspace.clone(),
     }
@@ -188,7 +191,7 @@ fn steps_in_layers(plan: &Plan, layout: &Layout, sources: &Sources, root: Step) 
     steps.extend(after_root(plan, layout, STAGED_DEVICES));
     steps.extend(bind_steps(layout, sources, |_| true));
     steps.extend(layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
-    steps.extend(plan.intake().map(Step::OpenIntake));
+    steps.extend(plan.egress().map(Step::OpenEgress));
     steps.push(Step::Pivot);
     steps
 }
@@ -206,7 +209,7 @@ fn steps(plan: &Plan, layout: &Layout, sources: &Sources) -> Vec<Step> {
     let stage = || STAGE.trim_start_matches('/').to_string();
     steps.extend([Step::Unmount { target: stage() }, Step::Unmount { target: stage() }]);
     steps.push(Step::RemoveDir { target: stage() });
-    steps.extend(plan.intake().map(Step::OpenIntake));
+    steps.extend(plan.egress().map(Step::OpenEgress));
     steps.push(Step::ReadOnlyRoot);
     steps
 }

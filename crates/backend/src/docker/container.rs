@@ -1,7 +1,7 @@
 //! A container, as the daemon is asked for it: all of it in one request. And the same as words of `docker run`, for people.
 
 use super::container_dir::{ID_LABEL, OWNER_LABEL, container_name};
-use super::stage::{GUEST, door_inside};
+use super::stage::{GUEST, control_socket_inside};
 use crate::Plan;
 use crate::cgroup::Turns;
 use crate::layout::{HOSTNAME, Layout};
@@ -34,7 +34,7 @@ impl Wanted<'_> {
             hostname: text(HOSTNAME),
             user: Some(user(plan)),
             entrypoint: Some(vec![format!("/{GUEST}")]),
-            cmd: Some(vec![word(self.runtime).into(), door_inside()]),
+            cmd: Some(vec![word(self.runtime).into(), control_socket_inside()]),
             // One heap for all threads of the guest: it is mostly asleep.
             env: Some(vec!["MALLOC_ARENA_MAX=1".into()]),
             working_dir: text("/"),

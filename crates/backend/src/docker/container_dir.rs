@@ -66,7 +66,7 @@ impl ContainerDir {
             match Lock::try_directory(&directory) {
                 Ok(Some(lock)) => {
                     let place = ContainerDir { directory, owner, is_needed: false, lock: Some(lock) };
-                    for (name, mode) in [(ROOT, 0o755), (PRIVATE, 0o755), (DOOR, 0o755)] {
+                    for (name, mode) in [(ROOT, 0o755), (PRIVATE, 0o755), (CONTROL_SOCKET, 0o755)] {
                         make_directory(&place.directory.join(name), mode).map_err(failed)?;
                     }
                     return Ok(place);
@@ -98,8 +98,8 @@ impl ContainerDir {
     }
 
     /// The directory of the control socket.
-    pub(super) fn door(&self) -> PathBuf {
-        self.directory.join(DOOR)
+    pub(super) fn control_socket(&self) -> PathBuf {
+        self.directory.join(CONTROL_SOCKET)
     }
 
     /// The word that all containers of this state directory are labelled with.
@@ -240,9 +240,9 @@ fn strike(directory: &Path) {
 /// Removes a directory of which nothing is mounted any more: never what is below a mount.
 fn clear(directory: &Path) {
     strike(directory);
-    let door = directory.join(DOOR);
-    let _ = fs::remove_file(door.join(SOCKET));
-    for name in [ROOT, PRIVATE, DOOR] {
+    let control_socket = directory.join(CONTROL_SOCKET);
+    let _ = fs::remove_file(control_socket.join(SOCKET));
+    for name in [ROOT, PRIVATE, CONTROL_SOCKET] {
         let _ = fs::remove_dir(directory.join(name));
     }
     let _ = fs::remove_dir(directory);
@@ -281,7 +281,7 @@ fn is_free(path: &Path) -> bool {
 
 const ROOT: &str = "root";
 const PRIVATE: &str = "private";
-const DOOR: &str = "door";
+const CONTROL_SOCKET: &str = "door";
 const OWNER: &str = "owner";
 /// The control socket in that directory.
 pub(super) const SOCKET: &str = "knock";
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_a_sweep_is_about_to_take_away_is_made_again() {
+    fn a_directory_that_a_sweep_is_about_to_remove_is_made_again() {
         let state = tempfile::tempdir().expect("a folder");
         let containers = state.path().join("docker");
         let id = SandboxId::from_random([4; 8]);

@@ -1,10 +1,10 @@
 //! What is different where the container's kernel is gVisor: its guest connects through gVisor's own file server, no
 //! descriptor passes, no process outside can enter its network, and when memory runs out the whole kernel may be killed.
 
-use super::door::{Knocked, Knocker, is_within};
+use super::control_socket::{Knocked, Knocker, is_within};
 use super::launch::{Container, setup_with};
 use crate::cgroup::{Counters, Foreign};
-use crate::guest::{AtEnd, Behind, Door, Process, wait_for_end};
+use crate::guest::{AtEnd, Behind, ControlSocket, Process, wait_for_end};
 use crate::layout::Layout;
 use crate::mountpoints::Mountpoints;
 use crate::{Enforcement, Guest, Meanwhile, Plan};
@@ -55,10 +55,10 @@ pub(super) fn finish(
     if let Some(mountpoints) = &mut mountpoints {
         mountpoints.wait_for(process.as_fd())?;
     }
-    let intake = plan.intake();
-    let Knocked { door, .. } = knocked;
-    let door =
-        Door::muxed(door, intake.as_ref()).map_err(|error| failed("use the door", error.to_string()))?;
+    let egress = plan.egress();
+    let Knocked { control_socket, .. } = knocked;
+    let control_socket = ControlSocket::muxed(control_socket, egress.as_ref())
+        .map_err(|error| failed("use the door", error.to_string()))?;
     let counted = Foreign::of(kernel.as_raw_nonzero().get() as u32);
     let refused = refused_forks(&counted);
     let end = End {
@@ -72,10 +72,10 @@ pub(super) fn finish(
         known: OnceLock::new(),
     };
     let behind = Contained { _container: container, end: Arc::new(end) };
-    let mut guest = Guest::starting(door, Process::contained(process), None)
+    let mut guest = Guest::starting(control_socket, Process::contained(process), None)
         .ready_within(plan)
         .in_front_of(Box::new(behind), mountpoints);
-    let steps = intake.map(Step::RelayIntake).into_iter().collect();
+    let steps = egress.map(Step::RelayEgress).into_iter().collect();
     let pending = guest.send_setup(&setup_with(steps, plan, layout, enforcement), &[])?;
     guest.send_first(plan, layout)?;
     guest.finish(pending).map_err(|failure| crate::native::setup_failed(failure, layout))?;

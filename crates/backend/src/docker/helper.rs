@@ -2,21 +2,21 @@
 //! sockets in a container's network namespace. It carries out the same steps as the guest of any other backend, and ends.
 
 use super::container_dir::ContainerDir;
-use crate::guest::{Door, PendingSetup, Process, SetupFailure};
+use crate::guest::{ControlSocket, PendingSetup, Process, SetupFailure};
 use crate::layout::Layout;
 use crate::mountpoints::Mountpoints;
 use crate::{Guest, Plan, embedded};
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use belljar_wire::message::{FileRoot, IntakeReport, Privileges, Seal, Setup, Step, Syscalls};
+use belljar_wire::message::{Confinement, EgressReport, FileRoot, Privileges, Setup, Step, Syscalls};
 
 pub(super) struct Helper(Guest);
 
 impl Helper {
     /// Starts one, which waits for its steps.
     pub(super) fn start(plan: &Plan) -> Result<Helper, SandboxError> {
-        let (door, their_door) = Door::new()?;
+        let (control_socket, guest_end) = ControlSocket::new()?;
         let launch = Launch {
             program: Program::Open(embedded::program()?),
             argv: &[c"belljar-guest"],
@@ -26,7 +26,7 @@ impl Helper {
             capabilities: Capabilities::Usual,
             cgroup: None,
             tasks_files: &[],
-            inherit: &[their_door.as_fd()],
+            inherit: &[guest_end.as_fd()],
             stderr: None,
         };
         let (started, ()) = start(&launch, |_| ()).map_err(|errno| {
@@ -35,7 +35,9 @@ impl Helper {
                 .hint("there may be too many processes or open files: `ulimit -u`, `ulimit -n`")
                 .caused_by(errno)
         })?;
-        Ok(Helper(Guest::starting(door, Process::without_namespace(started), None).ready_within(plan)))
+        Ok(Helper(
+            Guest::starting(control_socket, Process::without_namespace(started), None).ready_within(plan),
+        ))
     }
 
     /// Makes what mounts need in folders of the host. They are removed after the helper, if no other process takes them over.
@@ -67,14 +69,14 @@ impl Helper {
 /// What a helper leaves.
 pub(super) struct Done {
     pub(super) mountpoints: Option<Mountpoints>,
-    pub(super) egress_sockets: Option<(IntakeReport, Vec<OwnedFd>)>,
+    pub(super) egress_sockets: Option<(EgressReport, Vec<OwnedFd>)>,
 }
 
 fn setup(steps: Vec<Step>) -> Setup {
     Setup {
         version: belljar_wire::VERSION,
         steps,
-        seal: Seal {
+        confinement: Confinement {
             rlimits: Vec::new(),
             privileges: Privileges::Kept,
             syscalls: Syscalls::Default,

@@ -5,7 +5,7 @@
 //! stage    what the container will be shown, on the host      (stage.rs)
 //! create   one request                                        (container.rs)
 //! start    one request, whose answer is not waited for
-//! connect  the guest is there: process 1 of the container     (door.rs)
+//! connect  the guest is there: process 1 of the container     (control_socket.rs)
 //! network  its egress sockets are opened, from outside        (network.rs)
 //! setup    as for every guest, over the control socket
 //! ```
@@ -15,14 +15,14 @@
 use super::check;
 use super::container::{Wanted, accept_warnings};
 use super::container_dir::{ContainerDir, container_name};
-use super::door::{Knocker, door_kind};
+use super::control_socket::{Knocker, control_socket_kind};
 use super::gvisor;
 use super::image::HostImage;
 use super::look::refuse_links;
 use super::network::{Opened, Opener};
 use super::stage::{self, identity, shown};
 use crate::cgroup::{Counters, Foreign};
-use crate::guest::{Behind, Door, Process};
+use crate::guest::{Behind, ControlSocket, Process};
 use crate::layout::Layout;
 use crate::native::{Sources, user_of_container};
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan};
@@ -51,7 +51,7 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
     let layout = plan.layout()?;
     let mut mountpoints = stage::build(plan, layout, &place)?;
     let daemon = connecting.join().unwrap_or_else(|_| super::daemon())?;
-    let knocker = Knocker::listen(&place.door(), door_kind(runtime))?;
+    let knocker = Knocker::listen(&place.control_socket(), control_socket_kind(runtime))?;
     let mut container = Container::create(daemon, runtime, plan, layout, place)?.start(knocker.closer());
     if runtime == Runtime::Runsc {
         return gvisor::finish(plan, layout, container, knocker, &enforcement, mountpoints, meanwhile);
@@ -77,9 +77,11 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
     let counted = Foreign::of(knocked.pid.as_raw_nonzero().get() as u32);
     counted.limit_tcp(&plan.limits)?;
     let container = Contained { counted, container };
-    let (door, process) = (Door::knocked_at(knocked.door), Process::contained(knocked.process));
-    let mut guest =
-        Guest::starting(door, process, None).ready_within(plan).in_front_of(Box::new(container), mountpoints);
+    let (control_socket, process) =
+        (ControlSocket::knocked_at(knocked.control_socket), Process::contained(knocked.process));
+    let mut guest = Guest::starting(control_socket, process, None)
+        .ready_within(plan)
+        .in_front_of(Box::new(container), mountpoints);
     let egress_sockets = opener.open(guest.process())?;
     let pending = guest.send_setup(&setup(plan, layout, &enforcement, &egress_sockets), &[])?;
     guest.send_first(plan, layout)?;
@@ -156,14 +158,14 @@ fn containers(plan: &Plan) -> Result<&Path, SandboxError> {
 /// The guest's own part: all has been put in its place before it started.
 fn setup(plan: &Plan, layout: &Layout, enforcement: &Enforcement, egress_sockets: &Opened) -> Setup {
     let report = egress_sockets.as_ref().map(|(report, _)| report.clone());
-    setup_with(vec![Step::NetworkIsReady { intake: plan.intake(), report }], plan, layout, enforcement)
+    setup_with(vec![Step::NetworkIsReady { egress: plan.egress(), report }], plan, layout, enforcement)
 }
 
 pub(super) fn setup_with(steps: Vec<Step>, plan: &Plan, layout: &Layout, enforcement: &Enforcement) -> Setup {
     Setup {
         version: belljar_wire::VERSION,
         steps,
-        seal: plan.seal(layout, enforcement),
+        confinement: plan.confinement(layout, enforcement),
         files: FileRoot::Sandbox,
         workspace: layout.workspace.clone(),
     }

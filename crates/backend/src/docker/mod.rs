@@ -5,7 +5,7 @@
 mod check;
 mod container;
 mod container_dir;
-mod door;
+mod control_socket;
 mod gvisor;
 mod helper;
 mod image;

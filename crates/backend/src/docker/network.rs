@@ -7,24 +7,24 @@ use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_sys::errno;
 use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
-use belljar_wire::message::{Intake, IntakeReport, Step};
+use belljar_wire::message::{EgressReport, EgressSetup, Step};
 
 /// A helper that waits for the container to be there; none where there is no egress.
-pub(super) struct Opener(Option<(Helper, Intake)>);
+pub(super) struct Opener(Option<(Helper, EgressSetup)>);
 
 /// The egress: what it is, and its sockets.
-pub(super) type Opened = Option<(IntakeReport, Vec<OwnedFd>)>;
+pub(super) type Opened = Option<(EgressReport, Vec<OwnedFd>)>;
 
 impl Opener {
     pub(super) fn start(plan: &Plan) -> Result<Opener, SandboxError> {
         Ok(Opener(
-            plan.intake().map(|intake| Helper::start(plan).map(|helper| (helper, intake))).transpose()?,
+            plan.egress().map(|egress| Helper::start(plan).map(|helper| (helper, egress))).transpose()?,
         ))
     }
 
     /// Opens the egress sockets in the network namespace that this process is in. By its handle, which never means another process.
     pub(super) fn open(self, process: BorrowedFd<'_>) -> Result<Opened, SandboxError> {
-        let Some((helper, intake)) = self.0 else { return Ok(None) };
+        let Some((helper, egress)) = self.0 else { return Ok(None) };
         let failed = |doing: &str, errno: Errno| {
             let message = format!("cannot {doing}: {errno}");
             ErrorCode::StartFailed.error(message).hint(hint!(
@@ -33,7 +33,7 @@ impl Opener {
                 Term::Egress.to("none")
             ))
         };
-        let steps = vec![Step::JoinNetwork, Step::OpenIntake(intake)];
+        let steps = vec![Step::JoinNetwork, Step::OpenEgress(egress)];
         let pending = helper.carry_out(steps, &[process])?;
         let done = helper.finish(pending).map_err(|failure| match failure {
             SetupFailure::Step(fault) => failed(&fault.doing, errno::told(fault.errno).unwrap_or(Errno::IO)),

@@ -63,7 +63,7 @@ pub(super) fn steps(plan: &Plan, layout: &Layout, sources: &Sources, place: &Con
     steps.push(Step::Dir { target: CGROUPS.into(), mode: 0o755 });
     let (source, target) = (Source::OwnProgram, GUEST.to_string());
     steps.push(Step::Bind { source, target, kind: NodeKind::File, access: Access::ReadOnly });
-    steps.push(bind(text(place.door()), DOOR, NodeKind::Directory, Access::ReadOnly));
+    steps.push(bind(text(place.control_socket()), CONTROL_SOCKET, NodeKind::Directory, Access::ReadOnly));
     steps.push(Step::ReadOnlyRoot);
     steps.push(Step::Uncover { cover });
     steps
@@ -74,7 +74,9 @@ pub(super) fn steps(plan: &Plan, layout: &Layout, sources: &Sources, place: &Con
 pub(super) fn must_be_plain(layout: &Layout) -> BTreeSet<&str> {
     let folders = layout.binds.iter().filter(|bind| bind.origin != BindOrigin::System);
     let private = layout.private.iter().map(|directory| &*directory.target);
-    outermost(folders.map(|bind| bind.target.as_str()).chain(private).chain([GUEST, DOOR]).collect())
+    outermost(
+        folders.map(|bind| bind.target.as_str()).chain(private).chain([GUEST, CONTROL_SOCKET]).collect(),
+    )
 }
 
 /// Links as links; over an image, where only files and directories can be shown, those to files of ours as the files.
@@ -111,7 +113,7 @@ pub(super) fn shown(plan: &Plan, layout: &Layout) -> Vec<String> {
     let links = links.map(|(target, _)| target.as_str());
     // Of these the container has its own.
     let is_its_own = |target: &str| is_in(target, "proc") || target == "dev";
-    let all = binds.chain(files).chain(private).chain(links).chain([GUEST, DOOR]);
+    let all = binds.chain(files).chain(private).chain(links).chain([GUEST, CONTROL_SOCKET]);
     let all: BTreeSet<&str> = all.filter(|target| !is_its_own(target)).collect();
     let mut shown: BTreeSet<&str> = match plan.image() {
         // Nothing else is in the root.
@@ -147,13 +149,13 @@ fn is_in(target: &str, directory: &str) -> bool {
 
 /// The places of the guest's program and of its control socket, inside.
 pub(super) const GUEST: &str = "run/.belljar/guest";
-const DOOR: &str = "run/.belljar/door";
+const CONTROL_SOCKET: &str = "run/.belljar/door";
 const TERMINALS: &str = "dev/pts";
 const CGROUPS: &str = "sys/fs/cgroup";
 
 /// The socket, as the guest knows it.
-pub(super) fn door_inside() -> String {
-    format!("/{DOOR}/{SOCKET}")
+pub(super) fn control_socket_inside() -> String {
+    format!("/{CONTROL_SOCKET}/{SOCKET}")
 }
 
 /// A container has no user namespace of its own: its user is the host's of the same number, whatever that is. What is named
@@ -174,10 +176,10 @@ mod tests {
     }
 
     #[test]
-    fn no_link_leads_to_the_guests_program_or_its_door() {
+    fn no_link_leads_to_the_guests_program_or_its_control_socket() {
         let plan = trial().expect("a plan");
         let places = must_be_plain(plan.layout().expect("a layout"));
-        for place in [GUEST, DOOR] {
+        for place in [GUEST, CONTROL_SOCKET] {
             assert!(places.iter().any(|known| is_in(place, known)), "{place} is not in {places:?}");
         }
     }

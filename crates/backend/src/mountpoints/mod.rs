@@ -157,7 +157,7 @@ impl Drop for Mountpoints {
         for held in self.held.drain(..) {
             let _ = flock(held, FlockOperation::Unlock);
         }
-        let became = self.notes.iter().map(|note| note.take_away(&self.directory)).max();
+        let became = self.notes.iter().map(|note| note.remove_one(&self.directory)).max();
         if became == Some(Removal::Held) {
             self.stand_by.take().into_iter().for_each(StandBy::let_go);
         }
@@ -167,7 +167,7 @@ impl Drop for Mountpoints {
 /// Removes the mount points that no process holds any more: their maker was killed, and its stand-by process too.
 pub(crate) fn sweep_mountpoints(directory: &Path) {
     for note in note::abandoned(directory) {
-        note.take_away(directory);
+        note.remove_one(directory);
     }
 }
 

@@ -71,7 +71,7 @@ impl Note {
 
     /// Removes what it lists, and itself, unless another process still needs it. Where a mount point is needed by a process
     /// that does not hold the note, both stay, and others may hold it again.
-    pub(super) fn take_away(&self, directory: &Path) -> Removal {
+    pub(super) fn remove_one(&self, directory: &Path) -> Removal {
         // The kernel releases the shared lock before it grants the exclusive one: another process may have been faster.
         let is_ours = flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
             && is_still(&self.file, &directory.join(&self.name));

@@ -5,7 +5,7 @@ use super::identity::{Identity, user_inside};
 use super::prepared;
 use super::steps::{Sources, steps};
 use crate::cgroup::Cgroup;
-use crate::guest::{Door, Process, SetupFailure};
+use crate::guest::{ControlSocket, Process, SetupFailure};
 use crate::layout::Layout;
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::{ErrorCode, SandboxError};
@@ -16,12 +16,12 @@ use belljar_wire::message::{FileRoot, Setup};
 pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
     let identity = Identity::choose(plan.id, plan.admin())?;
     let (cgroup, enforcement) = Enforcement::begin(plan)?;
-    let (door, their_door) = Door::new()?;
-    door.send_network(plan.intake().as_ref())?;
-    let (process, view) = start_guest(plan, identity, cgroup.as_ref(), &their_door)?;
-    drop(their_door);
+    let (control_socket, guest_end) = ControlSocket::new()?;
+    control_socket.send_network(plan.egress().as_ref())?;
+    let (process, view) = start_guest(plan, identity, cgroup.as_ref(), &guest_end)?;
+    drop(guest_end);
     // From here on dropping the guest ends the process and removes the cgroup.
-    let mut guest = Guest::starting(door, process, cgroup).ready_within(plan);
+    let mut guest = Guest::starting(control_socket, process, cgroup).ready_within(plan);
     let (layout, mut sources) = view?;
     guest.make_mountpoints(plan, layout, &[])?;
     let mut setup = setup(plan, layout, identity, &sources, &enforcement);
@@ -67,7 +67,7 @@ fn setup(
     Setup {
         version: belljar_wire::VERSION,
         steps: steps(plan, layout, identity, sources),
-        seal: plan.seal(layout, enforcement),
+        confinement: plan.confinement(layout, enforcement),
         files: FileRoot::Sandbox,
         workspace: layout.workspace.clone(),
     }
@@ -81,7 +81,7 @@ fn start_guest<'p>(
     plan: &'p Plan,
     identity: Identity,
     cgroup: Option<&Cgroup>,
-    door: &OwnedFd,
+    control_socket: &OwnedFd,
 ) -> Result<(Process, Result<Seen<'p>, SandboxError>), SandboxError> {
     let tasks_files = cgroup.map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
@@ -97,7 +97,7 @@ fn start_guest<'p>(
         capabilities: Capabilities::Keep,
         cgroup: cgroup.and_then(Cgroup::birthplace),
         tasks_files: &tasks_files,
-        inherit: &[door.as_fd()],
+        inherit: &[control_socket.as_fd()],
         stderr: None,
     };
     let (started, view) = start(&launch, |pid| {

@@ -22,7 +22,7 @@ pub(super) fn steps(plan: &Plan, layout: &Layout, identity: Identity, sources: &
     steps.extend(bind_steps(layout, sources, |bind| bind.origin != BindOrigin::System));
     steps.extend(layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
     steps.push(Step::Hostname { name: crate::layout::HOSTNAME.into() });
-    steps.push(Step::EnterNetwork { intake: plan.intake() });
+    steps.push(Step::EnterNetwork { egress: plan.egress() });
     steps.push(Step::Pivot);
     if layout.root.is_none() {
         steps.push(Step::ReadOnlyRoot);

@@ -12,7 +12,7 @@ use belljar_spec::egress::{EgressPolicy, Rule};
 use belljar_spec::workspace::{Shield, Shielded, View};
 use belljar_spec::{BackendChoice, BackendName, Limits, SandboxError, SandboxId, SandboxSpec};
 use belljar_state::new_id;
-use belljar_wire::message::{Seal, Step};
+use belljar_wire::message::{Confinement, Step};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -113,7 +113,7 @@ fn told(
         .map(|(name, value)| (name.to_string_lossy().into_owned(), json!(value.to_string_lossy())))
         .collect();
     let egress_reach = drawing.setup.steps.iter().find_map(|step| match step {
-        Step::EnterNetwork { intake: Some(intake) } | Step::OpenIntake(intake) => Some(intake),
+        Step::EnterNetwork { egress: Some(egress) } | Step::OpenEgress(egress) => Some(egress),
         _ => None,
     });
     Ok(json!({
@@ -137,7 +137,7 @@ fn told(
         "environment": environment,
         "limits": limits_of(limits, &drawing.held),
         "egress": policy.as_ref().map(egress),
-        "routes": egress_reach.map(|intake| intake.routes.clone()).unwrap_or_default(),
+        "routes": egress_reach.map(|egress| egress.routes.clone()).unwrap_or_default(),
         "model": spec.llm.as_ref().map(|route| json!({
             "url": route.upstream,
             "kind": route.kind,
@@ -152,7 +152,7 @@ fn told(
         "loosened": loosened(name, spec),
         "program": drawing.program.as_ref().map(|(program, words)| json!({ "path": program.display().to_string(), "words": words })),
         "steps": drawing.setup.steps.iter().map(step).collect::<Vec<_>>(),
-        "seal": seal(&drawing.setup.seal),
+        "seal": confinement(&drawing.setup.confinement),
     }))
 }
 
@@ -194,12 +194,12 @@ fn egress(policy: &EgressPolicy) -> Value {
     })
 }
 
-fn seal(seal: &Seal) -> Value {
+fn confinement(confinement: &Confinement) -> Value {
     json!({
-        "rlimits": seal.rlimits.iter().map(|(number, value)| json!({ "resource": number, "value": value })).collect::<Vec<_>>(),
-        "privileges": word(&format!("{:?}", seal.privileges)),
-        "seccomp": word(&format!("{:?}", seal.syscalls)),
-        "landlock": seal.landlock.as_ref().map(|landlock| json!({ "writable": landlock.writable })),
+        "rlimits": confinement.rlimits.iter().map(|(number, value)| json!({ "resource": number, "value": value })).collect::<Vec<_>>(),
+        "privileges": word(&format!("{:?}", confinement.privileges)),
+        "seccomp": word(&format!("{:?}", confinement.syscalls)),
+        "landlock": confinement.landlock.as_ref().map(|landlock| json!({ "writable": landlock.writable })),
     })
 }
 

@@ -2,8 +2,8 @@
 
 use super::work::{Done, Finding};
 use super::{Task, time, work};
-use crate::command::{Answer, Change, Command, Hold};
-use crate::door::Gate;
+use crate::access::Gate;
+use crate::command::{Acquire, Answer, Change, Command};
 use crate::machine::{Act, Event, Phase, step};
 use crate::record::{Intent, Record};
 use crate::refusal;
@@ -67,7 +67,7 @@ impl Task {
     }
 
     /// Puts on disk that it is to live, before anything is started.
-    pub(super) async fn prepare(&mut self, hold: &Hold) -> Result<(), SandboxError> {
+    pub(super) async fn prepare(&mut self, hold: &Acquire) -> Result<(), SandboxError> {
         self.world.reserve.before_start(self.made);
         if self.made {
             let (sandbox, note) = hold.wanted.woken(&self.record)?;
@@ -96,7 +96,7 @@ impl Task {
     }
 
     pub(super) fn wait_for_turn(&mut self) {
-        self.door.set(Gate::Wait);
+        self.access.set(Gate::Wait);
         self.work = Some(work::turn(self.world.starts.clone()));
     }
 
@@ -149,7 +149,7 @@ impl Task {
     fn open(&mut self) {
         // Also while it is paused: its files and what its commands wrote can be read, and the shim refuses the rest.
         if let (Phase::Live | Phase::Paused, Some(shim)) = (self.phase, &self.shim) {
-            self.door.set(Gate::Open(shim.clone()));
+            self.access.set(Gate::Open(shim.clone()));
         }
     }
 
@@ -157,7 +157,7 @@ impl Task {
         self.record.fault = Some(error.message.clone());
         for command in std::mem::take(&mut self.later) {
             match command {
-                Command::Hold(hold) => self.failures.push((hold.answer, error.clone())),
+                Command::Acquire(hold) => self.failures.push((hold.answer, error.clone())),
                 other => self.later.push_back(other),
             }
         }
@@ -174,7 +174,7 @@ impl Task {
     /// Looks whether its shim lives. Until that is known every request waits.
     pub(super) fn search(&mut self) {
         self.searching = true;
-        self.door.set(Gate::Wait);
+        self.access.set(Gate::Wait);
         self.work = Some(work::find(self.world.shims.clone(), self.place.clone()));
     }
 
@@ -207,7 +207,7 @@ impl Task {
             Finding::Mute => {
                 let error = work::mute();
                 self.record.fault = Some(error.message.clone());
-                self.door.set(Gate::Shut(error.clone()));
+                self.access.set(Gate::Shut(error.clone()));
                 self.refuse_later(&error);
                 self.retry_at = Some(self.now() + time::RETRY_MS);
             }
@@ -236,7 +236,7 @@ impl Task {
 
     /// Ends its shim. The intent is on disk first: if this daemon dies, the next one continues with it.
     pub(super) async fn end(&mut self, files: Stop) {
-        self.door.set(Gate::Shut(refusal::not_alive(&self.record.name)));
+        self.access.set(Gate::Shut(refusal::not_alive(&self.record.name)));
         self.death = None;
         self.record.leases.clear();
         self.record.intent = match files {

@@ -1,7 +1,7 @@
 //! Holding a sandbox, and letting go of it.
 
 use super::{Task, time};
-use crate::command::{Command, Hold};
+use crate::command::{Acquire, Command};
 use crate::identity::Role;
 use crate::lease::Lease;
 use crate::machine::{Act, Event, Phase, step};
@@ -11,7 +11,7 @@ use belljar_api::{Created, LeaseInfo};
 use belljar_spec::SandboxError;
 
 impl Task {
-    pub(super) async fn hold(&mut self, mut hold: Box<Hold>) {
+    pub(super) async fn hold(&mut self, mut hold: Box<Acquire>) {
         if hold.is_abandoned() {
             if !self.made {
                 // It was to be made for this one, and there is nothing of it.
@@ -20,10 +20,10 @@ impl Task {
             return;
         }
         if self.searching {
-            return self.later.push_back(Command::Hold(hold));
+            return self.later.push_back(Command::Acquire(hold));
         }
-        match step(self.phase, Event::Hold(hold.role()), self.nature()) {
-            (_, Act::Wait) => self.later.push_back(Command::Hold(hold)),
+        match step(self.phase, Event::Acquire(hold.role()), self.nature()) {
+            (_, Act::Wait) => self.later.push_back(Command::Acquire(hold)),
             (_, Act::Nothing) => self.attach(hold).await,
             (next, Act::Start) => {
                 hold.created = !self.made;
@@ -31,7 +31,7 @@ impl Task {
                     let _ = hold.answer.send(Err(error));
                     return;
                 }
-                self.later.push_back(Command::Hold(hold));
+                self.later.push_back(Command::Acquire(hold));
                 self.phase = next;
                 self.wait_for_turn();
             }
@@ -42,7 +42,7 @@ impl Task {
     }
 
     /// Gives a lease of what lives, and says so when it is on disk.
-    async fn attach(&mut self, hold: Box<Hold>) {
+    async fn attach(&mut self, hold: Box<Acquire>) {
         let Given { id, created, new } = match self.give(&hold).await {
             Ok(given) => given,
             Err(error) => return drop(hold.answer.send(Err(error))),
@@ -62,7 +62,7 @@ impl Task {
         }
     }
 
-    async fn give(&mut self, hold: &Hold) -> Result<Given, SandboxError> {
+    async fn give(&mut self, hold: &Acquire) -> Result<Given, SandboxError> {
         hold.wanted.must_fit(&self.record)?;
         if let (Some(path), Some(alive)) = (&self.record.sandbox.workspace.folder, &self.record.alive)
             && let Some(folder) = alive.folder
@@ -93,13 +93,13 @@ impl Task {
     }
 
     /// What was answered to the same request before.
-    fn once(&self, hold: &Hold) -> Option<&Once> {
+    fn once(&self, hold: &Acquire) -> Option<&Once> {
         let wanted = hold.wanted.idempotency.as_ref()?;
         self.record.once.iter().find(|once| once.grant == hold.grant && once.key == wanted.key)
     }
 
     /// So that the same request gets the same answer.
-    pub(super) fn remember(&mut self, hold: &Hold) {
+    pub(super) fn remember(&mut self, hold: &Acquire) {
         let Some(idempotency) = hold.wanted.idempotency.as_ref().filter(|_| self.once(hold).is_none()) else {
             return;
         };
@@ -198,7 +198,7 @@ impl Task {
 
     pub(super) fn is_wanted(&self) -> bool {
         self.later.iter().any(|command| match command {
-            Command::Hold(hold) => !hold.is_abandoned(),
+            Command::Acquire(hold) => !hold.is_abandoned(),
             _ => false,
         })
     }

@@ -1,5 +1,5 @@
 //! The one owner of a sandbox: a task that changes its state, writes its record, and starts and ends its shim. All others send it a
-//! [`Command`] or use the [`Door`]. It waits for one thing at a time and keeps receiving commands meanwhile; those that have to wait
+//! [`Command`] or use the [`Access`]. It waits for one thing at a time and keeps receiving commands meanwhile; those that have to wait
 //! are put aside and handled again afterwards.
 
 mod change;
@@ -7,8 +7,8 @@ mod hold;
 pub(crate) mod time;
 mod work;
 
+use crate::access::{Access, Gate};
 use crate::command::{Answer, Change, Command};
-use crate::door::{Door, Gate};
 use crate::machine::{Nature, Phase};
 use crate::record::Record;
 use crate::registry::Registry;
@@ -52,7 +52,7 @@ pub(crate) enum Birth {
 pub(crate) struct Task {
     world: World,
     place: SandboxDir,
-    door: Arc<Door>,
+    access: Arc<Access>,
     commands: mpsc::UnboundedReceiver<Command>,
     record: Record,
     phase: Phase,
@@ -89,7 +89,7 @@ impl Task {
     pub(crate) fn new(
         world: World,
         place: SandboxDir,
-        door: Arc<Door>,
+        access: Arc<Access>,
         commands: mpsc::UnboundedReceiver<Command>,
         record: Record,
         birth: Birth,
@@ -115,13 +115,13 @@ impl Task {
             looked: false,
             world,
             place,
-            door,
+            access,
             commands,
             record,
         };
         match birth {
             Birth::Kept => task.search(),
-            Birth::Stopped => task.door.set(Gate::Shut(refusal::not_alive(&task.record.name))),
+            Birth::Stopped => task.access.set(Gate::Shut(refusal::not_alive(&task.record.name))),
             Birth::New => {}
         }
         task
@@ -159,7 +159,7 @@ impl Task {
 
     async fn handle(&mut self, command: Command) {
         match command {
-            Command::Hold(hold) => self.hold(hold).await,
+            Command::Acquire(hold) => self.hold(hold).await,
             Command::Used { grant, lease } => self.used(&grant, lease.as_deref()),
             Command::Renew { lease, holder, lasts_s, answer } => {
                 let renewed = self.renew(&lease, holder.as_deref(), lasts_s).await;
@@ -203,7 +203,7 @@ impl Task {
         self.tell();
         for command in std::mem::take(&mut self.later) {
             match command {
-                Command::Hold(hold) => drop(hold.answer.send(Err(error.clone()))),
+                Command::Acquire(hold) => drop(hold.answer.send(Err(error.clone()))),
                 Command::Change(_, answer) => drop(answer.send(Err(error.clone()))),
                 Command::Settle(answer) => drop(answer.send(Ok(()))),
                 other => self.later.push_back(other),
@@ -214,9 +214,9 @@ impl Task {
     /// Nothing is left. The name is free before any caller is answered, so that those who waited can make a new one.
     fn finish(mut self) {
         if let Some(registry) = self.world.registry.upgrade() {
-            registry.remove(&self.record.name, &self.door);
+            registry.remove(&self.record.name, &self.access);
         }
-        self.door.set(Gate::Shut(refusal::not_found(&self.record.name)));
+        self.access.set(Gate::Shut(refusal::not_found(&self.record.name)));
         self.answer_failures();
         self.commands.close();
         let mut rest = std::mem::take(&mut self.later);
@@ -280,7 +280,7 @@ impl Task {
         // What is new and not on disk yet is on its way there.
         let phase = if self.made { self.phase } else { Phase::Starting };
         let info = self.record.info(phase, self.running, self.idle_end());
-        self.door.tell(info.clone());
+        self.access.tell(info.clone());
         info
     }
 

@@ -45,7 +45,7 @@ impl Task {
         if let (Some(at), Some(shim)) = (self.look_at(), &self.shim)
             && at <= now
         {
-            self.work = Some(work::look(shim.clone(), self.door.entered()));
+            self.work = Some(work::look(shim.clone(), self.access.entered()));
         }
     }
 
@@ -69,7 +69,7 @@ impl Task {
         }
         self.idle_since = self.idle_since.max(status.used_ms.min(now));
         let due = !self.closing.is_empty() || self.idle_end().is_some_and(|at| at <= now);
-        if due && self.door.shut_if_unused(entered, refusal::not_alive(&self.record.name)) {
+        if due && self.access.shut_if_unused(entered, refusal::not_alive(&self.record.name)) {
             if let (next, Act::End(files)) = step(self.phase, Event::Idle, self.nature()) {
                 self.phase = next;
                 self.end(files).await;
@@ -89,7 +89,7 @@ impl Task {
             return None;
         }
         let idle_ms = i64::try_from(self.record.idle_s).unwrap_or(i64::MAX).saturating_mul(1000);
-        Some(self.idle_since.max(self.door.used_ms()).saturating_add(idle_ms))
+        Some(self.idle_since.max(self.access.used_ms()).saturating_add(idle_ms))
     }
 
     /// When the task should look whether it is used.

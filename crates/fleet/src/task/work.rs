@@ -31,7 +31,7 @@ pub(super) enum Done {
         outcome: Result<(), SandboxError>,
         answer: Answer<SandboxInfo>,
     },
-    /// The shim's status, and how many requests had entered the door when that was asked.
+    /// The shim's status, and how many requests had entered it when that was asked.
     Looked {
         status: Result<Status, SandboxError>,
         entered: u64,

@@ -165,7 +165,7 @@ async fn act(world: &World, fleet: &Fleet, deed: &Deed) -> Option<(String, usize
             }
         }
         Deed::Command { key, runs } => {
-            // As a request does: it goes through the door, and is in use until the command runs.
+            // As a request does: it goes through it, and is in use until the command runs.
             if let Ok(_used) = fleet.shim(&name(key), &owner()).await
                 && let Some(process) = world.process(KEYS[*key].0)
             {

@@ -6,11 +6,11 @@
 //! rules are about requests, each one is asked about by [`request`].
 //! Deny wins over allow, the reserved ranges win over both, and only the operator's ranges open addresses in them.
 
-pub mod floor;
 mod permit;
 #[cfg(test)]
 mod properties;
 mod requests;
+pub mod reserved;
 mod rules;
 
 pub use permit::{Attempt, Permit, addresses, decide};

@@ -1,6 +1,6 @@
 //! The permit to dial, and the last question before it: where does the name lead?
 
-use super::floor;
+use super::reserved;
 use super::rules::{Allowed, opening};
 use belljar_spec::egress::{EgressPolicy, HostName, Protocol, Reason, Refusal, RuleLabel};
 use std::net::{IpAddr, SocketAddr};
@@ -82,7 +82,7 @@ pub fn addresses(
         return Err(refuse(Reason::TooManyAddresses).detail(&detail));
     }
     for address in addresses {
-        if let Err(below) = floor::judge(*address, &policy.private) {
+        if let Err(below) = reserved::judge(*address, &policy.private) {
             let refusal = refuse(Reason::PrivateAddress).detail(&format!("{address}: {}", below.name));
             return Err(Refusal { lift: below.lift, ..refusal });
         }

@@ -1,6 +1,6 @@
 //! What holds for every policy and every attempt.
 
-use super::{Attempt, Permit, decide, floor, name, opening};
+use super::{Attempt, Permit, decide, name, opening, reserved};
 use belljar_spec::egress::{EgressPolicy, HostName, Mode, PortRange, Protocol, Refusal, Rule, RuleSource};
 use ipnet::IpNet;
 use proptest::prelude::*;
@@ -135,7 +135,7 @@ proptest! {
             let mut policy = EgressPolicy { mode, private, ..EgressPolicy::default() };
             policy.allow = vec!["x.com:1-65535/tcp".parse().expect("a rule")];
             for spelling in spellings(inner, noise) {
-                prop_assert!(floor::special_purpose(spelling).is_some(), "{}", spelling);
+                prop_assert!(reserved::special_purpose(spelling).is_some(), "{}", spelling);
                 prop_assert!(judge(&policy, &parsed("x.com"), 7, Protocol::Tcp, &[spelling]).is_err(), "{}", spelling);
                 prop_assert!(judge(&policy, &parsed("x.com"), 7, Protocol::Tcp, &[good, spelling]).is_err(), "{}", spelling);
             }
@@ -145,15 +145,15 @@ proptest! {
     }
 
     #[test]
-    fn what_the_standard_library_knows_as_special_is_below_the_floor(bits: u32, wide: u128) {
+    fn what_the_standard_library_knows_as_special_is_reserved(bits: u32, wide: u128) {
         let v4 = Ipv4Addr::from(bits);
         let known = v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_broadcast()
             || v4.is_documentation() || v4.is_multicast() || v4.is_unspecified();
-        prop_assert!(!known || floor::special_purpose(v4.into()).is_some(), "{}", v4);
+        prop_assert!(!known || reserved::special_purpose(v4.into()).is_some(), "{}", v4);
         let v6 = Ipv6Addr::from(wide);
         // Only 2000::/3 has ever been allocated (RFC 4291, IANA).
         let global = v6.segments()[0] & 0xe000 == 0x2000;
-        prop_assert!(global || floor::special_purpose(v6.into()).is_some(), "{}", v6);
+        prop_assert!(global || reserved::special_purpose(v6.into()).is_some(), "{}", v6);
     }
 
     #[test]

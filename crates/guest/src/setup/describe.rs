@@ -34,7 +34,7 @@ pub(super) fn describe(step: &Step) -> String {
         Step::Hostname { .. } => "set the host name".into(),
         Step::BecomeUser { .. } => "become the sandbox's user".into(),
         Step::EnterNetwork { .. } => "make the network".into(),
-        Step::OpenIntake(_) | Step::RelayIntake(_) => {
+        Step::OpenEgress(_) | Step::RelayEgress(_) => {
             "open the egress sockets of the network namespace".into()
         }
         Step::Write { target, .. } => format!("write /{target}"),

@@ -56,8 +56,8 @@ pub(super) async fn gate(State(front): State<Arc<Front>>, mut request: Request, 
     if let Some(id) = as_header {
         response.headers_mut().insert(REQUEST_ID, id);
     }
-    if let Some(origin) =
-        origin.filter(|origin| front.doors.origins.iter().any(|one| one.as_bytes() == origin.as_bytes()))
+    if let Some(origin) = origin
+        .filter(|origin| front.allowed_hosts.origins.iter().any(|one| one.as_bytes() == origin.as_bytes()))
     {
         response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         response.headers_mut().insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(REQUEST_ID));
@@ -75,8 +75,8 @@ enum Judged {
 fn judge(front: &Front, request: &mut Request) -> Answer<Judged> {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let connection = connection.ok_or_else(|| ErrorCode::Internal.error("a request without a connection"))?;
-    front.doors.judge_host(request.headers(), request.uri(), connection.address)?;
-    let origin = front.doors.judge_origin(request.headers())?;
+    front.allowed_hosts.judge_host(request.headers(), request.uri(), connection.address)?;
+    let origin = front.allowed_hosts.judge_origin(request.headers())?;
     let is_preflight = request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     if origin.is_some() && request.method() == Method::OPTIONS && is_preflight {
         return Ok(Judged::Preflight);

@@ -10,14 +10,14 @@ use std::net::IpAddr;
 
 /// Names and pages that are ours beside the usual ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Doors {
+pub struct AllowedHosts {
     /// Names that the daemon is reached by.
     pub names: Vec<String>,
     /// Pages that may ask: `https://app.example.com`.
     pub origins: Vec<String>,
 }
 
-impl Doors {
+impl AllowedHosts {
     /// Refuses what calls us by another name. `own` is the address that a connection came to.
     pub(super) fn judge_host(
         &self,
@@ -87,10 +87,10 @@ mod tests {
     use super::*;
 
     fn judged(host: &str, uri: &str, own: Option<&str>) -> bool {
-        let doors = Doors { names: vec!["box.example.com".into()], origins: Vec::new() };
+        let allowed_hosts = AllowedHosts { names: vec!["box.example.com".into()], origins: Vec::new() };
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_str(host).unwrap());
-        doors.judge_host(&headers, &uri.parse().unwrap(), own.map(|own| own.parse().unwrap())).is_ok()
+        allowed_hosts.judge_host(&headers, &uri.parse().unwrap(), own.map(|own| own.parse().unwrap())).is_ok()
     }
 
     #[test]
@@ -125,21 +125,22 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_host_that_is_not_ours() {
-        let doors = Doors { names: Vec::new(), origins: Vec::new() };
+        let allowed_hosts = AllowedHosts { names: Vec::new(), origins: Vec::new() };
         let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
         let uri = "http://evil.example.com/v1".parse().unwrap();
-        let refusal = doors.judge_host(&headers, &uri, None).unwrap_err();
+        let refusal = allowed_hosts.judge_host(&headers, &uri, None).unwrap_err();
         let message = refusal.error.message;
         assert!(message.contains("evil.example.com") && !message.contains("localhost"), "{message}");
     }
 
     #[test]
     fn pages_need_an_allowed_origin() {
-        let doors = Doors { names: Vec::new(), origins: vec!["https://app.example.com".into()] };
+        let allowed_hosts =
+            AllowedHosts { names: Vec::new(), origins: vec!["https://app.example.com".into()] };
         let judged = |origin: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(ORIGIN, HeaderValue::from_str(origin).unwrap());
-            doors.judge_origin(&headers).is_ok()
+            allowed_hosts.judge_origin(&headers).is_ok()
         };
         assert!(judged("https://app.example.com"));
         for origin in [
@@ -151,6 +152,6 @@ mod tests {
         ] {
             assert!(!judged(origin), "{origin}");
         }
-        assert!(doors.judge_origin(&HeaderMap::new()).is_ok(), "no page at all");
+        assert!(allowed_hosts.judge_origin(&HeaderMap::new()).is_ok(), "no page at all");
     }
 }

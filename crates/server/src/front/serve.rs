@@ -13,7 +13,7 @@ use super::connection::{Connection, Used};
 use super::executable::Executable;
 use super::listen::Socket;
 use super::rate::Rates;
-use super::{Doors, Front, notify, openapi};
+use super::{AllowedHosts, Front, notify, openapi};
 use crate::link::Link;
 use axum::Router;
 use axum::body::Body;
@@ -49,7 +49,7 @@ pub struct Settings {
     pub handed: Vec<OwnedFd>,
     /// Where it listens on the network.
     pub listen: Option<SocketAddr>,
-    pub doors: Doors,
+    pub allowed_hosts: AllowedHosts,
     /// Ends when no sandbox lives and there was no request for that long.
     pub idle_exit: Option<Duration>,
     /// The longest file that may be sent, in bytes.
@@ -100,7 +100,7 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
     let front = Arc::new(Front {
         grants,
         link,
-        doors: settings.doors,
+        allowed_hosts: settings.allowed_hosts,
         began: SystemTime::now(),
         used: Used::default(),
         rates: Rates::default(),

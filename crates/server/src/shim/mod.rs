@@ -8,10 +8,10 @@
 //!                                                     \----> /keeper: status, life, pause, resume, stop
 //! ```
 
+mod access;
 pub(crate) mod agent_run;
 mod commands;
 mod contact;
-mod door;
 mod extract;
 mod failure;
 mod files;
@@ -44,12 +44,12 @@ use utoipa_axum::router::OpenApiRouter;
 /// All that a shim serves.
 pub fn routes(kept: Arc<Kept>) -> Router {
     let api = routes_of_api();
-    api.route_layer(from_fn_with_state(Arc::clone(&kept), door::ours))
+    api.route_layer(from_fn_with_state(Arc::clone(&kept), access::ours))
         .merge(life::routes())
-        .fallback(door::nowhere)
-        .method_not_allowed_fallback(door::not_that)
+        .fallback(access::nowhere)
+        .method_not_allowed_fallback(access::not_that)
         .layer(DefaultBodyLimit::max(extract::MAX_BODY_BYTES))
-        .layer(from_fn_with_state(Arc::clone(&kept), door::check))
+        .layer(from_fn_with_state(Arc::clone(&kept), access::check))
         .with_state(kept)
 }
 

@@ -1,7 +1,7 @@
 //! Callers without permission, and invalid requests: refused with a status and a code, and nothing else happens.
 
 use crate::front::daemon::{Daemon, code, request, told};
-use belljar_server::front::{Doors, description};
+use belljar_server::front::{AllowedHosts, description};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -51,8 +51,10 @@ async fn a_token_counts_over_the_socket_too() {
 #[tokio::test]
 async fn other_names_and_other_pages_are_refused() {
     let origins = vec!["https://app.example.com".to_string()];
-    let daemon =
-        Daemon::with(|settings| settings.doors = Doors { names: vec!["box.test".into()], origins }).await;
+    let daemon = Daemon::with(|settings| {
+        settings.allowed_hosts = AllowedHosts { names: vec!["box.test".into()], origins }
+    })
+    .await;
     let with = |name: &'static str, value: &'static str, method: &str| {
         let mut asked = request(method, "/v1/health", None, Value::Null);
         asked.headers_mut().insert(name, value.parse().unwrap());

@@ -2,21 +2,21 @@
 //! belongs to it. Field and variant order is the encoding: add at the end, and raise [`VERSION`].
 
 mod bytes;
-mod intake;
+mod egress;
 mod request;
 mod setup;
 #[cfg(test)]
 mod tests;
 
 pub use bytes::Bytes;
-pub use intake::{Catch, Caught, Families, Intake, IntakeReport};
+pub use egress::{Catch, Caught, EgressReport, EgressSetup, Families};
 pub use request::{
     Change, ChangeKind, Disk, Ending, Entry, EntryKind, Exec, ExecControl, ExecEvent, Metadata,
     OPEN_TERMINAL, Reply, Request, STDIN_WINDOW, Stdio, WindowSize,
 };
 pub use setup::{
-    Access, FileRoot, Landlock, Mountpoint, MountpointKind, NodeKind, Privileges, Restriction, Seal, Sealed,
-    Setup, SetupReply, Source, Step, Syscalls,
+    Access, Confined, Confinement, FileRoot, Landlock, Mountpoint, MountpointKind, NodeKind, Privileges,
+    Restriction, Setup, SetupReply, Source, Step, Syscalls,
 };
 
 use serde::{Deserialize, Serialize};

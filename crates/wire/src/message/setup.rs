@@ -1,6 +1,6 @@
 //! What the guest does before the first command exists.
 
-use super::{Bytes, Fault, Intake, IntakeReport};
+use super::{Bytes, EgressReport, EgressSetup, Fault};
 use serde::{Deserialize, Serialize};
 
 /// Everything the guest needs to know, once.
@@ -11,7 +11,7 @@ pub struct Setup {
     /// Carried out in order.
     pub steps: Vec<Step>,
     /// What the guest closes behind itself.
-    pub seal: Seal,
+    pub confinement: Confinement,
     /// Where file operations are held.
     pub files: FileRoot,
     /// The directory that relative paths start from.
@@ -56,10 +56,10 @@ pub enum Step {
     BecomeUser { uid: u32, gid: u32 },
     /// Be in a network namespace of the sandbox's own, with nothing in it but the loopback interface and its egress
     /// sockets, if it has any. The guest entered it before the setup arrived, and an earlier message named the sockets: the
-    /// same `intake`.
-    EnterNetwork { intake: Option<Intake> },
+    /// same `egress setup`.
+    EnterNetwork { egress: Option<EgressSetup> },
     /// Open the egress sockets in the network namespace that we are in.
-    OpenIntake(Intake),
+    OpenEgress(EgressSetup),
     /// Write to a file of the new root (a sysctl), if it exists.
     Write { target: String, content: String },
     /// Become the reaper of all descendants, where the guest is not process 1.
@@ -95,10 +95,10 @@ pub enum Step {
     /// Enter the network namespace of the process whose handle came with the setup stream; nothing is in it yet.
     JoinNetwork,
     /// Another process opened the egress sockets in the network namespace that we are in; `report` says how far that went.
-    NetworkIsReady { intake: Option<Intake>, report: Option<IntakeReport> },
+    NetworkIsReady { egress: Option<EgressSetup>, report: Option<EgressReport> },
     /// Open the egress sockets without any capability over the network: a listener for each port that may be dialled.
     /// Connections go to the host as streams.
-    RelayIntake(Intake),
+    RelayEgress(EgressSetup),
     /// Make a directory that was prepared on the host the new root, read-only. `holds` are the directories, and the files to
     /// mount onto, that later steps find in it.
     PreparedRoot { source: Source, holds: Vec<String> },
@@ -182,7 +182,7 @@ pub enum Restriction {
 
 /// What is closed after the steps, before the first command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seal {
+pub struct Confinement {
     /// Resource limits (number, value), soft and hard, of every command.
     pub rlimits: Vec<(u32, u64)>,
     /// Whether anything is given up at all.
@@ -234,16 +234,16 @@ pub enum FileRoot {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SetupReply {
     /// Sealed; requests are welcome.
-    Ready(Sealed),
+    Ready(Confined),
     /// This step failed.
     Failed(Fault),
 }
 
 /// What the guest could close.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sealed {
+pub struct Confined {
     /// The Landlock ABI in force; 0 means that the kernel has none.
     pub landlock_abi: u32,
     /// The egress sockets, which wait at the control socket.
-    pub intake: Option<IntakeReport>,
+    pub egress: Option<EgressReport>,
 }

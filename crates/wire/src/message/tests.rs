@@ -17,11 +17,11 @@ fn golden_bytes_of_messages() {
     assert_eq!(encode(&ExecEvent::Ended { ending: Ending::Exited(1), disk: Disk::Free }), [0, 0, 2, 0]);
     assert_eq!(encode(&ExecEvent::Ended { ending: Ending::Signaled(9), disk: Disk::Full }), [0, 1, 18, 1]);
     assert_eq!(encode(&ExecControl::Signal(15)), [2, 30]);
-    assert_eq!(encode(&SetupReply::Ready(Sealed { landlock_abi: 7, intake: None })), [0, 7, 0]);
-    let intake =
-        IntakeReport { families: Families::Both, caught: Caught::Nothing, listeners: 0, routes: vec![2, 1] };
+    assert_eq!(encode(&SetupReply::Ready(Confined { landlock_abi: 7, egress: None })), [0, 7, 0]);
+    let egress =
+        EgressReport { families: Families::Both, caught: Caught::Nothing, listeners: 0, routes: vec![2, 1] };
     assert_eq!(
-        encode(&SetupReply::Ready(Sealed { landlock_abi: 7, intake: Some(intake) })),
+        encode(&SetupReply::Ready(Confined { landlock_abi: 7, egress: Some(egress) })),
         [0, 7, 1, 1, 2, 0, 2, 2, 1]
     );
 }
@@ -42,14 +42,14 @@ fn golden_bytes_of_what_living_sandboxes_need() {
 }
 
 #[test]
-fn golden_bytes_of_an_intake() {
-    let routes = Intake { catch: None, routes: vec![8080, 9418] };
-    assert_eq!(encode(&Step::OpenIntake(routes)), [17, 0, 2, 0x90, 0x3f, 0xca, 0x49]);
+fn golden_bytes_of_an_egress_setup() {
+    let routes = EgressSetup { catch: None, routes: vec![8080, 9418] };
+    assert_eq!(encode(&Step::OpenEgress(routes)), [17, 0, 2, 0x90, 0x3f, 0xca, 0x49]);
     let catch = Catch { ipv4: [198, 18, 0, 1], ipv6: [6; 16], port: 1, ports_without_netfilter: vec![443] };
     let mut expected = vec![17, 1, 198, 18, 0, 1];
     expected.extend([6; 16]);
     expected.extend([1, 1, 0xbb, 0x03, 0]);
-    assert_eq!(encode(&Step::OpenIntake(Intake { catch: Some(catch), routes: Vec::new() })), expected);
+    assert_eq!(encode(&Step::OpenEgress(EgressSetup { catch: Some(catch), routes: Vec::new() })), expected);
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn golden_bytes_of_what_a_container_needs() {
     assert_eq!(encode(&Step::Uncover { cover: "/s".into() }), [23, 2, b'/', b's']);
     assert_eq!(encode(&Step::ActAs { uid: 1, gid: 2 }), [24, 1, 2]);
     assert_eq!(encode(&Step::JoinNetwork), [25]);
-    assert_eq!(encode(&Step::NetworkIsReady { intake: None, report: None }), [26, 0, 0]);
-    let routes = Intake { catch: None, routes: vec![80] };
-    assert_eq!(encode(&Step::RelayIntake(routes)), [27, 0, 1, 80]);
+    assert_eq!(encode(&Step::NetworkIsReady { egress: None, report: None }), [26, 0, 0]);
+    let routes = EgressSetup { catch: None, routes: vec![80] };
+    assert_eq!(encode(&Step::RelayEgress(routes)), [27, 0, 1, 80]);
 }
 
 #[test]

@@ -12,12 +12,12 @@
 mod admit;
 pub(crate) mod alternates;
 mod host;
-mod intake;
 mod journal;
 mod judge;
 mod land;
 mod merge;
 mod orphan;
+mod receive;
 mod scratch;
 mod store;
 mod sweep;
@@ -25,11 +25,11 @@ mod sweep;
 pub use admit::Admitted;
 pub(crate) use host::Owner;
 pub use host::{HostRef, HostRepository};
-pub use intake::{Incoming, Taken};
 pub(crate) use journal::IndexFiles;
 pub(crate) use judge::shown;
 pub use land::Landing;
 pub(crate) use merge::Merged;
+pub use receive::{Incoming, Taken};
 pub use store::Quarantine;
 pub use sweep::sweep;
 

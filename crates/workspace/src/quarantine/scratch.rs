@@ -3,7 +3,7 @@
 //! git never runs on the agent's directory: its objects are copied as files into a scratch repository of ours beside the
 //! quarantine, packed there, and the pack goes through the same [`Quarantine::take`] as one that was pushed.
 
-use super::intake::{Incoming, beginning};
+use super::receive::{Incoming, beginning};
 use super::store::{lay_out, make_directory};
 use super::{HostRepository, Quarantine, QuarantineError, Taken};
 use crate::foreign::{Copied, Foreign, ForeignError};

@@ -113,7 +113,7 @@ const BAD: &[&str] = &[
 ];
 
 #[test]
-fn a_name_that_leads_below_the_floor_leads_nowhere() {
+fn a_name_that_leads_to_a_reserved_address_leads_nowhere() {
     // Where one of them would arrive: every address of this machine, at one port.
     let capture = Capture::start(at("0.0.0.0"));
     let port = capture.port().to_string();

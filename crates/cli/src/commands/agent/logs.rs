@@ -14,39 +14,39 @@ use std::ops::ControlFlow;
 
 pub(super) fn logs(options: &AgentLogsArgs) -> Result<u8, SandboxError> {
     let run = read::find(&state()?, options.run.as_deref())?;
-    let mut paper = Paper {
+    let mut printer = Printer {
         out: BufWriter::new(io::stdout().lock()),
         raw: options.json,
         colours: isatty(stdout()) && wants_colours(),
         failure: None,
         has_result: false,
     };
-    if !options.json && paper.line(&format!("run {}\n", run.id)).is_break() {
-        return paper.end();
+    if !options.json && printer.line(&format!("run {}\n", run.id)).is_break() {
+        return printer.end();
     }
     match options.follow {
-        true => follow(&run, &mut paper)?,
-        false => show(&run, &mut paper)?,
+        true => follow(&run, &mut printer)?,
+        false => show(&run, &mut printer)?,
     }
-    paper.end()
+    printer.end()
 }
 
-fn show(run: &Run, paper: &mut Paper<'_>) -> Result<(), SandboxError> {
+fn show(run: &Run, printer: &mut Printer<'_>) -> Result<(), SandboxError> {
     let is_live = run.is_live();
     let mut reader = Reader::open(&run.log)?;
     while let Some(found) = reader.next_line()? {
-        if paper.show(found).is_break() {
+        if printer.show(found).is_break() {
             return Ok(());
         }
     }
-    if paper.has_result {
+    if printer.has_result {
         return Ok(());
     }
     match is_live {
         true => eprintln!("belljar: it still runs; `belljar agent logs -f {}` follows it", run.id),
         false => {
             if let Some(rest) = reader.rest() {
-                let _ = paper.show(rest);
+                let _ = printer.show(rest);
             }
             say_dead();
         }
@@ -54,10 +54,10 @@ fn show(run: &Run, paper: &mut Paper<'_>) -> Result<(), SandboxError> {
     Ok(())
 }
 
-fn follow(run: &Run, paper: &mut Paper<'_>) -> Result<(), SandboxError> {
+fn follow(run: &Run, printer: &mut Printer<'_>) -> Result<(), SandboxError> {
     let mut each = |found| {
-        let flow = paper.show(found);
-        if flow.is_continue() { paper.flush() } else { flow }
+        let flow = printer.show(found);
+        if flow.is_continue() { printer.flush() } else { flow }
     };
     match read::follow(&run.log, &mut each)? {
         Followed::Ended | Followed::Left => {}
@@ -71,7 +71,7 @@ fn say_dead() {
 }
 
 /// What is printed, for people or for programs.
-struct Paper<'p> {
+struct Printer<'p> {
     out: BufWriter<io::StdoutLock<'p>>,
     raw: bool,
     colours: bool,
@@ -79,7 +79,7 @@ struct Paper<'p> {
     has_result: bool,
 }
 
-impl Paper<'_> {
+impl Printer<'_> {
     fn show(&mut self, found: Found) -> ControlFlow<()> {
         match found {
             Found::Line { line, text } => {

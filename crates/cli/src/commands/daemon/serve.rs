@@ -2,7 +2,7 @@
 
 use crate::args::ServeArgs;
 use crate::log::LogFormat;
-use belljar_server::front::{self, Doors, Ready, Settings};
+use belljar_server::front::{self, AllowedHosts, Ready, Settings};
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::Inherited;
 use belljar_sys::rustix::fs::Mode;
@@ -31,7 +31,7 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
         socket,
         handed,
         listen: options.listen,
-        doors: Doors { names: options.host_names, origins: options.origins },
+        allowed_hosts: AllowedHosts { names: options.host_names, origins: options.origins },
         idle_exit: options.idle_exit,
         max_upload: options.max_upload.map(belljar_spec::ByteSize::as_u64),
         shim_environment: options.log_format.map(LogFormat::variable).into_iter().collect(),

@@ -2,7 +2,7 @@
 
 use super::super::changes::say_executed;
 use super::super::print;
-use super::paint::Paper;
+use super::paint::Printer;
 use super::{amount, layers, pick, say_commits, say_left_out};
 use crate::args::DiffArgs;
 use belljar_engine::commits_of_layer;
@@ -60,17 +60,17 @@ fn executed(changes: &Changes) -> Vec<Executed> {
 }
 
 fn names(changes: &Changes) -> Result<(), SandboxError> {
-    let mut paper = Paper::new();
+    let mut printer = Printer::new();
     for change in shown(changes) {
         let note = if change.compared { "" } else { " (not compared)" };
-        paper.plain(&format!("{} {}{note}\n", letter(change.kind()), name(change)));
+        printer.plain(&format!("{} {}{note}\n", letter(change.kind()), name(change)));
     }
-    paper.print()
+    printer.print()
 }
 
 fn stat(layer: &Layer, changes: &Changes) -> Result<(), SandboxError> {
     let patch = Patch::of(layer)?;
-    let mut paper = Paper::new();
+    let mut printer = Printer::new();
     let rows: Vec<(String, Option<Lines>)> = shown(changes)
         .map(|change| Ok((name(change), patch.lines(change)?)))
         .collect::<io::Result<_>>()
@@ -78,33 +78,33 @@ fn stat(layer: &Layer, changes: &Changes) -> Result<(), SandboxError> {
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(WIDEST);
     for (name, lines) in &rows {
         match lines {
-            Some(Lines { added: 0, removed: 0 }) => paper.plain(&format!("{name:<width$} | 0\n")),
+            Some(Lines { added: 0, removed: 0 }) => printer.plain(&format!("{name:<width$} | 0\n")),
             Some(Lines { added, removed }) => {
-                paper.plain(&format!("{name:<width$} | "));
-                paper.added(&format!("+{added}"));
-                paper.plain(" ");
-                paper.removed(&format!("-{removed}"));
-                paper.plain("\n");
+                printer.plain(&format!("{name:<width$} | "));
+                printer.added(&format!("+{added}"));
+                printer.plain(" ");
+                printer.removed(&format!("-{removed}"));
+                printer.plain("\n");
             }
-            None => paper.plain(&format!("{name:<width$} | binary\n")),
+            None => printer.plain(&format!("{name:<width$} | binary\n")),
         }
     }
-    paper.plain(&format!("{}\n", amount(&Summary::of(changes))));
-    paper.print()
+    printer.plain(&format!("{}\n", amount(&Summary::of(changes))));
+    printer.print()
 }
 
 fn patch(layer: &Layer, changes: &Changes) -> Result<(), SandboxError> {
     let patch = Patch::of(layer)?;
-    let mut paper = Paper::new();
+    let mut printer = Printer::new();
     for change in &changes.list {
         let mut text = Vec::new();
         patch.write(change, &mut text).map_err(unreadable)?;
-        paper.patch(&text);
-        if paper.is_full() && paper.print_some()? == Reader::Gone {
+        printer.patch(&text);
+        if printer.is_full() && printer.print_some()? == Reader::Gone {
             return Ok(());
         }
     }
-    paper.print()
+    printer.print()
 }
 
 /// Whether the output still has a reader.

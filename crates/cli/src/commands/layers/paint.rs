@@ -9,18 +9,18 @@ use belljar_sys::rustix::termios::isatty;
 use std::io::{self, Write};
 
 /// What is printed: for a person at a terminal, or as it is.
-pub(super) struct Paper {
+pub(super) struct Printer {
     text: Vec<u8>,
     terminal: bool,
     colours: bool,
 }
 
-impl Paper {
-    pub(super) fn new() -> Paper {
+impl Printer {
+    pub(super) fn new() -> Printer {
         let terminal = isatty(stdout());
         // https://no-color.org
         let colours = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Paper { text: Vec::new(), terminal, colours }
+        Printer { text: Vec::new(), terminal, colours }
     }
 
     pub(super) fn plain(&mut self, text: &str) {

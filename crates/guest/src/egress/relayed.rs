@@ -6,7 +6,7 @@ use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::net::{SocketFlags, accept_with, getsockname, sockopt};
-use belljar_wire::message::{Intake, IntakeReport};
+use belljar_wire::message::{EgressReport, EgressSetup};
 use belljar_wire::pump::{Hangup, Pump};
 use belljar_wire::purpose::{FIRST_NAME, Purpose};
 use names::Names;
@@ -20,23 +20,23 @@ mod names;
 
 /// Serves the egress sockets until the pump's connection ends. Gives the report as the host needs it: one listener for all
 /// connections, one for names, and one for each route.
-pub(crate) fn serve(pump: &Arc<Pump>, intake: &Intake, opened: Opened) -> io::Result<IntakeReport> {
+pub(crate) fn serve(pump: &Arc<Pump>, egress: &EgressSetup, opened: Opened) -> io::Result<EgressReport> {
     let Opened { report, mut sockets } = opened;
     let mut resolvers = sockets.split_off(usize::from(report.listeners).min(sockets.len()));
-    let mut routes = resolvers.split_off(usize::from(intake.catch.is_some()).min(resolvers.len()));
+    let mut routes = resolvers.split_off(usize::from(egress.catch.is_some()).min(resolvers.len()));
     let mut listeners: Vec<Listener> =
         sockets.into_iter().map(|socket| Listener { socket, leads: Leads::ByAddress }).collect();
-    for (port, count) in intake.routes.iter().zip(&report.routes) {
+    for (port, count) in egress.routes.iter().zip(&report.routes) {
         let rest = routes.split_off(usize::from(*count).min(routes.len()));
-        let leads = Leads::To { port: *port, has_names: intake.catch.is_some() };
+        let leads = Leads::To { port: *port, has_names: egress.catch.is_some() };
         listeners.extend(routes.into_iter().map(|socket| Listener { socket, leads }));
         routes = rest;
     }
     let names = resolvers.pop().map(|socket| Names::new(UdpSocket::from(socket), pump));
     let mut relay = Relay { pump: Arc::clone(pump), listeners, names };
     thread::Builder::new().name("way-out".into()).stack_size(STACK).spawn(move || relay.run())?;
-    let routes = vec![1; intake.routes.len()];
-    Ok(IntakeReport { listeners: u16::from(intake.catch.is_some()), routes, ..report })
+    let routes = vec![1; egress.routes.len()];
+    Ok(EgressReport { listeners: u16::from(egress.catch.is_some()), routes, ..report })
 }
 
 struct Listener {

@@ -8,7 +8,7 @@ use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use belljar_sys::{arrivals, passing};
 use belljar_wire::frame::{self, Tag};
-use belljar_wire::message::{self, Intake, Setup};
+use belljar_wire::message::{self, EgressSetup, Setup};
 use belljar_wire::mux::Side;
 use belljar_wire::pump::{Hangup, Pump, tcp_pair};
 use belljar_wire::purpose::Purpose;
@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 
 /// The host's end of the control socket.
-pub(crate) enum Door {
+pub(crate) enum ControlSocket {
     /// Descriptors pass it.
     Passing(OwnedFd),
     /// One connection, with streams on it. The egress sockets are known before the guest opens its own: connections may
@@ -26,9 +26,9 @@ pub(crate) enum Door {
     Muxed { pump: Pump, egress_sockets: Mutex<Vec<OwnedFd>> },
 }
 
-impl Door {
+impl ControlSocket {
     /// Both ends: ours, and the guest's.
-    pub(crate) fn new() -> Result<(Door, OwnedFd), SandboxError> {
+    pub(crate) fn new() -> Result<(ControlSocket, OwnedFd), SandboxError> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(
                 |errno| {
@@ -37,43 +37,43 @@ impl Door {
                         .caused_by(errno)
                 },
             )?;
-        Ok((Door::Passing(ours), theirs))
+        Ok((ControlSocket::Passing(ours), theirs))
     }
 
     /// The end that a guest connected to.
-    pub(crate) fn knocked_at(ours: OwnedFd) -> Door {
-        Door::Passing(ours)
+    pub(crate) fn knocked_at(ours: OwnedFd) -> ControlSocket {
+        ControlSocket::Passing(ours)
     }
 
     /// For a guest that connected and that no descriptor can be passed to; with the egress sockets that it will have.
-    pub(crate) fn muxed(connection: OwnedFd, intake: Option<&Intake>) -> io::Result<Door> {
-        let (places, egress_sockets) = Places::make(intake)?;
+    pub(crate) fn muxed(connection: OwnedFd, egress: Option<&EgressSetup>) -> io::Result<ControlSocket> {
+        let (places, egress_sockets) = Places::make(egress)?;
         let pump = Pump::start(
             connection,
             Side::Host,
             Box::new(move |header| places.receive(header).map(Into::into)),
         )?;
-        Ok(Door::Muxed { pump, egress_sockets: Mutex::new(egress_sockets) })
+        Ok(ControlSocket::Muxed { pump, egress_sockets: Mutex::new(egress_sockets) })
     }
 
     /// The guest on the other side leaves, if it is not killed first.
     pub(crate) fn close(&self) {
         match self {
-            Door::Passing(ours) => {
+            ControlSocket::Passing(ours) => {
                 let _ = shutdown(ours, Shutdown::Both);
             }
-            Door::Muxed { pump, .. } => pump.close(),
+            ControlSocket::Muxed { pump, .. } => pump.close(),
         }
     }
 
     /// Whether the other side is gone.
     pub(crate) fn is_closed(&self) -> bool {
         match self {
-            Door::Passing(ours) => {
+            ControlSocket::Passing(ours) => {
                 let mut waiting = [PollFd::new(ours, PollFlags::empty())];
                 poll(&mut waiting, Some(&NOW)).is_ok_and(|ready| ready > 0)
             }
-            Door::Muxed { pump, .. } => pump.is_over(),
+            ControlSocket::Muxed { pump, .. } => pump.is_over(),
         }
     }
 
@@ -81,22 +81,22 @@ impl Door {
     pub(crate) fn open_stream(&self, more: &[BorrowedFd<'_>]) -> Result<UnixStream, Errno> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         match self {
-            Door::Passing(door) => {
+            ControlSocket::Passing(control_socket) => {
                 let descriptors: Vec<_> =
                     std::iter::once(theirs.as_fd()).chain(more.iter().copied()).collect();
-                passing::send(door, &descriptors)?;
+                passing::send(control_socket, &descriptors)?;
             }
-            Door::Muxed { pump, .. } if more.is_empty() => {
+            ControlSocket::Muxed { pump, .. } if more.is_empty() => {
                 pump.open(&Purpose::Request.encode(), theirs.as_fd(), Hangup::Cuts)?;
             }
-            Door::Muxed { .. } => return Err(Errno::OPNOTSUPP),
+            ControlSocket::Muxed { .. } => return Err(Errno::OPNOTSUPP),
         }
         Ok(UnixStream::from(ours))
     }
 
     /// A stream that can become a connection; `None` where connections are handed over.
     pub(crate) fn open_connection(&self) -> io::Result<Option<TcpStream>> {
-        let Door::Muxed { pump, .. } = self else { return Ok(None) };
+        let ControlSocket::Muxed { pump, .. } = self else { return Ok(None) };
         let (ours, theirs) = tcp_pair()?;
         pump.open(&Purpose::Request.encode(), theirs.as_fd(), Hangup::Waits)?;
         Ok(Some(TcpStream::from(ours)))
@@ -105,17 +105,17 @@ impl Door {
     /// The egress sockets, which the guest sent before it answered; or those where what it relays arrives.
     pub(crate) fn take_egress(&self) -> Option<Vec<OwnedFd>> {
         match self {
-            Door::Passing(door) => passing::receive(door).ok().flatten(),
-            Door::Muxed { egress_sockets, .. } => {
+            ControlSocket::Passing(control_socket) => passing::receive(control_socket).ok().flatten(),
+            ControlSocket::Muxed { egress_sockets, .. } => {
                 Some(std::mem::take(&mut *egress_sockets.lock().unwrap_or_else(PoisonError::into_inner)))
             }
         }
     }
 
     /// Sends what the network of the sandbox will have, before the setup: the guest begins with it.
-    pub(crate) fn send_network(&self, intake: Option<&Intake>) -> Result<(), SandboxError> {
+    pub(crate) fn send_network(&self, egress: Option<&EgressSetup>) -> Result<(), SandboxError> {
         let mut bytes = Vec::new();
-        frame::encode(Tag::Message, &message::encode(&intake), &mut bytes);
+        frame::encode(Tag::Message, &message::encode(&egress), &mut bytes);
         let stream = self.open_stream(&[]).map_err(|_| guest_gone())?;
         write_by(&stream, &bytes, &Deadline::usual())
     }
@@ -158,16 +158,16 @@ struct Places {
 
 impl Places {
     /// The other ends are in the order of a report: connections, names, each of the routes.
-    fn make(intake: Option<&Intake>) -> io::Result<(Places, Vec<OwnedFd>)> {
+    fn make(egress: Option<&EgressSetup>) -> io::Result<(Places, Vec<OwnedFd>)> {
         let mut places = Places { caught: None, routes: Vec::new() };
         let mut ends = Vec::new();
-        let Some(intake) = intake else { return Ok((places, ends)) };
-        if intake.catch.is_some() {
+        let Some(egress) = egress else { return Ok((places, ends)) };
+        if egress.catch.is_some() {
             let ((connections, one), (names, other)) = (arrivals::pair()?, arrivals::pair()?);
             places.caught = Some((connections, names));
             ends.extend([one, other]);
         }
-        for port in &intake.routes {
+        for port in &egress.routes {
             let (place, end) = arrivals::pair()?;
             places.routes.push((*port, place));
             ends.push(end);
@@ -208,12 +208,13 @@ mod tests {
         let (connection, theirs) = UnixStream::pair().expect("a connection");
         let mut guest = theirs.try_clone().expect("a copy");
         thread::spawn(move || while guest.read(&mut [0; 4096]).is_ok_and(|length| length > 0) {});
-        let door = Door::muxed(connection.into(), None).expect("a door");
+        let control_socket = ControlSocket::muxed(connection.into(), None).expect("a door");
         let held: Vec<UnixStream> =
-            (0..MAX_STREAMS).map(|_| door.open_stream(&[]).expect("there is room")).collect();
+            (0..MAX_STREAMS).map(|_| control_socket.open_stream(&[]).expect("there is room")).collect();
         let too_many = [
-            door.open_stream(&[]).map(drop),
-            door.open_connection()
+            control_socket.open_stream(&[]).map(drop),
+            control_socket
+                .open_connection()
                 .map(drop)
                 .map_err(|error| Errno::from_io_error(&error).expect("of the kernel")),
         ];
@@ -222,19 +223,19 @@ mod tests {
             assert_eq!(error.code, ErrorCode::GuestStream, "{error}");
             assert!(error.hint.is_some(), "{error}");
         }
-        assert!(!door.is_closed());
+        assert!(!control_socket.is_closed());
         drop(held);
         theirs.shutdown(std::net::Shutdown::Both).expect("the end");
-        while !door.is_closed() {
+        while !control_socket.is_closed() {
             thread::yield_now();
         }
     }
 
     #[test]
-    fn a_door_is_closed_when_its_other_end_is() {
-        let (door, theirs) = Door::new().expect("a door");
-        assert!(!door.is_closed());
+    fn a_control_socket_is_closed_when_its_other_end_is() {
+        let (control_socket, theirs) = ControlSocket::new().expect("a door");
+        assert!(!control_socket.is_closed());
         drop(theirs);
-        assert!(door.is_closed());
+        assert!(control_socket.is_closed());
     }
 }

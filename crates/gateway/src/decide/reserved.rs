@@ -1,5 +1,5 @@
 //! The reserved ranges: addresses that are not public, in every mode and in every spelling. The ranges are in
-//! `floor.table`.
+//! `reserved.table`.
 //!
 //! An IPv6 address that carries an IPv4 one is judged by both: a translator, a tunnel or the kernel itself would
 //! take the packet to the one inside. The prefix of NAT64 (64:ff9b::/96) says nothing but that: there the one inside is all that is
@@ -142,10 +142,10 @@ fn read(table: &'static str) -> Result<Vec<Row>, String> {
 }
 
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
-    read(TABLE).expect("a test reads every row of floor.table, which is part of the program")
+    read(TABLE).expect("a test reads every row of reserved.table, which is part of the program")
 });
 
-const TABLE: &str = include_str!("floor.table");
+const TABLE: &str = include_str!("reserved.table");
 
 #[cfg(test)]
 mod tests {

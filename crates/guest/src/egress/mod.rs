@@ -19,23 +19,23 @@ use belljar_sys::rustix::net::{
     bind, listen, socket_with, sockopt,
 };
 use belljar_sys::{datagram, net};
-use belljar_wire::message::{Catch, Caught, Families, Intake, IntakeReport};
+use belljar_wire::message::{Catch, Caught, EgressReport, EgressSetup, Families};
 use std::thread::{self, JoinHandle};
 
 /// The egress sockets, and what they are.
 pub(crate) struct Opened {
-    pub(crate) report: IntakeReport,
+    pub(crate) report: EgressReport,
     /// In the report's order: listeners first, then the DNS sockets, then those of the routes.
     pub(crate) sockets: Vec<OwnedFd>,
 }
 
 /// Opens the egress sockets in the calling thread's network namespace, whose loopback device is up.
-pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
-    let mut opened = match &intake.catch {
+pub(crate) fn open(egress: &EgressSetup) -> Result<Opened, Errno> {
+    let mut opened = match &egress.catch {
         Some(catch) => everything(catch)?,
         None => Opened { report: nothing(), sockets: Vec::new() },
     };
-    for port in &intake.routes {
+    for port in &egress.routes {
         let listeners = route(Ipv4Addr::LOCALHOST, *port)?;
         opened.report.routes.push(listeners.len() as u16);
         opened.sockets.extend(listeners);
@@ -45,9 +45,9 @@ pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
 
 /// Opens the egress sockets in a network that the guest may not change, where every address of 127.0.0.0/8 is local and no
 /// other: for a separate kernel, as gVisor is. Names are given addresses from that range.
-pub(crate) fn open_without_powers(intake: &Intake) -> Result<Opened, Errno> {
+pub(crate) fn open_without_powers(egress: &EgressSetup) -> Result<Opened, Errno> {
     let mut opened = Opened { report: nothing(), sockets: Vec::new() };
-    if let Some(catch) = &intake.catch {
+    if let Some(catch) = &egress.catch {
         for port in &catch.ports_without_netfilter {
             opened.sockets.push(listener(Families::Ipv4, *port)?);
         }
@@ -55,7 +55,7 @@ pub(crate) fn open_without_powers(intake: &Intake) -> Result<Opened, Errno> {
         opened.report.listeners = opened.sockets.len() as u16;
         opened.sockets.push(resolver(Ipv4Addr::LOCALHOST.into())?);
     }
-    for port in &intake.routes {
+    for port in &egress.routes {
         // Connections to a name at the same port arrive here too: the host tells them apart by the address that was dialled.
         let listeners = route(Ipv4Addr::UNSPECIFIED, *port)?;
         opened.report.routes.push(listeners.len() as u16);
@@ -97,37 +97,37 @@ fn everything(catch: &Catch) -> Result<Opened, Errno> {
     if families == Families::Both {
         sockets.push(resolver(Ipv6Addr::UNSPECIFIED.into())?);
     }
-    Ok(Opened { report: IntakeReport { families, caught, listeners, routes: Vec::new() }, sockets })
+    Ok(Opened { report: EgressReport { families, caught, listeners, routes: Vec::new() }, sockets })
 }
 
 /// A network namespace of the guest's own. Making it takes long, and so does opening its sockets, so both are begun before the setup
 /// arrives, and a thread does the second beside the setup.
 pub(crate) struct Network {
     entered: Result<(), Errno>,
-    intake: Option<Intake>,
+    egress: Option<EgressSetup>,
     opening: Option<JoinHandle<Result<Opened, Errno>>>,
 }
 
 impl Network {
     /// Enters a new one.
     pub(crate) fn enter() -> Network {
-        Network { entered: net::enter_new_namespace(), intake: None, opening: None }
+        Network { entered: net::enter_new_namespace(), egress: None, opening: None }
     }
 
     /// Begins to open its sockets.
-    pub(crate) fn begin(mut self, intake: Option<Intake>) -> Network {
-        self.intake.clone_from(&intake);
-        if let (Ok(()), Some(intake)) = (self.entered, intake) {
-            let opening = thread::Builder::new().stack_size(STACK).spawn(move || open(&intake));
+    pub(crate) fn begin(mut self, egress: Option<EgressSetup>) -> Network {
+        self.egress.clone_from(&egress);
+        if let (Ok(()), Some(egress)) = (self.entered, egress) {
+            let opening = thread::Builder::new().stack_size(STACK).spawn(move || open(&egress));
             self.entered = opening.map(|thread| self.opening = Some(thread)).map_err(|_| Errno::AGAIN);
         }
         self
     }
 
     /// Its sockets, if it was to have any. They have to be those that the setup names.
-    pub(crate) fn finish(self, named: Option<&Intake>) -> Result<Option<Opened>, Errno> {
+    pub(crate) fn finish(self, named: Option<&EgressSetup>) -> Result<Option<Opened>, Errno> {
         self.entered?;
-        if self.intake.as_ref() != named {
+        if self.egress.as_ref() != named {
             return Err(Errno::INVAL);
         }
         self.opening.map(|thread| thread.join().unwrap_or(Err(Errno::IO))).transpose()
@@ -176,8 +176,8 @@ fn route(ipv4: Ipv4Addr, port: u16) -> Result<Vec<OwnedFd>, Errno> {
 }
 
 /// Without names there is nothing to be caught.
-fn nothing() -> IntakeReport {
-    IntakeReport { families: Families::Ipv4, caught: Caught::Nothing, listeners: 0, routes: Vec::new() }
+fn nothing() -> EgressReport {
+    EgressReport { families: Families::Ipv4, caught: Caught::Nothing, listeners: 0, routes: Vec::new() }
 }
 
 /// The DNS socket. A client ignores an answer from an address that it did not query: a socket for all addresses has to be

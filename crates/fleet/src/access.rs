@@ -1,5 +1,5 @@
 //! Access to one sandbox for everything but its task: its public state, and its shim while it may be used. Entering needs no
-//! turn of the task, so that a request costs next to nothing; the task shuts the door before it ends the shim behind it.
+//! turn of the task, so that a request costs next to nothing; the task shuts it before it ends the shim behind it.
 
 use crate::settings::Clock;
 use crate::shim::Shim;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 /// One sandbox, from outside.
-pub(crate) struct Door {
+pub(crate) struct Access {
     inside: Mutex<Inside>,
     changed: watch::Sender<()>,
     clock: Clock,
@@ -36,17 +36,17 @@ struct Inside {
 /// A shim in use. As long as this is there its sandbox is not idle: keep it until the last byte of an answer is sent.
 pub struct InUse {
     shim: Arc<dyn Shim>,
-    door: Arc<Door>,
+    access: Arc<Access>,
 }
 
-impl Door {
-    pub(crate) fn new(info: SandboxInfo, clock: Clock) -> Door {
+impl Access {
+    pub(crate) fn new(info: SandboxInfo, clock: Clock) -> Access {
         let inside = Inside { gate: Gate::Wait, info, uses: 0, entered: 0, used_ms: 0 };
-        Door { inside: Mutex::new(inside), changed: watch::Sender::new(()), clock }
+        Access { inside: Mutex::new(inside), changed: watch::Sender::new(()), clock }
     }
 
     /// Goes through, as soon as that can be decided.
-    pub(crate) async fn enter(self: &Arc<Door>) -> Result<InUse, SandboxError> {
+    pub(crate) async fn enter(self: &Arc<Access>) -> Result<InUse, SandboxError> {
         let mut changed = self.changed.subscribe();
         loop {
             changed.borrow_and_update();
@@ -60,7 +60,7 @@ impl Door {
                         inside.uses += 1;
                         inside.entered += 1;
                         inside.used_ms = self.clock.now_ms();
-                        return Ok(InUse { shim, door: self.clone() });
+                        return Ok(InUse { shim, access: self.clone() });
                     }
                 }
             }
@@ -135,8 +135,8 @@ impl Deref for InUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        let mut inside = self.door.lock();
+        let mut inside = self.access.lock();
         inside.uses -= 1;
-        inside.used_ms = self.door.clock.now_ms();
+        inside.used_ms = self.access.clock.now_ms();
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Knocker {
 
 /// The process that connected.
 pub(super) struct Knocked {
-    pub(super) door: OwnedFd,
+    pub(super) control_socket: OwnedFd,
     pub(super) pid: Pid,
     pub(super) uid: u32,
     /// A handle that never means another process.
@@ -63,7 +63,7 @@ impl Knocker {
     /// Waits for the guest; `None` if the wait was ended meanwhile, or the process that connected is gone. None can connect after it.
     pub(super) fn wait(self, time_limit: Duration) -> Result<Option<Knocked>, SandboxError> {
         let deadline = Instant::now() + time_limit;
-        let door = loop {
+        let control_socket = loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let left = Timespec::try_from(left).map_err(|_| failed(Errno::INVAL))?;
             match poll(&mut [PollFd::new(&*self.socket, PollFlags::IN)], Some(&left)) {
@@ -79,13 +79,13 @@ impl Knocker {
             }
         };
         let _ = unlinkat(&self.directory, SOCKET, AtFlags::empty());
-        let who = sockopt::socket_peercred(&door).map_err(failed)?;
+        let who = sockopt::socket_peercred(&control_socket).map_err(failed)?;
         let process = match pidfd_open(who.pid, PidfdFlags::empty()) {
             // It died since, and why is not ours to say.
             Err(Errno::SRCH) => return Ok(None),
             opened => opened.map_err(failed)?,
         };
-        Ok(Some(Knocked { door, pid: who.pid, uid: who.uid.as_raw(), process }))
+        Ok(Some(Knocked { control_socket, pid: who.pid, uid: who.uid.as_raw(), process }))
     }
 }
 
@@ -102,7 +102,7 @@ pub(super) fn is_within(pid: Pid, container: &str) -> bool {
 }
 
 /// The type of the control socket: packets with descriptors, or one connection for streams where no descriptor passes.
-pub(super) fn door_kind(runtime: Runtime) -> SocketType {
+pub(super) fn control_socket_kind(runtime: Runtime) -> SocketType {
     match runtime {
         Runtime::Runc | Runtime::Kata => SocketType::SEQPACKET,
         Runtime::Runsc => SocketType::STREAM,

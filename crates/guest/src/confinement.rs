@@ -5,30 +5,30 @@ use crate::stream::fault;
 use belljar_sys::rustix::fs::{CWD, Mode, OFlags, openat};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::{caps, seccomp};
-use belljar_wire::message::{self, Fault, Privileges, Seal, Syscalls};
+use belljar_wire::message::{self, Confinement, Fault, Privileges, Syscalls};
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, LandlockStatus, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, Scope,
 };
 
 /// Seals this process, which must have one thread, and with it all that it will start. Gives the Landlock version in force.
-pub(crate) fn seal(seal: &Seal) -> Result<u32, Fault> {
-    if seal.privileges == Privileges::Kept {
+pub(crate) fn confinement(confinement: &Confinement) -> Result<u32, Fault> {
+    if confinement.privileges == Privileges::Kept {
         return Ok(0);
     }
     seccomp::no_new_privileges().map_err(|errno| fault("set no_new_privs", errno))?;
-    let landlock_abi = match &seal.landlock {
+    let landlock_abi = match &confinement.landlock {
         Some(rules) => {
             restrict(rules).map_err(|error| fault(format!("apply Landlock: {error}"), Errno::INVAL))?
         }
         None => 0,
     };
-    let dropped = match seal.privileges {
+    let dropped = match confinement.privileges {
         Privileges::Maintainer => caps::drop_all_but_maintenance(),
         Privileges::Dropped | Privileges::Kept => caps::drop_all(),
     };
     dropped.map_err(|errno| fault("drop capabilities", errno))?;
-    let filter = match seal.syscalls {
+    let filter = match confinement.syscalls {
         Syscalls::Default => DEFAULT_FILTER,
         Syscalls::Nested => NESTED_FILTER,
     };

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The sandbox's egress sockets, which the host serves. They go to the host through the control socket, before the answer
 /// to the setup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Intake {
+pub struct EgressSetup {
     /// What is dialled by name, if anything may be.
     pub catch: Option<Catch>,
     /// The ports of the loopback addresses where programs find what the host serves to them: a model, its repository.
@@ -26,7 +26,7 @@ pub struct Catch {
 
 /// How far opening the egress sockets went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IntakeReport {
+pub struct EgressReport {
     pub families: Families,
     pub caught: Caught,
     /// So many of the descriptors are TCP listeners; behind them are UDP sockets that names are asked at.

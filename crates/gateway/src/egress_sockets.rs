@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixStream};
 
 /// What a guest handed over.
-pub struct Intake {
+pub struct EgressSockets {
     /// Where TCP connections arrive.
     pub listeners: Vec<OwnedFd>,
     /// Where names are asked.
@@ -71,7 +71,7 @@ impl Source {
     }
 }
 
-impl Intake {
+impl EgressSockets {
     /// The addresses that names get.
     pub(crate) fn addresses(&self) -> Addresses {
         match (self.listeners.iter().any(arrivals::is_place), self.has_ipv6) {

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use belljar_gateway::decide::floor::{is_metadata, special_purpose};
+use belljar_gateway::decide::reserved::{is_metadata, special_purpose};
 use belljar_gateway::decide::{Attempt, decide, name, opening};
 use belljar_spec::egress::{EgressPolicy, HostName, Mode, Protocol, Rule, RuleSource};
 use libfuzzer_sys::fuzz_target;

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use belljar_gateway::decide::floor::special_purpose;
+use belljar_gateway::decide::reserved::special_purpose;
 use belljar_spec::egress::{HostName, HostNameError, spelled_address};
 use libfuzzer_sys::fuzz_target;
 

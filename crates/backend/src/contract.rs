@@ -12,7 +12,7 @@ pub trait Backend: Sync {
     /// milliseconds; a daemon is asked.
     fn check(&self) -> Result<(), SandboxError>;
 
-    /// Builds the isolation and starts the guest in it; returns when the guest is sealed and takes requests. An error of
+    /// Builds the isolation and starts the guest in it; returns when the guest is confined and takes requests. An error of
     /// kind `unavailable` means that this backend is not available here, and that nothing was left behind. Does something
     /// else `meanwhile`, while the guest is busy and before the plan's first request is sent.
     fn launch(&self, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError>;

@@ -208,7 +208,7 @@ mod tests {
         let (connection, theirs) = UnixStream::pair().expect("a connection");
         let mut guest = theirs.try_clone().expect("a copy");
         thread::spawn(move || while guest.read(&mut [0; 4096]).is_ok_and(|length| length > 0) {});
-        let control_socket = ControlSocket::muxed(connection.into(), None).expect("a door");
+        let control_socket = ControlSocket::muxed(connection.into(), None).expect("a socket");
         let held: Vec<UnixStream> =
             (0..MAX_STREAMS).map(|_| control_socket.open_stream(&[]).expect("there is room")).collect();
         let too_many = [
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_control_socket_is_closed_when_its_other_end_is() {
-        let (control_socket, theirs) = ControlSocket::new().expect("a door");
+        let (control_socket, theirs) = ControlSocket::new().expect("a socket");
         assert!(!control_socket.is_closed());
         drop(theirs);
         assert!(control_socket.is_closed());

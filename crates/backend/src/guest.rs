@@ -157,7 +157,7 @@ impl Guest {
         self.first.take()
     }
 
-    /// Waits until it is sealed.
+    /// Waits until it is confined.
     pub(crate) fn finish(&mut self, pending: PendingSetup) -> Result<(), SetupFailure> {
         self.confined = pending.wait().map_err(|failure| match failure {
             SetupFailure::Silent => match self.process.launch_failure() {
@@ -475,7 +475,7 @@ pub(crate) fn not_ready(time_limit: Duration) -> SandboxError {
 }
 
 impl PendingSetup {
-    /// Waits for the guest to be sealed.
+    /// Waits for the guest to be confined.
     pub(crate) fn wait(mut self) -> Result<Confined, SetupFailure> {
         let mut reader = FrameReader::default();
         let mut buffer = [0; 4096];
@@ -542,7 +542,7 @@ mod tests {
     }
 
     fn pending(time_limit: Duration) -> (PendingSetup, UnixStream) {
-        let (control_socket, theirs) = ControlSocket::new().expect("a door");
+        let (control_socket, theirs) = ControlSocket::new().expect("a socket");
         let pending = control_socket.send_setup(&setup(), &[]).expect("sent");
         let got = passing::receive(&theirs).expect("received").expect("open");
         let stream = UnixStream::from(got.into_iter().next().expect("a stream"));

@@ -1,6 +1,5 @@
 //! The words that belljar understands.
 
-mod age;
 mod agent;
 mod audit;
 mod build;

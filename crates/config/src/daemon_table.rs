@@ -4,31 +4,57 @@ use crate::fault::at;
 use crate::file::DaemonTable;
 use crate::layer::Settings;
 use crate::load::above;
-use crate::origin::ConfigPaths;
+use crate::origin::{At, ConfigPaths};
 use crate::read::Text;
-use belljar_spec::SandboxError;
+use belljar_spec::{SandboxError, parse_age};
+use std::time::Duration;
+use toml::Spanned;
 
 /// A file's settings of the daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DaemonSettings {
     /// How many sandboxes of each requested kind are started ahead.
-    pub warm: Option<usize>,
+    pub warm: Option<At<usize>>,
+    /// The age from which logs, records and unused images are removed.
+    pub retention: Option<At<Duration>>,
 }
 
 impl DaemonSettings {
     pub(crate) fn understand(text: &Text, table: &DaemonTable) -> Result<DaemonSettings, SandboxError> {
-        let Some(written) = &table.warm else { return Ok(DaemonSettings::default()) };
-        let count = usize::try_from(*written.get_ref()).ok().filter(|count| *count <= MAX_WARM);
-        let wrong = || at(&text.place(written.span().start), format!("`warm` is from 0 to {MAX_WARM}"));
-        Ok(DaemonSettings { warm: Some(count.ok_or_else(wrong)?) })
+        Ok(DaemonSettings {
+            warm: read(text, &table.warm, |count| {
+                let count = usize::try_from(*count).ok().filter(|count| *count <= MAX_WARM);
+                count.ok_or_else(|| format!("`warm` is from 0 to {MAX_WARM}"))
+            })?,
+            retention: read(text, &table.retention, |age| parse_age(age).and_then(old_enough))?,
+        })
+    }
+}
+
+/// An age of zero would remove the log of a sandbox that ended a moment ago.
+fn old_enough(age: Duration) -> Result<Duration, String> {
+    Some(age).filter(|age| !age.is_zero()).ok_or_else(|| "`retention` is one hour (`1h`) or more".into())
+}
+
+fn read<W, T>(
+    text: &Text,
+    written: &Option<Spanned<W>>,
+    parse: impl FnOnce(&W) -> Result<T, String>,
+) -> Result<Option<At<T>>, SandboxError> {
+    let Some(written) = written else { return Ok(None) };
+    let place = text.place(written.span().start);
+    match parse(written.get_ref()) {
+        Ok(value) => Ok(Some(At { value, place })),
+        Err(message) => Err(at(&place, message)),
     }
 }
 
 /// The daemon's settings from this machine's files; the user's override the operator's.
 pub fn daemon() -> Result<DaemonSettings, SandboxError> {
     let layers = above(&ConfigPaths::real(), &mut Vec::new())?;
-    let of = |layer: &Option<Settings>| layer.as_ref().map(|layer| layer.daemon).unwrap_or_default();
-    Ok(DaemonSettings { warm: of(&layers.user).warm.or(of(&layers.operator).warm) })
+    let of = |layer: Option<Settings>| layer.map(|layer| layer.daemon).unwrap_or_default();
+    let (operator, user) = (of(layers.operator), of(layers.user));
+    Ok(DaemonSettings { warm: user.warm.or(operator.warm), retention: user.retention.or(operator.retention) })
 }
 
 /// Each takes about a megabyte, and there may be sixteen kinds.

@@ -170,6 +170,7 @@ pub(crate) struct GoldenTable {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct DaemonTable {
     pub(crate) warm: Option<Spanned<i64>>,
+    pub(crate) retention: Option<Spanned<String>>,
 }
 
 /// `[sandbox]`: the needs of a repository's sandboxes.

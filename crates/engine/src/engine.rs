@@ -327,7 +327,7 @@ impl Engine {
             first.map(|command| check_size(command, plan.environment()?)).transpose()?;
             record.begin(backend.name(), spec, policy.as_ref())?;
             if plan.has_egress() {
-                // `way_out::serve` reports it if this failed.
+                // `egress_reach::serve` reports it if this failed.
                 let _ = egress_reach::start(&self.gateway);
             }
             sweep::at_first_start(backend.name());

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_no_open_door_and_is_left_as_it_is() {
+    fn a_damaged_file_admits_no_caller_and_is_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("grants.json");
         let made = GrantStore::open(folder.path()).create(new("a")).unwrap();

@@ -25,7 +25,7 @@ impl Default for Settings {
             idle: Duration::from_secs(120),
             lease: Duration::from_secs(3600),
             warm: 0,
-            clock: Clock::Wall,
+            clock: Clock::System,
         }
     }
 }
@@ -34,7 +34,7 @@ impl Default for Settings {
 #[derive(Debug, Clone, Copy)]
 pub enum Clock {
     /// The machine's.
-    Wall,
+    System,
     /// One that began at a moment and goes as tokio's: tests stop it and set it forward.
     Steady { began: Instant, began_ms: i64 },
 }
@@ -42,7 +42,7 @@ pub enum Clock {
 impl Clock {
     pub fn now_ms(&self) -> i64 {
         match self {
-            Clock::Wall => millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()),
+            Clock::System => millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()),
             Clock::Steady { began, began_ms } => began_ms.saturating_add(millis(began.elapsed())),
         }
     }

@@ -11,7 +11,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, Scope,
 };
 
-/// Seals this process, which must have one thread, and with it all that it will start. Gives the Landlock version in force.
+/// Confines this process, which must have one thread, and with it all that it will start. Gives the Landlock version in force.
 pub(crate) fn confinement(confinement: &Confinement) -> Result<u32, Fault> {
     if confinement.privileges == Privileges::Kept {
         return Ok(0);

@@ -246,7 +246,7 @@ fn build(
     let ports = Ports::of(&setup.steps, egress.as_ref());
     let handover = if pump.is_some() { Handover::Impossible } else { Handover::Possible };
     if let (Some(pump), Some(opened), Some(wanted)) = (&pump, relayed, relayed_egress(&setup.steps)) {
-        // Sealed like everything that comes after.
+        // Confined like everything that comes after.
         let served = relayed::serve(pump, wanted, opened);
         egress = Some(served.map_err(|error| fault("serve the egress sockets", error))?);
     }

@@ -2,6 +2,7 @@
 //!
 //! What a person or a file wrote is parsed once, here; a value of one of these types needs no further check.
 
+mod age;
 mod assurance;
 mod backend;
 mod command;
@@ -29,6 +30,7 @@ mod signal;
 mod text;
 pub mod workspace;
 
+pub use age::parse_age;
 pub use assurance::{Assurance, UnknownAssurance};
 pub use backend::{BackendChoice, BackendName, Runtime, UnknownBackend, UnknownRuntime};
 pub use command::{Command, CommandError, Stdin, WindowSize};

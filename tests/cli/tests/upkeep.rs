@@ -3,7 +3,7 @@
 use belljar_tests_cli::{Home, belljar};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -77,6 +77,47 @@ fn what_is_old_goes_and_work_and_what_is_young_stay() {
     assert!(again.code == 0 && again.stderr.contains("nothing to prune"), "{}", again.stderr);
 }
 
+/// Makes an audit log as old as this, and gives its path.
+fn an_old_log(home: &Home, age: Duration) -> PathBuf {
+    let known = logs(home);
+    assert_eq!(home.run(&["run", "--", "true"]).code, 0);
+    let log = logs(home).into_iter().find(|log| !known.contains(log)).expect("each run has its log");
+    let file = File::options().append(true).open(&log).expect("it is ours");
+    file.set_modified(SystemTime::now() - age).expect("it is ours");
+    log
+}
+
+fn logs(home: &Home) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(home.path("state/belljar/audit")) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.expect("it is ours").path());
+    paths.filter(|path| path.file_stem().is_some_and(|name| name.len() == 16)).collect()
+}
+
+#[test]
+fn the_daemon_removes_what_is_older_than_the_configured_retention() {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let home = Home::new("[daemon]\nretention = \"3d\"\n");
+    let old = an_old_log(&home, 4 * DAY);
+    let young = an_old_log(&home, 2 * DAY);
+    let shown = home.run(&["config", "show"]);
+    assert!(shown.stdout.contains("retention    3d"), "{}", shown.stdout);
+    let dry: Value =
+        serde_json::from_str(&home.run(&["prune", "--dry-run", "--json"]).stdout).expect("one object");
+    let audit = dry["stores"].as_array().expect("a list").iter().find(|store| store["store"] == "audit");
+    assert_eq!(audit.expect("it is listed")["entries"], 1, "`prune` takes the configured age: {dry}");
+    assert!(old.exists());
+
+    assert_eq!(home.run(&["start"]).code, 0);
+    let end = Instant::now() + Duration::from_secs(30);
+    while old.exists() && Instant::now() < end {
+        sleep(Duration::from_millis(20));
+    }
+    assert!(!old.exists() && young.exists());
+    assert_eq!(home.run(&["rm", "--force", "."]).code, 0);
+    assert_eq!(home.run(&["daemon", "stop"]).code, 0);
+    assert_eq!(home.run(&["audit", "verify"]).code, 0);
+}
+
 #[test]
 fn a_daemon_that_is_stopped_leaves_its_sandboxes() {
     let home = Home::new("");
@@ -84,7 +125,7 @@ fn a_daemon_that_is_stopped_leaves_its_sandboxes() {
     assert_eq!(home.run(&["start"]).code, 0);
     let stopped = home.run(&["daemon", "stop"]);
     assert_eq!(stopped.code, 0, "{}", stopped.stderr);
-    assert!(stopped.stderr.contains("has ended; its sandboxes go on"), "{}", stopped.stderr);
+    assert!(stopped.stderr.contains("has ended; its sandboxes keep running"), "{}", stopped.stderr);
     assert!(home.run(&["daemon", "stop"]).stderr.contains("no daemon runs"));
     // It lives, so nothing is removed under it, and the next command finds it.
     let refused = home.run(&["uninstall", "--yes"]);

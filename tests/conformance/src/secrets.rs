@@ -26,7 +26,7 @@ impl Drawer {
         values.insert(reference.into(), value.into());
     }
 
-    /// Takes one away.
+    /// Removes one.
     pub fn remove(&self, reference: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(reference);
     }

@@ -258,7 +258,7 @@ time.sleep(1000)";
 /// Where there is no isolation, no namespace ends with the guest.
 #[test]
 fn a_command_does_not_outlive_its_guest_without_isolation_either() {
-    let marker = canary("keeperless");
+    let marker = canary("shimless");
     let workspace = folder();
     // One in front, and one that left the session and lost its parent; both ignore what can be ignored.
     let script = "import os, signal, sys, time

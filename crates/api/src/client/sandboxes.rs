@@ -44,7 +44,7 @@ impl Client {
         call.answer().await
     }
 
-    /// Takes away what the dead left.
+    /// Removes what dead sandboxes left.
     pub async fn sweep(&self, dry_run: bool) -> Result<Sweep, ClientError> {
         self.call(Method::POST, "/sweep").query("dry_run", dry_run).answer().await
     }

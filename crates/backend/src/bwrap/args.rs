@@ -29,7 +29,7 @@ pub(super) fn args(admin: Admin, layout: &Layout, sources: &mut Sources) -> Vec<
         &id,
         "--hostname",
         HOSTNAME,
-        // For the guest's part of the setup; it gives all of them up when it seals itself.
+        // For the guest's part of the setup; it gives all of them up when it confines itself.
         "--cap-add",
         "ALL",
     ]

@@ -1,6 +1,6 @@
 //! The isolation of the native backend, made by bubblewrap, for people who trust what their distribution ships: bubblewrap
 //! makes the namespaces and the root of system directories; what it has no options for (one limit on all private files,
-//! mounts shown under another user) the guest does before it seals itself, as everywhere.
+//! mounts shown under another user) the guest does before it confines itself, as everywhere.
 
 mod args;
 mod check;

@@ -305,7 +305,7 @@ mod tests {
         let namespaces = 0x7e02_0000u64;
         let clone = &rule("clone").expect("there")["args"][0];
         assert_eq!((&clone["op"], &clone["value"]), (&"SCMP_CMP_MASKED_EQ".into(), &namespaces.into()));
-        // What the guest does before it seals itself.
+        // What the guest does before it confines itself.
         for name in ["seccomp", "landlock_restrict_self", "prctl", "capset"] {
             assert_eq!(rule(name).expect(name)["action"], "SCMP_ACT_ALLOW", "{name}");
         }

@@ -110,10 +110,12 @@ pub(super) fn control_socket_kind(runtime: Runtime) -> SocketType {
 }
 
 fn failed(errno: Errno) -> SandboxError {
-    ErrorCode::StartFailed.error(format!("cannot make a door for the container: {errno}")).hint(hint!(
-        "too many open files? `ulimit -n` says how many there may be; {} tries each backend by itself",
-        Term::Capabilities
-    ))
+    ErrorCode::StartFailed.error(format!("cannot make the control socket of the container: {errno}")).hint(
+        hint!(
+            "too many open files? `ulimit -n` says how many there may be; {} tries each backend by itself",
+            Term::Capabilities
+        ),
+    )
 }
 
 #[cfg(test)]
@@ -124,7 +126,7 @@ mod tests {
     #[test]
     fn a_client_that_connects_and_dies_is_no_guest() {
         let place = tempfile::tempdir().expect("a folder");
-        let knocker = Knocker::listen(place.path(), SocketType::STREAM).expect("a door");
+        let knocker = Knocker::listen(place.path(), SocketType::STREAM).expect("a socket");
         let knock = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])";
         let knocked = Command::new("python3").args(["-c", knock]).arg(place.path().join(SOCKET)).status();
         assert!(knocked.expect("python3 is here").success());

@@ -58,7 +58,7 @@ pub(super) fn finish(
     let egress = plan.egress();
     let Knocked { control_socket, .. } = knocked;
     let control_socket = ControlSocket::muxed(control_socket, egress.as_ref())
-        .map_err(|error| failed("use the door", error.to_string()))?;
+        .map_err(|error| failed("use the control socket", error.to_string()))?;
     let counted = Foreign::of(kernel.as_raw_nonzero().get() as u32);
     let refused = refused_forks(&counted);
     let end = End {

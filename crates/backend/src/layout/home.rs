@@ -1,4 +1,4 @@
-//! Homes. Programs under one, the directories of PATH, are seen with what they need next door; nothing else of a home is, and
+//! Homes. Programs under one, the directories of PATH, are seen with what they need beside them; nothing else of a home is, and
 //! none as a whole.
 
 use super::etc::rows;

@@ -1,7 +1,7 @@
 //! The words about what was decided.
 
 use super::LlmSpendArgs;
-use super::age::age;
+use belljar_spec::parse_age;
 use clap::{Args as ClapArgs, Subcommand};
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ pub(crate) struct AuditVerifyArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AuditPruneArgs {
     /// Those that ended longer ago than this: hours, days, weeks or years, as in `36h`, `30d`, `8w`, `2y`
-    #[arg(long, value_name = "AGE", value_parser = age)]
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
     pub(crate) older_than: Duration,
     /// Only say which
     #[arg(long)]

@@ -1,8 +1,7 @@
 //! Words about images.
 
-use super::age::age;
 use super::{BuildArgs, BuildBaseArgs, GoldenCommand};
-use belljar_spec::ImageName;
+use belljar_spec::{ImageName, parse_age};
 use clap::{Args as ClapArgs, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -105,7 +104,7 @@ pub(crate) struct ImagesGcArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Also images that no sandbox was started from for so long: `12h`, `30d`
-    #[arg(long, value_name = "AGE", value_parser = age)]
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
     pub(crate) unused: Option<Duration>,
     /// Print one JSON object
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! The words about what belljar keeps on this machine: how much it is, what can go, and how all of it goes.
 
-use super::age::age;
+use belljar_spec::parse_age;
 use clap::{Args as ClapArgs, Subcommand};
 use std::time::Duration;
 
@@ -49,9 +49,10 @@ pub(crate) struct DuArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PruneArgs {
-    /// What was not used for this long: hours, days, weeks or years, as in `36h`, `30d`, `8w`, `2y`
-    #[arg(long, value_name = "AGE", value_parser = age, default_value = "30d")]
-    pub(crate) older_than: Duration,
+    /// What was not used for this long: hours, days, weeks or years, as in `36h`, `30d`, `8w`, `2y` [default: `retention` of your
+    /// configuration, or 30d]
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
+    pub(crate) older_than: Option<Duration>,
     /// Only list it
     #[arg(long)]
     pub(crate) dry_run: bool,

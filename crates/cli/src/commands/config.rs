@@ -7,7 +7,7 @@ use super::{print, trust};
 use crate::args::{ConfigCommand, ConfigInitArgs, ConfigShowArgs, EgressArgs, workspace};
 use crate::failure::say_notes;
 use crate::terms::for_command_line;
-use belljar_config::{self as config, LlmLoaded, Loaded, Origin};
+use belljar_config::{self as config, DaemonSettings, LlmLoaded, Loaded, Origin};
 use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
 use belljar_spec::secret::{Credential, Inject};
 use belljar_spec::{ErrorCode, SandboxError};
@@ -17,6 +17,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub(crate) fn config(command: ConfigCommand) -> Result<u8, SandboxError> {
     match command {
@@ -42,9 +43,10 @@ pub(super) fn effective(
 fn show(options: ConfigShowArgs) -> Result<u8, SandboxError> {
     let (policy, loaded) = effective(options.workspace, options.egress)?;
     let llm = loaded.llm.route(&options.llm.request()?.unwrap_or_default())?;
+    let daemon = config::daemon()?;
     match options.json {
-        true => print(format!("{:#}\n", as_json(&policy, &loaded, llm.as_ref())).as_bytes()),
-        false => print(as_text(&policy, &loaded, llm.as_ref()).as_bytes()),
+        true => print(format!("{:#}\n", as_json(&policy, &loaded, llm.as_ref(), &daemon)).as_bytes()),
+        false => print(as_text(&policy, &loaded, llm.as_ref(), &daemon).as_bytes()),
     }
 }
 
@@ -75,7 +77,12 @@ fn init(options: &ConfigInitArgs) -> Result<u8, SandboxError> {
     Ok(0)
 }
 
-fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> String {
+fn as_text(
+    policy: &EgressPolicy,
+    loaded: &Loaded,
+    llm: Option<&LlmLoaded>,
+    daemon: &DaemonSettings,
+) -> String {
     let origins = &loaded.origins;
     let mut rows: Vec<[String; 3]> = Vec::new();
     let mut line = |key: &str, value: &str, origin: &dyn std::fmt::Display| {
@@ -126,6 +133,12 @@ fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> S
     if let Some(app) = loaded.github_app() {
         line("github", &format!("app {}, at {}", app.value.app, app.value.host), &app.place);
     }
+    if let Some(warm) = &daemon.warm {
+        line("warm", &warm.value.to_string(), &warm.place);
+    }
+    if let Some(retention) = &daemon.retention {
+        line("retention", &in_words(retention.value), &retention.place);
+    }
     for (layer, file) in &loaded.files {
         line("file", layer.as_str(), file);
     }
@@ -137,7 +150,12 @@ fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> S
         .collect()
 }
 
-fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> Value {
+fn as_json(
+    policy: &EgressPolicy,
+    loaded: &Loaded,
+    llm: Option<&LlmLoaded>,
+    daemon: &DaemonSettings,
+) -> Value {
     let origins = &loaded.origins;
     let rules = |rules: &[Rule]| -> Vec<Value> {
         let one = |rule: &Rule| {
@@ -194,6 +212,10 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
             "port": route.port,
             "from": origin.to_string(),
         })),
+        "daemon": {
+            "warm": daemon.warm.as_ref().map(|set| json!({ "value": set.value, "from": set.place.to_string() })),
+            "retention_s": daemon.retention.as_ref().map(|set| json!({ "value": set.value.as_secs(), "from": set.place.to_string() })),
+        },
         "files": loaded.files.iter().map(|(layer, file)| json!({ "layer": layer.as_str(), "path": **file })).collect::<Vec<_>>(),
         "notes": loaded.notes.iter().map(note).collect::<Vec<_>>(),
     })
@@ -240,5 +262,13 @@ fn source(rule: &Rule) -> String {
         RuleSource::Credential(name) => format!("credential {name}"),
         RuleSource::Group(name) => format!("group {name}"),
         RuleSource::File { path, line } => format!("{path}:{line}"),
+    }
+}
+
+/// In the largest unit that it is a whole number of.
+fn in_words(age: Duration) -> String {
+    match age.as_secs() / 3600 {
+        hours if hours % 24 == 0 => format!("{}d", hours / 24),
+        hours => format!("{hours}h"),
     }
 }

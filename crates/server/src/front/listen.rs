@@ -140,7 +140,7 @@ mod tests {
         let again = socket.bind_again().unwrap().unwrap();
         assert!(again.is_in_place() && StdStream::connect(&path).is_ok());
         socket.remove();
-        assert!(path.exists(), "the new one is not the old one's to take away");
+        assert!(path.exists(), "the old daemon must not remove the new one");
         again.remove();
         assert!(!path.exists());
     }

@@ -43,7 +43,7 @@ struct Which {
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/egress", tag = "records",
     params(("name" = String, Path, description = "Of the sandbox"), Which,
-        ("last-event-id" = Option<String>, Header, description = "With `follow`: go on behind this event")),
+        ("last-event-id" = Option<String>, Header, description = "With `follow`: continue after this event")),
     responses(
         (status = 200, description = "A part of them, or with `follow` all of them as they come", content(
             (Page<AuditRecord> = "application/json"), (String = "text/event-stream")))),
@@ -62,7 +62,7 @@ async fn egress(
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/audit", tag = "records",
     params(("name" = String, Path, description = "Of the sandbox"), Which,
-        ("last-event-id" = Option<String>, Header, description = "With `follow`: go on behind this event")),
+        ("last-event-id" = Option<String>, Header, description = "With `follow`: continue after this event")),
     responses(
         (status = 200, description = "A part of them, or with `follow` all of them as they come", content(
             (Page<AuditRecord> = "application/json"), (String = "text/event-stream")))),
@@ -166,7 +166,7 @@ impl Following {
                     }
                     Ok(None) => break,
                     Err(error) => {
-                        error!("cannot go on with a log: {error}");
+                        error!("cannot continue with a log: {error}");
                         return None;
                     }
                 }

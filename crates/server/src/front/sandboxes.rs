@@ -28,7 +28,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
         .routes(routes!(renew, release))
 }
 
-/// Hold a sandbox: the one of its key, or a new one
+/// Lease a sandbox: the one of its key, or a new one
 #[utoipa::path(post, path = "/v1/sandboxes", tag = "sandboxes", operation_id = "create_sandbox",
     params(("idempotency-key" = Option<String>, Header,
         description = "Asked again with the same key and the same body, it is the same sandbox and no second one")),
@@ -255,7 +255,7 @@ async fn renew(
     Ok(Json(renewed?))
 }
 
-/// Hold a sandbox no more
+/// End a lease on a sandbox
 #[utoipa::path(delete, path = "/v1/sandboxes/{name}/leases/{lease}", tag = "sandboxes", operation_id = "drop_lease",
     params(("name" = String, Path, description = "Of the sandbox"), ("lease" = String, Path, description = "Its id")),
     responses((status = 204, description = "It is not held by this lease any more")))]

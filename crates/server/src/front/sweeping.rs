@@ -25,7 +25,7 @@ struct How {
     dry_run: Option<bool>,
 }
 
-/// Take away what the dead left; never what lives, nor what is meant to stay
+/// Remove what dead sandboxes left; never what lives, nor what is meant to stay
 #[utoipa::path(post, path = "/v1/sweep", tag = "sandboxes", params(How),
     responses((status = 200, description = "What was done, or would be", body = Sweep)))]
 async fn sweep(

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   daemon --a plan in, an answer out (protocol)--> process --> persistent | one_shot | agent_run
-//!   daemon --HTTP over an abstract socket, token--> door --> commands | files | ports
+//!   daemon --HTTP over an abstract socket, token--> access --> commands | files | ports
 //!                                                     \----> /keeper: status, life, pause, resume, stop
 //! ```
 

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// Says to the process of a test that it is to be a shim.
-pub(crate) const DIRECTORY: &str = "BELLJAR_TEST_KEEPER";
+pub(crate) const DIRECTORY: &str = "BELLJAR_TEST_SHIM";
 
 pub(crate) struct Daemon {
     pub(crate) socket: PathBuf,

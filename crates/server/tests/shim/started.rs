@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 
 /// Says to the process of a test that it is to be a shim.
-pub(crate) const DIRECTORY: &str = "BELLJAR_TEST_KEEPER";
+pub(crate) const DIRECTORY: &str = "BELLJAR_TEST_SHIM";
 
 pub(crate) struct Started {
     pub(crate) place: SandboxDir,

@@ -233,7 +233,7 @@ pub enum FileRoot {
 /// The answer to `Setup`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SetupReply {
-    /// Sealed; requests are welcome.
+    /// Confined; requests are welcome.
     Ready(Confined),
     /// This step failed.
     Failed(Fault),

@@ -109,7 +109,7 @@ fn make_repo(
     let sha256 = format == "sha256";
     write("config", config(sha256).as_bytes())?;
     // There is no worktree here, but git before 2.49 assumes one that has this branch: so it is a branch that no sandbox uses.
-    write("HEAD", b"ref: refs/heads/no-branch-of-a-shelf\n")?;
+    write("HEAD", b"ref: refs/heads/no-branch-of-a-managed-clone\n")?;
     write("config.worktree", b"[core]\n\tbare = true\n")?;
     // The sandbox must not create these; they exist so that they can be protected by a mount.
     write("commondir", b".")?;

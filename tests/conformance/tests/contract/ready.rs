@@ -29,7 +29,7 @@ async fn a_guest_that_hangs_is_an_error_in_time(backend: BackendName) {
 
 fn hang(backend: BackendName) {
     let folder = TempDir::new().unwrap();
-    // Stubs are made for what is protected and not there; they have to go as well.
+    // Mount points are made for what is protected and not there; they have to go as well.
     fs::create_dir(folder.path().join(".git")).unwrap();
     let limits = LimitsRequest { ready: Some(Duration::from_millis(700)), ..Default::default() };
     let mut spec = spec(backend);

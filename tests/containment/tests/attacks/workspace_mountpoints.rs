@@ -154,7 +154,7 @@ fn start_with(workspace: &Path, state: &Path, backend: BackendName) -> std::proc
         .args(["--ignored", "--exact", "workspace_mountpoints::hold_a_sandbox_with_mountpoints"])
         .arg(workspace)
         .env("BELLJAR_HOLD_WORKSPACE", workspace)
-        .env("BELLJAR_HOLD_WALL", backend.as_str())
+        .env("BELLJAR_HOLD_BACKEND", backend.as_str())
         .env("XDG_STATE_HOME", state)
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null());
@@ -166,7 +166,7 @@ fn start_with(workspace: &Path, state: &Path, backend: BackendName) -> std::proc
 #[ignore = "started by another test"]
 fn hold_a_sandbox_with_mountpoints() {
     let (Ok(workspace), Ok(backend)) =
-        (std::env::var("BELLJAR_HOLD_WORKSPACE"), std::env::var("BELLJAR_HOLD_WALL"))
+        (std::env::var("BELLJAR_HOLD_WORKSPACE"), std::env::var("BELLJAR_HOLD_BACKEND"))
     else {
         return;
     };
@@ -226,7 +226,7 @@ fn start_once(workspace: &Path, state: &Path, backend: BackendName) {
     let status = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "workspace_mountpoints::hold_a_sandbox_with_mountpoints"])
         .env("BELLJAR_HOLD_WORKSPACE", workspace)
-        .env("BELLJAR_HOLD_WALL", backend.as_str())
+        .env("BELLJAR_HOLD_BACKEND", backend.as_str())
         .env("BELLJAR_HOLD_ONCE", "1")
         .env("XDG_STATE_HOME", state)
         .status()

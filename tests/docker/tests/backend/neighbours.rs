@@ -41,7 +41,7 @@ fn a_sweep_takes_what_is_ours_and_nothing_of_a_neighbours() {
     assert!(whose(&theirs).iter().all(|one| before.contains(one)));
     for name in &of_the_living {
         let state = daemon.docker(&["inspect", "--format", "{{.State.Running}}", name]);
-        assert_eq!(state, "true", "{name} was taken away from whom it belongs to");
+        assert_eq!(state, "true", "{name} was removed although it belongs to another user");
     }
     for one in &mut living {
         assert!(one.try_wait().unwrap().is_none(), "a sandbox that lived has ended");

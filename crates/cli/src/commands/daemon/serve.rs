@@ -1,6 +1,7 @@
 //! `belljar serve`: the daemon, in the foreground.
 
 use crate::args::ServeArgs;
+use crate::commands::upkeep::apply_retention;
 use crate::log::LogFormat;
 use belljar_server::front::{self, AllowedHosts, Ready, Settings};
 use belljar_spec::{ErrorCode, SandboxError};
@@ -8,6 +9,8 @@ use belljar_sys::Inherited;
 use belljar_sys::rustix::fs::Mode;
 use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit, setsid, umask};
 use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::Duration;
 use tracing::{info, warn};
 
 pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
@@ -26,6 +29,7 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
     }
     forget_the_shell();
     let socket = options.socket.unwrap_or_else(|| belljar_api::socket_path_here(getuid().as_raw()));
+    let configured = belljar_config::daemon()?;
     let settings = Settings {
         directory: super::directory()?,
         socket,
@@ -35,16 +39,33 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
         idle_exit: options.idle_exit,
         max_upload: options.max_upload.map(belljar_spec::ByteSize::as_u64),
         shim_environment: options.log_format.map(LogFormat::variable).into_iter().collect(),
-        warm: belljar_config::daemon()?.warm.unwrap_or_default(),
+        warm: configured.warm.map_or(0, |set| set.value),
         program: None,
         time_limit: None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         ErrorCode::Internal.error(format!("cannot make an event loop: {error}")).caused_by(error)
     })?;
+    if let Some(age) = configured.retention {
+        start_retention(age.value)?;
+    }
     let outcome = runtime.block_on(front::serve(settings, say_ready));
     runtime.shutdown_background();
     outcome.map(|()| 0)
+}
+
+/// Once at the start, and then once a day. The thread ends with the process: every removal survives being interrupted.
+fn start_retention(age: Duration) -> Result<(), SandboxError> {
+    let run = move || {
+        loop {
+            apply_retention(age);
+            thread::sleep(RETENTION_PERIOD);
+        }
+    };
+    let started = thread::Builder::new().name("retention".into()).spawn(run);
+    let failed =
+        |error| ErrorCode::Internal.error(format!("cannot start a thread: {error}")).caused_by(error);
+    started.map(drop).map_err(failed)
 }
 
 fn say_ready(ready: &Ready) {
@@ -84,3 +105,5 @@ fn forget_the_shell() {
     // It may be one already: what ends a terminal does not end us.
     let _ = setsid();
 }
+
+const RETENTION_PERIOD: Duration = Duration::from_secs(24 * 3600);

@@ -165,7 +165,7 @@ fn service(program: &Path, whose: Whose) -> String {
          After=belljar.socket\n\n\
          [Service]\nType=notify\nExecStart=\"{program}\" serve\nRestart=on-failure\n\
          # Where it keeps what it keeps; a system service is told of no home.\nEnvironment=HOME=%h\n\
-         # Shims are processes of their own: sandboxes go on while the daemon is started again.\nKillMode=process\n\
+         # Shims are processes of their own: sandboxes keep running while the daemon is started again.\nKillMode=process\n\
          # Limits of sandboxes are cgroups below this one.\nDelegate=yes\nLimitNOFILE=infinity\n\n\
          [Install]\nWantedBy={}\n",
         whose.target()

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(in crate::commands) fn stop() -> Result<u8, SandboxError> {
     match end_daemon()? {
         Some(process) => eprintln!(
-            "belljar: the daemon (process {process}) has ended; its sandboxes go on, and the next command that needs a daemon starts one"
+            "belljar: the daemon (process {process}) has ended; its sandboxes keep running, and the next command that needs a daemon starts one"
         ),
         None => eprintln!("belljar: no daemon runs"),
     }

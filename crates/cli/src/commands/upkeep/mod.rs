@@ -7,6 +7,7 @@ mod prune;
 mod uninstall;
 
 pub(super) use daemon_stop::stop as stop_daemon;
+pub(super) use prune::apply_retention;
 
 use crate::args::UpkeepCommand;
 use belljar_spec::{ErrorCode, SandboxError};

@@ -15,11 +15,16 @@ use belljar_state::{DiskUsage, state_directory};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use tracing::{info, warn};
 
 pub(super) fn prune(options: &PruneArgs) -> Result<u8, SandboxError> {
     let state = state_directory()?;
-    let place = Place { state, age: options.older_than };
-    let listed = place.all(Mode::List);
+    let age = match options.older_than {
+        Some(age) => age,
+        None => belljar_config::daemon()?.retention.map_or(DEFAULT_AGE, |set| set.value),
+    };
+    let pruner = Pruner { state, age };
+    let listed = pruner.all(&Store::ALL, Mode::List);
     let is_empty = listed.iter().all(|found| found.usage.entries == 0);
     if options.dry_run || is_empty {
         return say(&listed, options, "would go");
@@ -31,7 +36,23 @@ pub(super) fn prune(options: &PruneArgs) -> Result<u8, SandboxError> {
             return Ok(DECLINED);
         }
     }
-    say(&place.all(Mode::Remove), options, "removed")
+    say(&pruner.all(&Store::ALL, Mode::Remove), options, "removed")
+}
+
+/// Removes what is older than this, as the daemon does once a day. It looks after dead sandboxes by itself.
+pub(crate) fn apply_retention(age: Duration) {
+    let stores = Store::ALL.into_iter().filter(|store| *store != Store::DeadSandboxes);
+    let found = match state_directory() {
+        Ok(state) => Pruner { state, age }.all(&stores.collect::<Vec<_>>(), Mode::Remove),
+        Err(error) => return warn!("nothing was pruned: {error}"),
+    };
+    for Found { store, usage, failure } in found {
+        if let Some(error) = failure {
+            warn!("cannot prune {}: {}", store.what(), error.message);
+        } else if usage.entries > 0 {
+            info!("removed {} {}: {}", usage.entries, store.what(), size(usage.bytes));
+        }
+    }
 }
 
 /// Whether it happens.
@@ -83,20 +104,20 @@ impl Store {
     }
 }
 
-/// Where it is pruned, and what counts as old.
-struct Place {
+/// What is pruned: below a state directory, what is older than an age.
+struct Pruner {
     state: PathBuf,
     age: Duration,
 }
 
-impl Place {
+impl Pruner {
     /// Every store; one that fails keeps no other from it.
-    fn all(&self, mode: Mode) -> Vec<Found> {
-        let one = |store| match self.one(store, mode) {
-            Ok(usage) => Found { store, usage, failure: None },
-            Err(failure) => Found { store, usage: DiskUsage::default(), failure: Some(failure) },
+    fn all(&self, stores: &[Store], mode: Mode) -> Vec<Found> {
+        let one = |store: &Store| match self.one(*store, mode) {
+            Ok(usage) => Found { store: *store, usage, failure: None },
+            Err(failure) => Found { store: *store, usage: DiskUsage::default(), failure: Some(failure) },
         };
-        Store::ALL.map(one).into()
+        stores.iter().map(one).collect()
     }
 
     fn one(&self, store: Store, mode: Mode) -> Result<DiskUsage, SandboxError> {
@@ -185,3 +206,6 @@ fn print_table(found: &[Found]) -> Result<u8, SandboxError> {
         .collect();
     print(table(["NUMBER", "SIZE", "WHAT"], &rows).as_bytes())
 }
+
+/// Where neither a flag nor the configuration says otherwise.
+const DEFAULT_AGE: Duration = Duration::from_secs(30 * 24 * 3600);

@@ -77,7 +77,7 @@ pub(super) struct OutputAsked {
     params(
         ("name" = String, Path, description = "The sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
-        ("from" = Option<u64>, Query, description = "The cursor to go on from."),
+        ("from" = Option<u64>, Query, description = "The cursor to continue from."),
         ("follow" = Option<bool>, Query, description = "Go on until it ends. Left out: yes."),
         ("Last-Event-ID" = Option<String>, Header, description = "The same as `from`, as browsers say it."),
     ),

@@ -1,9 +1,9 @@
-//! How old something is that may be thrown away.
+//! The age from which something may be removed, as written in flags and files.
 
 use std::time::Duration;
 
-/// With its unit: 30 alone would be ambiguous.
-pub(super) fn age(text: &str) -> Result<Duration, String> {
+/// Reads `36h`, `30d`, `8w` or `2y`. A number without a unit would be ambiguous.
+pub fn parse_age(text: &str) -> Result<Duration, String> {
     let hours = match text.char_indices().last() {
         Some((end, unit)) => {
             let hours = match unit {
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn an_age_has_a_unit() {
-        let hours = |text: &str| age(text).ok().map(|age| age.as_secs() / 3600);
+        let hours = |text: &str| parse_age(text).ok().map(|age| age.as_secs() / 3600);
         let written = ["36h", "30d", "8w", "2y"].map(hours);
         assert_eq!(written, [Some(36), Some(720), Some(1344), Some(17_520)]);
         for text in [

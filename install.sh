@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs belljar from a release: one static executable, its manual page and completions. It asks nothing.
+# Installs belljar from a release: one static executable, manual pages and completions. It asks nothing.
 #
 #   sh install.sh [--prefix FOLDER] [--from URL-OR-FOLDER] [--version VERSION] [--uninstall]
 #
@@ -38,6 +38,9 @@ install() {
     x86_64 | aarch64) target=$(uname -m)-unknown-linux ;;
     *) fail "no release for $(uname -m): build it from source (docs/install.md)" ;;
   esac
+  for program in sha256sum tar gzip; do
+    has "$program" || fail "there is no \`$program\` on PATH, which installing needs"
+  done
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT INT TERM
   if [ -z "$from" ]; then
@@ -52,7 +55,9 @@ install() {
   tar -xzf "$work/$archive" -C "$work"
   tree=$work/${archive%.tar.gz}
   place 755 "$tree/belljar" bin/belljar
-  place 644 "$tree/man/belljar.1" share/man/man1/belljar.1
+  # An older version may have had other commands.
+  remove_pages
+  for page in "$tree"/man/*.1; do place 644 "$page" "share/man/man1/${page##*/}"; done
   place 644 "$tree/completions/belljar.bash" share/bash-completion/completions/belljar
   place 644 "$tree/completions/_belljar" share/zsh/site-functions/_belljar
   place 644 "$tree/completions/belljar.fish" share/fish/vendor_completions.d/belljar.fish
@@ -65,21 +70,29 @@ install() {
 }
 
 uninstall() {
-  for file in bin/belljar share/man/man1/belljar.1 share/bash-completion/completions/belljar \
+  remove_pages
+  for file in bin/belljar share/bash-completion/completions/belljar \
     share/zsh/site-functions/_belljar share/fish/vendor_completions.d/belljar.fish; do
     rm -f "$prefix/$file"
   done
   echo "removed belljar from $prefix; sandboxes, secrets and logs are still in ${XDG_STATE_HOME:-$HOME/.local/state}/belljar"
 }
 
+# One for each command: belljar-run.1.
+remove_pages() {
+  rm -f "$prefix/share/man/man1/belljar.1" "$prefix"/share/man/man1/belljar-*.1
+}
+
 # A file of the release, by its name.
 fetch() {
   case "$from" in
     https://* | http://127.0.0.1:* | http://localhost:*)
-      if command -v curl >/dev/null; then
+      if has curl; then
         curl -fsSL --retry 3 -o "$work/$1" "$from/$1" || fail "cannot download $from/$1"
-      else
+      elif has wget; then
         wget -q -O "$work/$1" "$from/$1" || fail "cannot download $from/$1"
+      else
+        fail "there is neither \`curl\` nor \`wget\` on PATH to download the release with: install one of them, or download SHA256SUMS and the tarball elsewhere and use --from FOLDER"
       fi
       ;;
     http://*) fail "$from is not encrypted: use https" ;;
@@ -93,6 +106,10 @@ place() {
   cp "$2" "$prefix/$3.new"
   chmod "$1" "$prefix/$3.new"
   mv -f "$prefix/$3.new" "$prefix/$3"
+}
+
+has() {
+  command -v "$1" >/dev/null
 }
 
 fail() {

@@ -57,7 +57,7 @@ fn build(crates: &Path, target_directory: &Path) -> PathBuf {
         .args(["build", "--package", "belljar-guest", "--profile", "guest", "--locked", "--target", &target])
         .arg("--target-dir")
         .arg(target_directory)
-        .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static")
+        .env("CARGO_ENCODED_RUSTFLAGS", rustflags(crates))
         .env_remove("RUSTFLAGS");
     // Linters and coverage tools put themselves in front of the compiler; the guest is not theirs.
     for (name, _) in env::vars_os() {
@@ -72,6 +72,18 @@ fn build(crates: &Path, target_directory: &Path) -> PathBuf {
         Ok(status) => fail(&format!("building the guest ended with {status}")),
         Err(error) => fail(&format!("cannot run cargo to build the guest: {error}")),
     }
+}
+
+/// The guest names sources by the same paths wherever it is built, so that two checkouts give the same bytes.
+fn rustflags(crates: &Path) -> String {
+    let mut flags = vec!["-Ctarget-feature=+crt-static".to_string()];
+    let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
+    if let Some(cargo) = env::var_os("CARGO_HOME").map(PathBuf::from).or(home) {
+        flags.push(format!("--remap-path-prefix={}/registry=/cargo", cargo.display()));
+    }
+    let checkout = crates.parent().expect("`crates` lies in the checkout");
+    flags.push(format!("--remap-path-prefix={}=/belljar", checkout.display()));
+    flags.join("\u{1f}")
 }
 
 /// The musl twin of the target if its standard library is installed, else the target itself.

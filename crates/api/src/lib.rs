@@ -10,6 +10,7 @@ mod capability;
 pub mod client;
 mod command;
 mod error;
+mod fetch;
 mod file;
 mod grant;
 mod once;
@@ -31,6 +32,7 @@ pub use command::{
     StartCommand, StreamName, Terminal,
 };
 pub use error::{ApiCode, ApiError, ErrorBody};
+pub use fetch::{Fetch, Fetched, Header};
 pub use file::{FileEntry, FileKind, FileStat, MakeFolder, MoveFile, WatchEvent, WatchKind};
 pub use grant::{GrantInfo, NewGrant, NewToken};
 pub use once::{RunOnce, RunResult};

@@ -11,6 +11,7 @@ use crate::stream::{Counted, Side};
 use crate::trust::{self, TrustError};
 use belljar_audit::{Ending, Event};
 use belljar_spec::egress::{Destination, HostName, Protocol, Reason, Refusal, RuleLabel};
+use belljar_spec::{FetchRequest, FetchResponse};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::handshake;
@@ -24,56 +25,10 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
-
-/// What to fetch.
-#[derive(Debug, Clone)]
-pub struct FetchRequest {
-    pub url: String,
-    /// `GET` and the like.
-    pub method: String,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
-    /// Followed, and each judged anew; 0 gives a redirect back as it is. To another origin go no header but `Accept`,
-    /// `Accept-Language` and `User-Agent`, and no body: a redirect that would take it there is given back too.
-    pub max_redirects: u32,
-    /// Bytes of the response's body.
-    pub max_bytes: u64,
-    /// All of it together.
-    pub timeout: Duration,
-    /// PEM certificates to trust beside the system's.
-    pub trust: Vec<u8>,
-}
-
-impl FetchRequest {
-    /// A GET with the usual limits.
-    pub fn get(url: impl Into<String>) -> FetchRequest {
-        FetchRequest {
-            url: url.into(),
-            method: "GET".into(),
-            headers: Vec::new(),
-            body: Vec::new(),
-            max_redirects: 10,
-            max_bytes: 10 * 1024 * 1024,
-            timeout: Duration::from_secs(30),
-            trust: Vec::new(),
-        }
-    }
-}
-
-/// What came of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FetchResponse {
-    /// Where it came from, after redirects.
-    pub url: String,
-    pub status: u16,
-    pub headers: Vec<(String, Vec<u8>)>,
-    pub body: Vec<u8>,
-}
 
 /// Why nothing came of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -51,7 +51,7 @@ pub use authority::{Authority, AuthorityError};
 pub use credentials::{Credentials, Known, Redact, danger_forward};
 pub use dial::judge_first;
 pub use egress_sockets::{DNS_ADDRESS, EgressSockets, IPV4, IPV6, LOOPBACK, PORT, left_out, ports};
-pub use fetch::{FetchError, FetchRequest, FetchResponse};
+pub use fetch::FetchError;
 pub use gateway::{Gateway, Served, Terms};
 pub use host_request::post_json;
 pub use pushes::Pushes;

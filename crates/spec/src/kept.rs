@@ -80,7 +80,7 @@ pub struct VolumeNameError(String);
 /// Not a place for a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a volume cannot be at `{0}`: write an absolute path without `..`, below /volumes, /data, /srv, /mnt or /home/agent"
+    "a volume cannot be at `{0}`: write /data, or an absolute path without `..` below /volumes, /data, /srv, /mnt or /home/agent"
 )]
 pub struct VolumePathError(String);
 
@@ -111,9 +111,9 @@ impl FromStr for VolumePath {
             return Err(refused());
         }
         let plain = format!("/{}", parts.join("/"));
-        let is_free =
+        let is_below =
             |root: &str| plain.strip_prefix(root).is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'));
-        if !ROOTS.iter().any(|root| is_free(root)) {
+        if !OWN.contains(&plain.as_str()) && !ROOTS.iter().any(|root| is_below(root)) {
             return Err(refused());
         }
         Ok(VolumePath(plain))
@@ -122,6 +122,9 @@ impl FromStr for VolumePath {
 
 /// Paths that are not the system's inside: no program, no library and no setting of the system is looked for below these.
 const ROOTS: [&str; 5] = ["/volumes", "/data", "/srv", "/mnt", "/home/agent"];
+
+/// Those of them that can be a volume as a whole.
+const OWN: [&str; 1] = ["/data"];
 
 #[cfg(test)]
 mod tests {
@@ -134,6 +137,7 @@ mod tests {
             ("/volumes//a/./b/", "/volumes/a/b"),
             ("/home/agent/.cache", "/home/agent/.cache"),
             ("/data/x", "/data/x"),
+            ("/data/", "/data"),
         ] {
             assert_eq!(text.parse::<VolumePath>().unwrap().as_str(), plain);
         }

@@ -12,6 +12,7 @@ mod ended;
 mod error;
 mod error_code;
 pub mod exit_code;
+mod fetch;
 pub mod git;
 mod glob;
 mod golden;
@@ -43,6 +44,7 @@ pub use egress::{
 pub use ended::Ended;
 pub use error::{ErrorKind, SandboxError};
 pub use error_code::{ErrorCode, UnknownErrorCode};
+pub use fetch::{FetchRequest, FetchResponse};
 pub use golden::GoldenTier;
 pub use hint::{CommandLine, Hint, Piece, Term};
 pub use id::SandboxId;

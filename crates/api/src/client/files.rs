@@ -4,12 +4,17 @@ use crate::client::body::{self, Download};
 use crate::client::error::ClientError;
 use crate::client::events::Events;
 use crate::client::sandbox::Sandbox;
-use crate::{FileEntry, FileStat, MakeFolder, MoveFile, Page, WatchEvent};
+use crate::{Fetch, Fetched, FileEntry, FileStat, MakeFolder, MoveFile, Page, WatchEvent};
 use hyper::Method;
 use hyper::body::Bytes;
 use tokio::io::AsyncRead;
 
 impl Sandbox {
+    /// Makes an HTTP request under the sandbox's egress policy.
+    pub async fn fetch(&self, request: &Fetch) -> Result<Fetched, ClientError> {
+        self.call(Method::POST, "/fetch").json(request).answer().await
+    }
+
     /// A file's bytes as they come.
     pub async fn read_file(&self, path: &str) -> Result<Download, ClientError> {
         Ok(self.call(Method::GET, "/files").query("path", path).send().await?.1)

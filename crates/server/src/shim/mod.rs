@@ -14,6 +14,7 @@ mod commands;
 mod contact;
 mod extract;
 mod failure;
+mod fetch;
 mod files;
 mod kept;
 mod life;
@@ -65,7 +66,11 @@ fn routes_of_api() -> Router<Arc<Kept>> {
 }
 
 fn api() -> OpenApiRouter<Arc<Kept>> {
-    OpenApiRouter::new().merge(commands::routes()).merge(files::routes()).merge(ports::routes())
+    OpenApiRouter::new()
+        .merge(commands::routes())
+        .merge(files::routes())
+        .merge(ports::routes())
+        .merge(fetch::routes())
 }
 
 fn now_ms() -> i64 {

@@ -2,7 +2,7 @@
 //! back.
 
 use belljar_engine::Engine;
-use belljar_gateway::FetchRequest;
+use belljar_spec::FetchRequest;
 use belljar_spec::secret::{Carrier, Credential};
 use belljar_spec::{ErrorCode, Reason};
 use belljar_tests_conformance::*;

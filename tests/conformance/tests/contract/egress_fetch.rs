@@ -1,8 +1,8 @@
 //! `fetch`: the host gets something for the sandbox, by the same policy and with the same record.
 
-use belljar_gateway::{FetchRequest, FetchResponse};
 use belljar_spec::egress::{EgressPolicy, Mode, Reason};
 use belljar_spec::{BackendName, ErrorCode, ErrorKind, SandboxError};
+use belljar_spec::{FetchRequest, FetchResponse};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{HttpServer, Response, Server};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! How much a sandbox may reach: connections at once, and bytes. What is too much is refused and said.
 
-use belljar_gateway::FetchRequest;
 use belljar_spec::BackendName;
+use belljar_spec::FetchRequest;
 use belljar_spec::egress::{EgressPolicy, Reason};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Echo, HttpServer, Response};

@@ -189,7 +189,7 @@ except OSError: print('nothing')",
         )
         .await;
     assert_eq!(said, "200 []\nnothing");
-    let fetched = to.place.fetch(belljar_gateway::FetchRequest::get("http://example.com/")).await;
+    let fetched = to.place.fetch(belljar_spec::FetchRequest::get("http://example.com/")).await;
     assert_eq!(fetched.err().map(|error| error.code), Some(ErrorCode::EgressRefused));
 }
 

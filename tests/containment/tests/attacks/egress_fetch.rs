@@ -1,6 +1,6 @@
 //! What the host fetches for a sandbox goes where the sandbox itself may go, and every redirect is judged anew.
 
-use belljar_gateway::FetchRequest;
+use belljar_spec::FetchRequest;
 use belljar_spec::egress::{EgressPolicy, Mode, RequestFilter};
 use belljar_tests_containment::egress::*;
 use belljar_tests_containment::*;

@@ -3,8 +3,10 @@
 use crate::host_stream::HostStream;
 use belljar_engine::{Cap, Drive, Input, OutputStream, Running, Sink, Source, Wanted};
 use belljar_spec::{ByteSize, Ended, ErrorCode, SandboxError, WindowSize};
+use belljar_sys::rustix::fd::BorrowedFd;
+use belljar_sys::rustix::process::{self, kill_current_process_group};
 use belljar_sys::rustix::stdio::stdin;
-use belljar_sys::rustix::termios::isatty;
+use belljar_sys::rustix::termios::{isatty, tcgetpgrp};
 use belljar_sys::terminal::{self, RawMode};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -29,13 +31,14 @@ pub(crate) async fn attend(
 ) -> Result<Ended, SandboxError> {
     // Before any output is shown: a person may react to it at once.
     let (controls, insistence) = (Controls::new(has_terminal), Insistence::new());
-    // Switched back when this function ends, however it ends.
-    let _raw = (has_terminal && isatty(stdin())).then(|| RawMode::enter(stdin()).ok()).flatten();
     let mut input = HostInput { controls, stdin: Some(HostStream::stdin()), buffer: vec![0; 16 * 1024] };
     let mut output = HostOutput {
         streams: [HostStream::stdout(), HostStream::stderr()],
         caps: [Cap::new(cap.as_u64()); 2],
+        raw: None,
+        has_terminal: has_terminal && isatty(stdin()),
     };
+    output.enter_raw_mode();
     running.drive(Drive { timeout, grace: None }, insistence.wait(), &mut input, &mut output).await
 }
 
@@ -43,6 +46,15 @@ pub(crate) async fn attend(
 struct HostOutput {
     streams: [HostStream; 2],
     caps: [Cap; 2],
+    /// Switched back when this is dropped.
+    raw: Option<RawMode<BorrowedFd<'static>>>,
+    has_terminal: bool,
+}
+
+impl HostOutput {
+    fn enter_raw_mode(&mut self) {
+        self.raw = self.has_terminal.then(|| RawMode::enter(stdin()).ok()).flatten();
+    }
 }
 
 impl Sink for HostOutput {
@@ -53,6 +65,17 @@ impl Sink for HostOutput {
                 .error(format!("cannot write what the command wrote: {error}"))
                 .caused_by(error)
         })
+    }
+
+    /// We stop as the command did, and give the terminal back: the shell that started us goes on, and continues us at `fg`. Without such
+    /// a shell the signal does nothing.
+    async fn stopped(&mut self) {
+        let is_ours = || tcgetpgrp(stdin()).is_ok_and(|group| group == process::getpgrp());
+        if self.has_terminal && is_ours() {
+            self.raw = None;
+            let _ = kill_current_process_group(process::Signal::TSTP);
+            self.enter_raw_mode();
+        }
     }
 
     fn is_truncated(&self) -> bool {

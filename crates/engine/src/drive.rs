@@ -12,11 +12,13 @@
 use crate::exec::{Events, Input, Inputs, Output, Running};
 use crate::observe::Told;
 use belljar_spec::{Ended, LimitHit, SandboxError};
+use belljar_sys::rustix::process::Signal;
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
 
@@ -56,6 +58,11 @@ pub trait Sink {
     /// Takes a piece of output. The command waits while this does.
     fn write(&mut self, stream: OutputStream, bytes: &[u8])
     -> impl Future<Output = Result<(), SandboxError>>;
+
+    /// The command stopped itself, as at ctrl-Z. It is continued when this returns.
+    fn stopped(&mut self) -> impl Future<Output = ()> {
+        async {}
+    }
 
     /// Whether some of the output was dropped.
     fn is_truncated(&self) -> bool;
@@ -130,14 +137,15 @@ impl Running {
         let Running { mut events, mut inputs, told: _ } = self;
         let is_writing = AtomicBool::new(false);
         let (cause, report) = {
-            let mut output = pin!(pass_on(&mut events, sink, &is_writing));
+            let resume = Notify::new();
+            let mut output = pin!(pass_on(&mut events, sink, &is_writing, &resume));
             let first = tokio::select! {
                 // A command that never stops writing is ended like any other.
                 biased;
                 () = abort => Err(Cause::Aborted),
                 () = elapsed(drive.timeout) => Err(Cause::TimedOut),
                 report = &mut output => Ok(report),
-                never = feed(&mut inputs, source) => match never {},
+                never = feed(&mut inputs, source, &resume) => match never {},
             };
             match first {
                 Ok(report) => (None, Some(report)),
@@ -173,11 +181,17 @@ async fn pass_on(
     events: &mut Events,
     sink: &mut impl Sink,
     is_writing: &AtomicBool,
+    resume: &Notify,
 ) -> Result<Ended, SandboxError> {
     loop {
         let (stream, bytes) = match events.next().await? {
             Output::Stdout(bytes) => (OutputStream::Stdout, bytes),
             Output::Stderr(bytes) => (OutputStream::Stderr, bytes),
+            Output::Stopped => {
+                sink.stopped().await;
+                resume.notify_one();
+                continue;
+            }
             Output::Ended(ended) => return Ok(ended),
         };
         is_writing.store(true, Ordering::Relaxed);
@@ -187,12 +201,13 @@ async fn pass_on(
 }
 
 /// Gives the command its input. Standard input waits while the command does not read it; signals and terminal sizes overtake it.
-async fn feed(inputs: &mut Inputs, source: &mut impl Source) -> Infallible {
+async fn feed(inputs: &mut Inputs, source: &mut impl Source, resume: &Notify) -> Infallible {
     let (mut bytes, mut sent) = (Vec::new(), 0);
     loop {
         let wanted = if sent < bytes.len() { Wanted::Controls } else { Wanted::All };
         let outcome = tokio::select! {
             biased;
+            () = resume.notified() => inputs.send(Input::Signal(Signal::CONT.as_raw())).await,
             input = source.next(wanted) => match input {
                 Input::Bytes(more) => {
                     (bytes, sent) = (more, 0);

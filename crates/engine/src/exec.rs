@@ -48,6 +48,8 @@ pub enum Output {
     Stdout(Vec<u8>),
     /// It wrote to its standard error.
     Stderr(Vec<u8>),
+    /// A signal of job control stopped it, as at ctrl-Z. It waits for SIGCONT.
+    Stopped,
     /// It ended. Nothing comes after this.
     Ended(Ended),
 }
@@ -238,6 +240,7 @@ impl Events {
             Tag::Message => match message::decode(&frame.payload).ok_or_else(guest_gone)? {
                 ExecEvent::Ended { ending, disk } => Ok(Output::Ended(self.ended(ending, disk))),
                 ExecEvent::NotStarted(fault) => not_started(&fault),
+                ExecEvent::Stopped => Ok(Output::Stopped),
                 ExecEvent::Paused => Err(paused()),
                 // Heard where room for standard input is kept.
                 ExecEvent::Taken(_) => Err(guest_gone()),

@@ -5,6 +5,7 @@
 //! piles up, and what the host says besides (signals, sizes) is read at once, whether the command reads or not.
 //!
 //! ```text
+//! running --stopped--> told to the host, which continues it
 //! running --status--> ended: take what the pipes hold at that moment --all sent--> done
 //!    \--host closed its direction--> tree killed --status--> ended
 //!    \--supervisor killed from inside--> everything killed, said so, done
@@ -229,9 +230,16 @@ impl<'w> Relay<'w> {
         }
         self.collect(&ready.outputs, buffer);
         if ready.status {
-            self.state = State::Ended(self.read_status());
-            let is_terminal = self.terminal.is_some();
-            self.outputs.iter_mut().for_each(|output| output.ends(is_terminal));
+            match self.read_status() {
+                ExecEvent::Stopped => {
+                    frame::encode(Tag::Message, &message::encode(&ExecEvent::Stopped), &mut self.leaving);
+                }
+                ended => {
+                    self.state = State::Ended(ended);
+                    let is_terminal = self.terminal.is_some();
+                    self.outputs.iter_mut().for_each(|output| output.ends(is_terminal));
+                }
+            }
         }
         if let State::Ended(event) = &self.state
             && self.outputs.is_empty()
@@ -402,7 +410,10 @@ impl<'w> Relay<'w> {
     fn read_status(&self) -> ExecEvent {
         let mut bytes = [0; 4];
         match retry_on_intr(|| read(&self.supervised.status, &mut bytes)) {
-            Ok(4) => ExecEvent::Ended { ending: ending(i32::from_ne_bytes(bytes)), disk: self.disk() },
+            Ok(4) => match ExitStatus::from_raw(i32::from_ne_bytes(bytes)) {
+                status if status.stopped_signal().is_some() => ExecEvent::Stopped,
+                status => ExecEvent::Ended { ending: ending(status), disk: self.disk() },
+            },
             _ => {
                 // A process inside killed the supervisor, perhaps to outlive it: all processes are killed.
                 tree::kill_below_us();
@@ -439,8 +450,7 @@ struct Ready {
     outputs: Vec<bool>,
 }
 
-fn ending(status: i32) -> Ending {
-    let status = ExitStatus::from_raw(status);
+fn ending(status: ExitStatus) -> Ending {
     match status.signal() {
         Some(signal) => Ending::Signaled(signal),
         None => Ending::Exited(status.code().unwrap_or(0)),

@@ -39,12 +39,19 @@ pub struct Command<'a> {
 }
 
 impl Command<'_> {
-    /// The kernel that needs marks, gVisor's, hangs up on a group of processes when one of them leaves it while another one
-    /// is stopped, unless a process of the group has a parent in another group of the session. While a sandbox is paused
-    /// that happens all the time; so there the supervisor is such a parent. Only the leader of a session can have its
-    /// terminal, though.
+    /// Whether the supervisor leads the command's session, and so is a parent of its process group in the same session.
+    ///
+    /// With a terminal, job control needs such a parent: the kernel drops SIGTSTP for a group without one, and a program that stops
+    /// itself at ctrl-Z would wait for ever. The kernel that needs marks, gVisor's, gives a terminal to the leader of a session
+    /// alone; but there a group without such a parent is hung up on when a process leaves it while another one is stopped, as
+    /// happens all the time while a sandbox is paused.
     fn has_its_supervisors_session(&self) -> bool {
-        self.mark.is_some() && self.terminal == Terminal::Absent
+        self.mark.is_some() == (self.terminal == Terminal::Absent)
+    }
+
+    /// Whether the supervisor leads a session with a terminal.
+    fn has_job_control(&self) -> bool {
+        self.terminal == Terminal::Controlling && self.has_its_supervisors_session()
     }
 }
 
@@ -72,8 +79,8 @@ pub struct Supervised {
     pub supervisor: i32,
     /// The command's process id, also that of its process group.
     pub command: i32,
-    /// Gives four bytes, the status of wait(2), when the command ended; an end of file before that means that
-    /// the supervisor was killed.
+    /// Gives four bytes, the status of wait(2), when the command ended, and each time when a signal of job control stopped
+    /// it; an end of file before the end means that the supervisor was killed.
     pub status: OwnedFd,
 }
 
@@ -134,6 +141,10 @@ fn supervise(prepared: &Prepared<'_>) -> ! {
         // A new process leads no group yet, so it may.
         let _ = rustix::process::setsid();
     }
+    if prepared.command.has_job_control() {
+        // SAFETY: TIOCSCTTY takes an integer. If it fails, the command cannot take the terminal either, and says so.
+        unsafe { libc::ioctl(prepared.command.stdio[0].as_raw_fd(), libc::TIOCSCTTY, 0) };
+    }
     let pid = start_command(prepared);
     if pid < 0 {
         write_report(prepared.report, FAILED, last_errno().raw_os_error());
@@ -150,17 +161,26 @@ fn supervise(prepared: &Prepared<'_>) -> ! {
         {
             become_program(prepared.then);
         }
-        reap(pid, if children.is_some() { libc::WNOHANG } else { 0 });
+        reap(pid, prepared.command.has_job_control(), if children.is_some() { libc::WNOHANG } else { 0 });
     }
 }
 
 /// Takes in every child that has ended, at least one if it may wait for it, and says how the command did. Ends this
-/// process after the last.
-fn reap(command: i32, flags: i32) {
+/// process after the last. With job control it also says when a signal of that stopped the command: not SIGSTOP, which pauses
+/// a sandbox.
+fn reap(command: i32, has_job_control: bool, flags: i32) {
+    let flags = if has_job_control { flags | libc::WUNTRACED } else { flags };
     loop {
         let mut status = 0;
         // SAFETY: `status` is live.
         let reaped = unsafe { libc::waitpid(-1, &raw mut status, flags) };
+        let is_stopped = reaped > 0 && libc::WIFSTOPPED(status);
+        if is_stopped && (reaped != command || libc::WSTOPSIG(status) == libc::SIGSTOP) {
+            continue;
+        }
+        if reaped == command && has_job_control && !is_stopped {
+            give_up_the_terminal();
+        }
         if reaped == command {
             // SAFETY: descriptor 3 leads to the guest, the buffer is live.
             while unsafe { libc::write(KEPT, (&raw const status).cast(), size_of::<i32>()) } < 0
@@ -171,6 +191,16 @@ fn reap(command: i32, flags: i32) {
         } else if reaped <= 0 {
             return;
         }
+    }
+}
+
+/// As the kernel does when the leader of a session ends: what else has the terminal gets SIGHUP. The supervisor, which leads the
+/// session, does not end with its command.
+fn give_up_the_terminal() {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    if let Ok(terminal) = rustix::fs::open(c"/dev/tty", flags, Mode::empty()) {
+        // SAFETY: TIOCNOTTY takes nothing.
+        unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCNOTTY) };
     }
 }
 
@@ -253,7 +283,10 @@ fn execute(prepared: &Prepared<'_>) -> Result<std::convert::Infallible, Errno> {
         // SAFETY: only numbers go in; the guest's own 0, 1 and 2 are /dev/null, so no source is among them.
         check(unsafe { libc::dup2(source.as_raw_fd(), target as i32) }.into())?;
     }
-    if command.terminal == Terminal::Controlling {
+    if command.has_job_control() {
+        // SIGTTOU, which this raises in a group that is not in the foreground, is blocked like all signals.
+        rustix::termios::tcsetpgrp(rustix::stdio::stdin(), rustix::process::getpid())?;
+    } else if command.terminal == Terminal::Controlling {
         // SAFETY: TIOCSCTTY takes an integer.
         check(unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) }.into())?;
     }

@@ -1,6 +1,7 @@
 //! A person at a terminal, in a sandbox that goes with its command.
 
 use belljar_tests_cli::{Home, Person};
+use std::process::Command;
 
 fn at_terminal(home: &Home, args: &[&str]) -> Person {
     let mut command = home.belljar(args);
@@ -52,6 +53,31 @@ fn a_command_gets_a_terminal_where_there_is_one_or_is_to_be_one() {
     let always = home.run(&["run", "--tty", "always", "--", "sh", "-c", "tty; stty size; exit 5"]);
     assert!(always.stdout.contains("/dev/pts/") && always.stdout.contains("24 80"), "{}", always.stdout);
     assert_eq!(always.code, 5);
+}
+
+/// A program with a screen of its own gives the terminal back and stops itself at ctrl-Z. Then belljar stops as well, so that the
+/// shell that started it has the terminal; and `fg` continues both.
+#[test]
+fn a_command_that_stops_itself_stops_belljar_until_the_shell_continues_it() {
+    let home = Home::new("");
+    let from = home.belljar(&[]);
+    let mut shell = Command::new("setsid");
+    shell.args(["--ctty", "--wait", "bash", "--norc", "-i"]).current_dir(home.path("work"));
+    shell.env("BELLJAR", from.get_program());
+    for (name, value) in from.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    let mut person = Person::new(shell);
+    person.types(
+        "\"$BELLJAR\" run -- sh -c 'echo beg''un; kill -TSTP $$; echo ba''ck; read x; echo $x; exit 3'\n",
+    );
+    person.sees("begun\r\n").sees("Stopped").types("echo the sh''ell\n").sees("the shell");
+    person.types("fg\n").sees("back\r\n").types("typed\n").sees("typed\r\ntyped\r\n");
+    person.types("exit $?\n");
+    assert_eq!(person.ends().0, 3);
 }
 
 #[test]

@@ -79,7 +79,7 @@ pub enum ExecControl {
     Signal(i32),
 }
 
-/// What the guest says of a command. All but `Taken` end the stream.
+/// What the guest says of a command. All but `Taken` and `Stopped` end the stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExecEvent {
     /// It ended.
@@ -92,6 +92,8 @@ pub enum ExecEvent {
     Paused,
     /// So many more bytes of its standard input need not be kept any longer: there is room for as many.
     Taken(u32),
+    /// A signal of job control stopped it, as at ctrl-Z. It waits for SIGCONT.
+    Stopped,
 }
 
 /// What a [`super::Fault`] says of a command that was to have a terminal of its own, and got none.

@@ -36,6 +36,7 @@ fn golden_bytes_of_what_living_sandboxes_need() {
     assert_eq!(encode(&Request::Watch { path: ".".into(), recursive: true }), [11, 1, b'.', 1]);
     assert_eq!(encode(&ExecEvent::Paused), [3]);
     assert_eq!(encode(&ExecEvent::Taken(65_536)), [4, 0x80, 0x80, 4]);
+    assert_eq!(encode(&ExecEvent::Stopped), [5]);
     let change = |kind, path: &[u8]| Change { kind, path: Bytes(path.to_vec()) };
     let changes = vec![change(ChangeKind::Created, b"f"), change(ChangeKind::Overflow, b"")];
     assert_eq!(encode(&Reply::Changes(changes)), [5, 2, 0, 1, b'f', 3, 0]);

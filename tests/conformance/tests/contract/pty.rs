@@ -22,6 +22,8 @@ for_every_backend! {
         a_writer_in_the_background_keeps_no_terminal,
         jobs_can_be_controlled,
         ctrl_z_stops_a_job,
+        a_command_that_stops_itself_continues,
+        the_end_of_a_command_hangs_its_terminal_up,
         a_timeout_ends_a_terminals_tree,
         terminals_do_not_mix,
         a_resize_without_a_terminal_is_nothing;
@@ -190,6 +192,28 @@ async fn ctrl_z_stops_a_job(backend: BackendName) {
     read_until(&mut running, "onward ").await;
     say(&mut running, b"exit 5\n").await;
     assert_eq!(end(&mut running).await.exit_code, Some(5));
+}
+
+/// As programs do at ctrl-Z that have a screen of their own: without a parent in their session they would wait for ever.
+async fn a_command_that_stops_itself_continues(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let mut command =
+        in_terminal(sh("echo before; kill -TSTP $$; echo after; sleep 60 & kill -STOP $!; exit 4"));
+    command.timeout = Some(Duration::from_secs(20));
+    let result = place.run(&command).await;
+    assert_eq!((text(&result.stdout).as_str(), result.exit_code), ("before\r\nafter\r\n", Some(4)));
+}
+
+async fn the_end_of_a_command_hangs_its_terminal_up(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    // Its shell has no job control, so it is in the foreground group.
+    let mut command = in_terminal(sh("sh -c 'while :; do sleep 0.1; done' $M & sleep 0.3; exit 0"));
+    command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
+    assert_eq!(place.run(&command).await.exit_code, Some(0));
+    if has_terminal_keys(backend) {
+        marker.wait_for_none();
+    }
 }
 
 async fn a_timeout_ends_a_terminals_tree(backend: BackendName) {

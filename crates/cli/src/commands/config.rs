@@ -8,6 +8,7 @@ use crate::args::{ConfigCommand, ConfigInitArgs, ConfigShowArgs, EgressArgs, wor
 use crate::failure::say_notes;
 use crate::terms::for_command_line;
 use belljar_config::{self as config, LlmLoaded, Loaded, Origin};
+use belljar_fleet::{BUILT_IN, Profile, known_profiles};
 use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
 use belljar_spec::secret::{Credential, Inject};
 use belljar_spec::{ErrorCode, SandboxError};
@@ -42,9 +43,10 @@ pub(super) fn effective(
 fn show(options: ConfigShowArgs) -> Result<u8, SandboxError> {
     let (policy, loaded) = effective(options.workspace, options.egress)?;
     let llm = loaded.llm.route(&options.llm.request()?.unwrap_or_default())?;
+    let known = known_profiles()?;
     match options.json {
-        true => print(format!("{:#}\n", as_json(&policy, &loaded, llm.as_ref())).as_bytes()),
-        false => print(as_text(&policy, &loaded, llm.as_ref()).as_bytes()),
+        true => print(format!("{:#}\n", as_json(&policy, &loaded, llm.as_ref(), &known)).as_bytes()),
+        false => print(as_text(&policy, &loaded, llm.as_ref(), &known).as_bytes()),
     }
 }
 
@@ -75,7 +77,7 @@ fn init(options: &ConfigInitArgs) -> Result<u8, SandboxError> {
     Ok(0)
 }
 
-fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> String {
+fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>, known: &[Profile]) -> String {
     let origins = &loaded.origins;
     let mut rows: Vec<[String; 3]> = Vec::new();
     let mut line = |key: &str, value: &str, origin: &dyn std::fmt::Display| {
@@ -126,6 +128,12 @@ fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> S
     if let Some(app) = loaded.github_app() {
         line("github", &format!("app {}, at {}", app.value.app, app.value.host), &app.place);
     }
+    let built_in = known.iter().filter(|profile| profile.source == BUILT_IN);
+    let names: Vec<&str> = built_in.map(|profile| profile.name.as_str()).collect();
+    line("profiles", &names.join(", "), &BUILT_IN);
+    for profile in known.iter().filter(|profile| profile.source != BUILT_IN) {
+        line("profiles", &profile.name, &profile.source);
+    }
     for (layer, file) in &loaded.files {
         line("file", layer.as_str(), file);
     }
@@ -137,7 +145,7 @@ fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> S
         .collect()
 }
 
-fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> Value {
+fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>, known: &[Profile]) -> Value {
     let origins = &loaded.origins;
     let rules = |rules: &[Rule]| -> Vec<Value> {
         let one = |rule: &Rule| {
@@ -194,6 +202,7 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
             "port": route.port,
             "from": origin.to_string(),
         })),
+        "profiles": known.iter().map(|profile| json!({ "value": profile.name, "from": profile.source })).collect::<Vec<_>>(),
         "files": loaded.files.iter().map(|(layer, file)| json!({ "layer": layer.as_str(), "path": **file })).collect::<Vec<_>>(),
         "notes": loaded.notes.iter().map(note).collect::<Vec<_>>(),
     })

@@ -22,8 +22,8 @@ use belljar_config::machine;
 use belljar_gateway::{Gateway, Terms};
 use belljar_spec::workspace::View;
 use belljar_spec::{
-    Assurance, BackendChoice, BackendName, Command, ErrorCode, Hint, Limits, SandboxError, SandboxSpec, Term,
-    hint,
+    Assurance, BackendChoice, BackendName, Command, ErrorCode, Hint, Limits, Runtime, SandboxError,
+    SandboxSpec, Term, hint,
 };
 use belljar_state::state_directory;
 use belljar_vault::HostSecrets;
@@ -470,14 +470,30 @@ fn no_backend(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> S
             Term::AtLeast
         ));
     }
-    let reasons: Vec<String> = refusals.iter().map(|(name, refusal)| format!("{name}: {refusal}")).collect();
+    let mut lines: Vec<String> =
+        refusals.iter().map(|(name, refusal)| format!("\n  {name}: {refusal}")).collect();
+    lines.extend(NAMED.into_iter().filter(|name| strong_enough(*name, spec).is_ok()).map(line_of_named));
     let hint = refusals.iter().find_map(|(_, refusal)| refusal.hint.clone());
-    let message =
-        format!("no backend works here, and belljar runs nothing without one ({})", reasons.join("; "));
+    let message = format!("no backend works here, and belljar runs nothing without one{}", lines.concat());
     ErrorCode::BackendUnavailable
         .error(message)
         .hint(hint.unwrap_or_else(|| hint!("{} says what to do for each of them", Term::Capabilities)))
 }
+
+/// Whether a backend that only its name chooses works here.
+fn line_of_named(name: BackendName) -> String {
+    match backend(name).check() {
+        Err(refusal) => format!("\n  {name}: {refusal}"),
+        Ok(()) if name.assurance() < Assurance::Namespace => {
+            format!("\n  {name}: works, but isolates nothing; used only if named")
+        }
+        Ok(()) => format!("\n  {name}: works; used only if named"),
+    }
+}
+
+/// What `auto` never chooses.
+const NAMED: [BackendName; 3] =
+    [BackendName::Docker(Runtime::Runc), BackendName::Container, BackendName::Host];
 
 fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxError> {
     match spec.at_least {

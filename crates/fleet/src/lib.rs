@@ -42,7 +42,7 @@ pub use identity::{Identity, Key, Parent, Persistence, Role};
 pub use made::{Made, made};
 pub use name::{is_name, name_of};
 pub use permission::{OWNER, Owner, Permission};
-pub use profiles::{Profile, Profiles, profile_names};
+pub use profiles::{BUILT_IN, Profile, Profiles, known_profiles};
 pub use registry::RunSeat;
 pub use sandbox_dir::SandboxDir;
 pub use settings::{Clock, Settings};

@@ -8,7 +8,9 @@ use belljar_config::{self as config, nearest};
 use belljar_engine::BackendReport;
 use belljar_spec::egress::Mode;
 use belljar_spec::request::{EgressRequest, LimitsRequest, SandboxRequest, Wider};
-use belljar_spec::{Assurance, BackendChoice, BackendName, ErrorCode, Hint, SandboxError, Term, hint};
+use belljar_spec::{
+    Assurance, BackendChoice, BackendName, ErrorCode, Hint, Runtime, SandboxError, Term, hint,
+};
 
 /// A profile from the configuration, or one that is built in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,11 +27,20 @@ pub struct Profile {
     pub source: String,
 }
 
-/// The names of all profiles, whether they work here or not.
-pub fn profile_names() -> Vec<String> {
-    let written = config::profiles().unwrap_or_default();
-    let written = written.into_iter().map(|profile| profile.name);
-    built_in().into_iter().map(|profile| profile.name).chain(written).collect()
+/// All profiles, built in and of this machine's files, whether they work here or not.
+pub fn known_profiles() -> Result<Vec<Profile>, SandboxError> {
+    Ok(with_built_in(config::profiles()?.into_iter().map(Profile::written).collect()))
+}
+
+fn with_built_in(configured: Vec<Profile>) -> Vec<Profile> {
+    // Profiles for Docker are younger than files that name one of their own so.
+    let is_replaced = |built_in: &Profile| {
+        REPLACEABLE.contains(&built_in.name.as_str())
+            && configured.iter().any(|profile| profile.name == built_in.name)
+    };
+    let mut all: Vec<Profile> = built_in().into_iter().filter(|profile| !is_replaced(profile)).collect();
+    all.extend(configured);
+    all
 }
 
 /// Every profile, and whether it works here.
@@ -61,7 +72,7 @@ impl Profiles {
         not_held: impl Fn(&LimitsRequest) -> Vec<&'static str>,
     ) -> Result<Profiles, SandboxError> {
         let mut all: Vec<(Profile, Works)> = Vec::new();
-        for profile in built_in().into_iter().chain(configured) {
+        for profile in with_built_in(configured) {
             if let Some((known, _)) = all.iter().find(|(known, _)| known.name == profile.name) {
                 let message = format!(
                     "there are two profiles `{}`: {} and {}",
@@ -254,6 +265,18 @@ fn built_in() -> Vec<Profile> {
             BackendChoice::Named(BackendName::Bwrap),
         ),
         one(
+            DOCKER,
+            "Docker",
+            "a container of the Docker daemon",
+            BackendChoice::Named(BackendName::Docker(Runtime::Runc)),
+        ),
+        one(
+            GVISOR,
+            "gVisor",
+            "a container of the Docker daemon, on gVisor's kernel",
+            BackendChoice::Named(BackendName::Docker(Runtime::Runsc)),
+        ),
+        one(
             "container",
             "Container",
             "the container around belljar, shared with everything in it",
@@ -268,8 +291,13 @@ fn built_in() -> Vec<Profile> {
     ]
 }
 
-const BUILT_IN: &str = "built-in";
+/// The source of a profile that no file defines.
+pub const BUILT_IN: &str = "built-in";
 const DEFAULT: &str = "default";
+const DOCKER: &str = "docker";
+const GVISOR: &str = "gvisor";
+/// Built-in profiles whose place one of a file may take.
+const REPLACEABLE: [&str; 2] = [DOCKER, GVISOR];
 const MAX_NAME_BYTES: usize = 64;
 
 #[cfg(test)]

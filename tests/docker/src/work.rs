@@ -39,12 +39,16 @@ impl<'d> Work<'d> {
 
     /// `belljar run` with this backend and these arguments.
     pub fn run(&self, backend: &str, words: &[&str]) -> Command {
+        let mut command = self.belljar();
+        command.args(["run", "--backend", backend, "--workspace"]).arg(self.folder()).args(words);
+        command
+    }
+
+    /// belljar with directories of its own, in the folder above the one of the sandboxes.
+    pub fn belljar(&self) -> Command {
         let folder = |name: &str| self.root.path().join(name);
         let mut command = Command::new(belljar());
         command
-            .args(["run", "--backend", backend, "--workspace"])
-            .arg(self.folder())
-            .args(words)
             .current_dir(self.root.path())
             .env_clear()
             .envs([("LANG", "C.UTF-8"), ("DOCKER_HOST", &self.daemon.host())])

@@ -49,8 +49,10 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
     let connecting = thread::spawn(super::daemon);
     let place = ContainerDir::make(containers(plan)?, plan.id)?;
     let layout = plan.layout()?;
-    let mut mountpoints = stage::build(plan, layout, &place)?;
+    let staged = stage::build(plan, layout, &place);
+    // Before the stage's error: in a container there is often neither a daemon nor the right to mount.
     let daemon = connecting.join().unwrap_or_else(|_| super::daemon())?;
+    let mut mountpoints = staged?;
     let knocker = Knocker::listen(&place.control_socket(), control_socket_kind(runtime))?;
     let mut container = Container::create(daemon, runtime, plan, layout, place)?.start(knocker.closer());
     if runtime == Runtime::Runsc {

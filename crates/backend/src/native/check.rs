@@ -28,15 +28,7 @@ pub(crate) fn refused(doing: &str, errno: Errno) -> SandboxError {
 
 /// What to do where root has nothing to give to a sandbox.
 pub(super) fn remedy_for_root() -> Hint {
-    match Around::us().container_remedy() {
-        Some(remedy) => {
-            hint!(
-                "run belljar as an ordinary user of the container (Docker: `--user 1000:1000`), and {}",
-                remedy
-            )
-        }
-        None => "run belljar as an ordinary user".into(),
-    }
+    Around::us().container_remedy().unwrap_or_else(|| "run belljar as an ordinary user".into())
 }
 
 /// What to do where bubblewrap does not get its namespaces: it has the kernel's answer, and tells it in its own words.
@@ -183,28 +175,46 @@ impl Around {
         self.filter && matches!(errno, Errno::PERM | Errno::NOSYS)
     }
 
-    /// How to start the container so that namespaces can be made in it: all that is needed, whatever is missing first.
+    /// How to start the container so that namespaces can be made in it: lines to copy with all that is needed, whatever is
+    /// missing first. `tests/docker` tries each of Docker's.
     fn container_remedy(&self) -> Option<Hint> {
-        let options = match self.container? {
-            "Podman" => "`--security-opt seccomp=unconfined --security-opt unmask=ALL`",
+        let (program, unmasked) = match self.container? {
             "Kubernetes" => {
-                "`seccompProfile: {type: Unconfined}` and `procMount: Unmasked` in its securityContext"
+                return Some(hint!(
+                    "set `runAsUser: 1000`, `seccompProfile: {type: Unconfined}` and `procMount: Unmasked` in the \
+                     container's securityContext; {}",
+                    without_isolation()
+                ));
             }
-            "a system container" => "nesting allowed (LXC: `security.nesting=true`)",
-            _ => "`--security-opt seccomp=unconfined --security-opt systempaths=unconfined`",
+            "a system container" => {
+                return Some(hint!(
+                    "allow nesting in the container (LXC: `security.nesting=true`) and run belljar as an ordinary \
+                     user; {}",
+                    without_isolation()
+                ));
+            }
+            "Podman" => ("podman", "unmask=ALL"),
+            _ => ("docker", "systempaths=unconfined"),
         };
-        let apparmor = match (self.apparmor, self.container?) {
-            (true, "Docker" | "Podman" | "Codespaces") => " and `--security-opt apparmor=unconfined`",
-            _ => "",
-        };
+        let apparmor = if self.apparmor { " --security-opt apparmor=unconfined" } else { "" };
+        let options = format!("--security-opt seccomp=unconfined --security-opt {unmasked}{apparmor}");
+        let lines = format!(
+            "\n    {program} run --user 1000:1000 {options} IMAGE\n    \
+             {program} run --cap-add SYS_ADMIN {options} --volume \"$PWD:/work\" --workdir /work IMAGE\n  "
+        );
         Some(hint!(
-            "start the container with {}{}; or run without isolation, knowingly, with {}: commands then \
-             have the container's files, processes and network",
-            options.to_string(),
-            apparmor.to_string(),
-            Term::Backend.to("container")
+            "start the container as an ordinary user with the first of these lines, or as root with the second:{}{}",
+            lines,
+            without_isolation()
         ))
     }
+}
+
+fn without_isolation() -> Hint {
+    hint!(
+        "or run without isolation, knowingly, with {}: commands then have the container's files, processes and network",
+        Term::Backend.to("container")
+    )
 }
 
 /// What to do about a refusal.

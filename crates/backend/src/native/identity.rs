@@ -221,7 +221,10 @@ fn no_mapping(path: &Path, errno: Errno) -> SandboxError {
         path.display()
     );
     ErrorCode::NotSupported.error(message)
-        .hint("run belljar as the owner of the folder instead of root, or copy the folder to ext4, xfs, btrfs or tmpfs")
+        .hint(
+            "run belljar as the owner of the folder instead of root, or copy the folder to ext4, xfs, btrfs or tmpfs (in a \
+             container: to a volume)",
+        )
 }
 
 /// Whose the host root's files are inside.

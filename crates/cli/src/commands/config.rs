@@ -8,6 +8,7 @@ use crate::args::{ConfigCommand, ConfigInitArgs, ConfigShowArgs, EgressArgs, wor
 use crate::failure::say_notes;
 use crate::terms::for_command_line;
 use belljar_config::{self as config, DaemonSettings, LlmLoaded, Loaded, Origin};
+use belljar_fleet::{BUILT_IN, Profile, known_profiles};
 use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
 use belljar_spec::secret::{Credential, Inject};
 use belljar_spec::{ErrorCode, SandboxError};
@@ -43,10 +44,10 @@ pub(super) fn effective(
 fn show(options: ConfigShowArgs) -> Result<u8, SandboxError> {
     let (policy, loaded) = effective(options.workspace, options.egress)?;
     let llm = loaded.llm.route(&options.llm.request()?.unwrap_or_default())?;
-    let daemon = config::daemon()?;
+    let shown = Shown { policy, loaded, llm, daemon: config::daemon()?, profiles: known_profiles()? };
     match options.json {
-        true => print(format!("{:#}\n", as_json(&policy, &loaded, llm.as_ref(), &daemon)).as_bytes()),
-        false => print(as_text(&policy, &loaded, llm.as_ref(), &daemon).as_bytes()),
+        true => print(format!("{:#}\n", as_json(&shown)).as_bytes()),
+        false => print(as_text(&shown).as_bytes()),
     }
 }
 
@@ -77,12 +78,17 @@ fn init(options: &ConfigInitArgs) -> Result<u8, SandboxError> {
     Ok(0)
 }
 
-fn as_text(
-    policy: &EgressPolicy,
-    loaded: &Loaded,
-    llm: Option<&LlmLoaded>,
-    daemon: &DaemonSettings,
-) -> String {
+/// All that files and flags come to.
+struct Shown {
+    policy: EgressPolicy,
+    loaded: Loaded,
+    llm: Option<LlmLoaded>,
+    daemon: DaemonSettings,
+    profiles: Vec<Profile>,
+}
+
+fn as_text(shown: &Shown) -> String {
+    let Shown { policy, loaded, llm, daemon, profiles } = shown;
     let origins = &loaded.origins;
     let mut rows: Vec<[String; 3]> = Vec::new();
     let mut line = |key: &str, value: &str, origin: &dyn std::fmt::Display| {
@@ -139,6 +145,12 @@ fn as_text(
     if let Some(retention) = &daemon.retention {
         line("retention", &in_words(retention.value), &retention.place);
     }
+    let built_in = profiles.iter().filter(|profile| profile.source == BUILT_IN);
+    let names: Vec<&str> = built_in.map(|profile| profile.name.as_str()).collect();
+    line("profiles", &names.join(", "), &BUILT_IN);
+    for profile in profiles.iter().filter(|profile| profile.source != BUILT_IN) {
+        line("profiles", &profile.name, &profile.source);
+    }
     for (layer, file) in &loaded.files {
         line("file", layer.as_str(), file);
     }
@@ -150,12 +162,8 @@ fn as_text(
         .collect()
 }
 
-fn as_json(
-    policy: &EgressPolicy,
-    loaded: &Loaded,
-    llm: Option<&LlmLoaded>,
-    daemon: &DaemonSettings,
-) -> Value {
+fn as_json(shown: &Shown) -> Value {
+    let Shown { policy, loaded, llm, daemon, profiles } = shown;
     let origins = &loaded.origins;
     let rules = |rules: &[Rule]| -> Vec<Value> {
         let one = |rule: &Rule| {
@@ -216,6 +224,7 @@ fn as_json(
             "warm": daemon.warm.as_ref().map(|set| json!({ "value": set.value, "from": set.place.to_string() })),
             "retention_s": daemon.retention.as_ref().map(|set| json!({ "value": set.value.as_secs(), "from": set.place.to_string() })),
         },
+        "profiles": profiles.iter().map(|profile| json!({ "value": profile.name, "from": profile.source })).collect::<Vec<_>>(),
         "files": loaded.files.iter().map(|(layer, file)| json!({ "layer": layer.as_str(), "path": **file })).collect::<Vec<_>>(),
         "notes": loaded.notes.iter().map(note).collect::<Vec<_>>(),
     })

@@ -44,6 +44,24 @@ fn only_what_works_here_is_advertised() {
 }
 
 #[test]
+fn docker_and_gvisor_are_on_offer_where_the_daemon_has_them() {
+    let offered = |working: &[BackendName], configured: Vec<Profile>| {
+        let profiles = Profiles::new(&backends(working), configured, None).unwrap().advertised();
+        let docker = |profile: &ProfileInfo| ["docker", "gvisor"].contains(&profile.name.as_str());
+        let line = |profile: ProfileInfo| format!("{} {} {}", profile.name, profile.backend, profile.source);
+        profiles.into_iter().filter(docker).map(line).collect::<Vec<_>>()
+    };
+    let (runc, runsc) = (BackendName::Docker(Runtime::Runc), BackendName::Docker(Runtime::Runsc));
+    assert_eq!(offered(&[BackendName::Native], Vec::new()), Vec::<String>::new());
+    assert_eq!(offered(&[BackendName::Native, runc], Vec::new()), ["docker docker built-in"]);
+    let both = ["docker docker built-in", "gvisor docker+runsc built-in"];
+    assert_eq!(offered(&[BackendName::Native, runc, runsc], Vec::new()), both);
+    // A file's own takes the place.
+    let own = configured("docker", |base| base.backend = Some(BackendChoice::Named(runc)));
+    assert_eq!(offered(&[BackendName::Native, runc], vec![own]), ["docker docker config.toml"]);
+}
+
+#[test]
 fn no_backend_is_never_chosen_by_itself() {
     let profiles = Profiles::new(&backends(&[BackendName::Host]), Vec::new(), None).unwrap();
     assert_eq!(profiles.choose(None).unwrap_err().code, ErrorCode::ProfileUnavailable);

@@ -44,6 +44,11 @@ fn in_a_plain_container_nothing_runs_unless_it_is_named() {
         assert_eq!((code, &*stdout), (Some(0), "125\n"), "{user}: {stderr}");
         for said in [
             "no backend works here",
+            "\n  native: ",
+            "\n  bwrap: ",
+            "\n  docker: there is no Docker daemon at ",
+            "\n  container: works, but isolates nothing; used only if named\n",
+            "\n  host: works, but isolates nothing; used only if named\n",
             "hint: ",
             "--security-opt systempaths=unconfined",
             "--backend container",
@@ -67,6 +72,35 @@ fn in_a_plain_container_nothing_runs_unless_it_is_named() {
     // As an ordinary user the kernel is asked, and a filter answers.
     let (_, stdout, _) = inside(&daemon, USERS[1], &[], "/belljar doctor");
     assert!(stdout.contains("refused here by a seccomp filter"), "{stdout}");
+}
+
+/// The `docker run` lines of the hint, as a person copies them.
+#[test]
+fn each_line_of_the_refusal_works_as_it_is_copied() {
+    let Some(daemon) = Dockerd::start() else { return };
+    busybox(&daemon.host(), "busybox:test");
+    let (_, _, stderr) = inside(&daemon, USERS[0], &[], "/belljar run -- true");
+    let lines: Vec<&str> =
+        stderr.lines().map(str::trim).filter(|line| line.starts_with("docker run ")).collect();
+    assert_eq!(lines.len(), 2, "{stderr}");
+    let folder = daemon.folder().join("project");
+    std::fs::create_dir(&folder).unwrap();
+    for line in lines {
+        let script = r#"cd /work 2>/dev/null || { mkdir /state/w && cd /state/w; }; HOME=/state /belljar run -- id -un"#;
+        let rest = format!(
+            "--volume '{}:/belljar:ro' --rm --network none --tmpfs /state:mode=1777 busybox:test sh -c '{script}'",
+            belljar().display()
+        );
+        let copied = line.strip_suffix(" IMAGE").expect(line);
+        let output = Command::new("sh")
+            .args(["-c", &format!("{copied} {rest}")])
+            .current_dir(&folder)
+            .env("DOCKER_HOST", daemon.host())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"agent\n"[..]), "{copied}: {said}");
+    }
 }
 
 #[test]

@@ -9,5 +9,6 @@ mod inside;
 mod kept;
 mod killed;
 mod neighbours;
+mod profiles;
 mod slow;
 mod socket;

@@ -21,7 +21,10 @@ pub(super) fn values(id: &str, name: &str) -> Vec<String> {
         ("groups", _) => groups().map(|group| group.name().to_string()).collect(),
         ("mode", _) | ("egress", "MODE") => ["none", "strict", "open"].map(String::from).into(),
         ("secrets", _) => credentials(),
-        ("profile" | "profiles", "NAME") => belljar_fleet::profile_names(),
+        ("profile" | "profiles", "NAME") => {
+            let known = belljar_fleet::known_profiles().unwrap_or_default();
+            known.into_iter().map(|profile| profile.name).collect()
+        }
         ("branch" | "to" | "base", "NAME" | "BRANCH") => branches().unwrap_or_default(),
         ("agent", _) => ["claude", "codex", "opencode", "pi", "gemini"].map(String::from).into(),
         ("shell", _) => ["bash", "zsh", "fish"].map(String::from).into(),

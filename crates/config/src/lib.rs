@@ -47,6 +47,7 @@ pub use git_table::GitSettings;
 pub use golden_table::{GoldenSettings, golden};
 pub use images_table::{ImageSettings, pull_options, pull_options_from};
 pub use layer::{Layer, Settings};
+pub use llm::prices;
 pub use llm::{LlmLayers, LlmLoaded, LlmSettings};
 pub use load::{ChosenProfile, Loaded, Note, check, load, load_for_command, load_from};
 pub use machine::machine;

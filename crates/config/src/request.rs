@@ -2,7 +2,7 @@
 //! comes from flags, a program or a stored record.
 
 use crate::load::{filled, load_then};
-use crate::{ConfigPaths, CredentialFlags, EgressFlags, LlmLayers, Note, machine};
+use crate::{ConfigPaths, CredentialFlags, EgressFlags, LlmLayers, Note, machine, prices};
 use belljar_spec::egress::RuleSource;
 use belljar_spec::request::{EnvValue, HostPath, LlmRequest, WorkspaceRequest};
 use belljar_spec::secret::SecretName;
@@ -153,6 +153,9 @@ pub fn resolve_with(
     }
     let llm = route(llm.unwrap_or_default(), &loaded.llm)?;
     let llm = loaded.llm.route(&llm)?;
+    if let Some(llm) = &llm {
+        prices::check_allowed(&llm.route)?;
+    }
     // More processors than exist means all of them.
     limits.cpus = limits.cpus.map(|cpus| cpus.min(Cpus::whole(machine().cpus)));
     let own = volumes

@@ -122,6 +122,7 @@ words! {
         ImagesImport "belljar images import FILE"
         ImagesPull "belljar images pull"
         Layers "belljar changes list"
+        LlmPrices "belljar llm prices"
         SecretsList "belljar secrets list"
         SecretsSet "belljar secrets set"
         Serve "belljar serve"

@@ -42,6 +42,7 @@ impl<'w> Course<'w> {
             api_duration_ms: 0,
             session_id: id.to_string(),
             cost_usd: Some(0.0),
+            cost_unknown: None,
             input_tokens: 0,
             output_tokens: 0,
             cache_read_input_tokens: 0,

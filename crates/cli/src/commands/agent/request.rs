@@ -49,10 +49,13 @@ pub(super) fn spec(
     model: Option<&ModelName>,
     budget: RunBudget,
 ) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
-    resolve_with(provider::for_agent(request, budget.model), surroundings, |flags, layers| {
+    let asked = provider::for_agent(request, budget.model);
+    let (spec, notes) = resolve_with(asked, surroundings, |flags, layers| {
         let is_configured = layers.route(&LlmRequest::default())?.is_some();
         provider::server(flags, is_configured, model, agent)
-    })
+    })?;
+    provider::check_price(spec.llm.as_ref(), model, agent)?;
+    Ok((spec, notes))
 }
 
 /// Where agents are looked for.

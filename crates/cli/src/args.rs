@@ -39,8 +39,9 @@ pub(crate) use images::{
     ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs,
 };
 pub(crate) use kept::{
-    AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, InitArgs, KeptCommand, KeptListArgs, ListArgs,
-    LogsArgs, PsArgs, RmArgs, SandboxCommand, StartArgs, TargetArgs, VolumeCommand, VolumesArgs, WhichArgs,
+    AdminArgs, AgentConfigArgs, AllowArgs, AttachArgs, ExecArgs, ForwardArgs, InitArgs, KeptCommand,
+    KeptListArgs, ListArgs, LogsArgs, PortPair, PsArgs, RmArgs, SandboxCommand, StartArgs, TargetArgs,
+    VolumeCommand, VolumesArgs, WhichArgs,
 };
 pub(crate) use layers::{ApplyArgs, ChangesCommand, DiffArgs, DiscardArgs, LayersArgs};
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmPricesArgs, LlmSpendArgs};

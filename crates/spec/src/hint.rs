@@ -71,6 +71,7 @@ words! {
         Env "env"
         Folder "workspace.folder"
         GitHub "github.profile"
+        Hide "workspace.hide"
         LlmKey "llm.key"
         LlmKind "llm.kind"
         LlmUrl "llm.url"

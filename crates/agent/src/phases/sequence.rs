@@ -108,6 +108,7 @@ fn request(
         effort: phase.effort,
         web_search: phase.web_search.is_some(),
         context: phase.context.clone(),
+        cwd: None,
         time: [phase.budget.time, place.limits.timeout].into_iter().flatten().min(),
         path: path.to_os_string(),
         sandbox: place,

@@ -188,6 +188,7 @@ mod tests {
             effort: None,
             web_search: false,
             context: Vec::new(),
+            cwd: None,
             time: None,
             path: "".into(),
             sandbox: SandboxSpec::default(),

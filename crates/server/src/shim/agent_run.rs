@@ -70,6 +70,7 @@ impl AgentPlan {
             effort: optional("effort", &run.effort)?,
             web_search,
             context: Vec::new(),
+            cwd: None,
             time: [budget.time, run.timeout_s.map(Duration::from_secs), sandbox.limits.timeout]
                 .into_iter()
                 .flatten()

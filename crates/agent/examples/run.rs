@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         effort: None,
         web_search: false,
         context: Vec::new(),
+        cwd: None,
         time: None,
         path: std::env::var_os("PATH").unwrap_or_default(),
         sandbox: SandboxSpec {

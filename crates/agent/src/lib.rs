@@ -26,6 +26,7 @@
 //!     effort: None,
 //!     web_search: false,
 //!     context: Vec::new(),
+//!     cwd: None,
 //!     time: None,
 //!     path: std::env::var_os("PATH").unwrap_or_default(),
 //!     sandbox: SandboxSpec { workspace: Some("/srv/project".into()), llm: Some(route), ..Default::default() },

@@ -2,7 +2,8 @@
 
 use crate::adapter::ModelName;
 use crate::run::Agent;
-use belljar_spec::llm::{Budget, UpstreamKind};
+use belljar_config::prices;
+use belljar_spec::llm::{Budget, LlmRoute, UpstreamKind};
 use belljar_spec::request::{LlmRequest, LlmUrl, WebSearch};
 use belljar_spec::secret::SecretRef;
 use belljar_spec::{ErrorCode, SandboxError, SandboxRequest, Term, hint};
@@ -70,6 +71,22 @@ pub fn server(
     flags.url = Some(LlmUrl::To(provider.url.parse().expect("a test reads every URL of the table")));
     flags.key = flags.key.or_else(|| Some(provider.key()));
     Ok(flags)
+}
+
+/// Refuses a budget in dollars for a model without a price, before anything is started. A model that the caller does not name is known only when
+/// it is called.
+pub fn check_price(
+    route: Option<&LlmRoute>,
+    model: Option<&ModelName>,
+    agent: &Agent,
+) -> Result<(), SandboxError> {
+    let (Some(route), Some(ModelName { model, .. })) = (route, model) else { return Ok(()) };
+    // LiteLLM tells what a call costs that is no stream; the agents that belljar knows use streams.
+    let is_told = route.kind == UpstreamKind::LiteLlm && matches!(agent, Agent::Program(_));
+    match is_told {
+        true => Ok(()),
+        false => prices::check(route, model),
+    }
 }
 
 fn unknown(model: Option<&ModelName>, agent: &Agent) -> SandboxError {

@@ -32,6 +32,8 @@ pub enum StopReason {
     ErrorNetwork,
     /// What the run may use of its model is used up.
     ErrorBudget,
+    /// The budget is in dollars, and the price of the model is not known.
+    ErrorPrice,
     /// It ran longer than it may.
     ErrorTimeout,
     /// Memory ran out.
@@ -52,7 +54,7 @@ pub enum StopReason {
 
 impl StopReason {
     /// Every one.
-    pub const ALL: [StopReason; 20] = [
+    pub const ALL: [StopReason; 21] = [
         StopReason::Success,
         StopReason::Unknown,
         StopReason::ErrorAgent,
@@ -65,6 +67,7 @@ impl StopReason {
         StopReason::ErrorModel,
         StopReason::ErrorNetwork,
         StopReason::ErrorBudget,
+        StopReason::ErrorPrice,
         StopReason::ErrorTimeout,
         StopReason::ErrorMemory,
         StopReason::ErrorDisk,
@@ -90,6 +93,7 @@ impl StopReason {
             StopReason::ErrorModel => "error_model",
             StopReason::ErrorNetwork => "error_network",
             StopReason::ErrorBudget => "error_budget",
+            StopReason::ErrorPrice => "error_price",
             StopReason::ErrorTimeout => "error_timeout",
             StopReason::ErrorMemory => "error_memory",
             StopReason::ErrorDisk => "error_disk",
@@ -120,6 +124,9 @@ impl StopReason {
             }
             StopReason::ErrorNetwork => "look whether the model's server can be reached from here".into(),
             StopReason::ErrorBudget => hint!("allow more with {}", Term::Budget),
+            StopReason::ErrorPrice => {
+                hint!("set it in `[llm.price]` of your belljar.toml, or omit `usd` from {}", Term::Budget)
+            }
             StopReason::ErrorTimeout => {
                 hint!("allow more with {} or {}", Term::Budget.to("time=TIME"), Term::Timeout)
             }

@@ -287,6 +287,8 @@ pub enum CostSource {
     Upstream,
     /// The prices of the configuration, by the tokens that the upstream counted.
     Prices,
+    /// The built-in list of prices, by the same tokens.
+    ListPrices,
     /// The call is free: an error, a list of models, a count of tokens.
     Free,
 }

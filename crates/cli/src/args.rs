@@ -38,11 +38,12 @@ pub(crate) use images::{
     ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs,
 };
 pub(crate) use kept::{
-    AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, InitArgs, KeptCommand, KeptListArgs, ListArgs,
-    LogsArgs, PsArgs, RmArgs, SandboxCommand, StartArgs, TargetArgs, VolumeCommand, VolumesArgs, WhichArgs,
+    AdminArgs, AgentConfigArgs, AllowArgs, AttachArgs, ExecArgs, ForwardArgs, InitArgs, KeptCommand,
+    KeptListArgs, ListArgs, LogsArgs, PortPair, PsArgs, RmArgs, SandboxCommand, StartArgs, TargetArgs,
+    VolumeCommand, VolumesArgs, WhichArgs,
 };
 pub(crate) use layers::{ApplyArgs, ChangesCommand, DiffArgs, DiscardArgs, LayersArgs};
-pub(crate) use llm::{LlmArgs, LlmSpendArgs};
+pub(crate) use llm::{LlmArgs, LlmCommand, LlmPricesArgs, LlmSpendArgs};
 pub(crate) use publish::PublishArgs;
 pub(crate) use sandbox::{SandboxOptions, variables_of, workspace};
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
@@ -111,6 +112,7 @@ impl Args {
             Some(Command::Changes { command }) => command.wants_json(),
             Some(Command::Sandbox { command }) => command.wants_json(),
             Some(Command::Volume { command }) => command.wants_json(),
+            Some(Command::Llm { command }) => command.wants_json(),
             Some(Command::Images(options)) => options.wants_json(),
             Some(Command::Kept(command)) => command.wants_json(),
             Some(Command::Daemon { command }) => command.wants_json(),
@@ -286,6 +288,11 @@ pub(crate) enum Command {
     Volume {
         #[command(subcommand)]
         command: VolumeCommand,
+    },
+    /// Models: prices
+    Llm {
+        #[command(subcommand)]
+        command: LlmCommand,
     },
     /// The daemon: stop, service, grants, sweep
     Daemon {

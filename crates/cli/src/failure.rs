@@ -3,10 +3,12 @@
 use crate::terms::for_command_line;
 use belljar_api::ApiError;
 use belljar_api::client::ClientError;
-use belljar_config::Note;
+use belljar_config::{Note, SECRET_VISIBLE};
 use belljar_overlay::quote::visible;
 pub(crate) use belljar_spec::exit_code::{FAILED, REFUSED, TIMED_OUT};
 use belljar_spec::{ErrorCode, Hint, SandboxError};
+use belljar_sys::rustix::stdio::stderr;
+use belljar_sys::rustix::termios::isatty;
 use std::io::{ErrorKind, Write, stdout};
 use std::process::ExitCode;
 
@@ -44,7 +46,9 @@ pub(crate) fn as_json(error: &SandboxError) -> serde_json::Value {
 
 /// What is no error, and has to be known.
 pub(crate) fn say_notes(notes: &[Note]) {
-    for note in notes {
+    // A suggestion is for a person, and a program that reads standard error takes it for a problem.
+    let is_for_us = |note: &&Note| note.code != SECRET_VISIBLE || isatty(stderr());
+    for note in notes.iter().filter(is_for_us) {
         eprintln!("belljar: {}", shown(&note.message));
         if let Some(hint) = &note.hint {
             eprintln!("  hint: {}", shown(&for_command_line(hint)));

@@ -34,6 +34,9 @@ fn main() -> ExitCode {
         Some(args::Command::Kept(command)) => commands::kept::kept(command),
         Some(args::Command::Sandbox { command }) => commands::kept::sandbox(command),
         Some(args::Command::Changes { command }) => commands::layers::changes(command),
+        Some(args::Command::Llm { command: args::LlmCommand::Prices(options) }) => {
+            commands::prices::prices(&options)
+        }
         Some(args::Command::Volume { command }) => commands::kept::volume(command),
         Some(args::Command::Serve(options)) => commands::daemon::serve(options),
         Some(args::Command::Daemon { command }) => commands::daemon::daemon(command),

@@ -35,6 +35,7 @@ fn words(term: Term) -> &'static str {
         Term::Env => "--env",
         Term::Folder => "--workspace",
         Term::GitHub => "--github",
+        Term::Hide => "--hide",
         Term::LlmKey => "--llm-key",
         Term::LlmKind => "--llm-kind",
         Term::LlmUrl => "--llm",

@@ -107,6 +107,8 @@ pub(crate) struct GitHubTable {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct WorkspaceTable {
     pub(crate) protect: Vec<Spanned<String>>,
+    pub(crate) hide: Vec<Spanned<String>>,
+    pub(crate) visible: Option<Spanned<Vec<Spanned<String>>>>,
     pub(crate) unprotect: Option<Spanned<Vec<Spanned<String>>>>,
 }
 

@@ -17,7 +17,7 @@ use belljar_spec::egress::{
     EgressLimits, GroupName, HostPattern, Mode, Printable, Rule, RuleLabel, RuleSource, groups,
 };
 use belljar_spec::secret::{Credential, GitHubApp};
-use belljar_spec::workspace::{ProtectedPath, ProtectedPathError};
+use belljar_spec::workspace::{HidePattern, ProtectedPath, ProtectedPathError};
 use belljar_spec::{ByteSize, SandboxError};
 use belljar_workspace::protect::settings_paths;
 use ipnet::IpNet;
@@ -69,6 +69,10 @@ pub struct Settings {
     pub protect: Vec<At<ProtectedPath>>,
     /// Settings that may be changed inside, though they are protected by default.
     pub unprotect: Vec<At<ProtectedPath>>,
+    /// What of the workspace is hidden inside.
+    pub hide: Vec<At<HidePattern>>,
+    /// Files that may be seen inside though they look like secrets.
+    pub visible: Vec<At<HidePattern>>,
     /// A directory of instructions for agents.
     pub agent_context: Option<At<PathBuf>>,
     /// The push rules.
@@ -108,6 +112,8 @@ impl Settings {
             llm: None,
             protect: Vec::new(),
             unprotect: Vec::new(),
+            hide: Vec::new(),
+            visible: Vec::new(),
             agent_context: None,
             git: GitSettings::default(),
             profiles: Vec::new(),
@@ -127,6 +133,8 @@ impl Settings {
             llm: None,
             protect: Vec::new(),
             unprotect: Vec::new(),
+            hide: Vec::new(),
+            visible: Vec::new(),
             agent_context: None,
             git: GitSettings::default(),
             profiles: Vec::new(),
@@ -180,6 +188,7 @@ impl Settings {
         reader.may_say("git", &file.git, &[Layer::Operator, Layer::User])?;
         // A repository, and so an agent, must not unprotect its own paths.
         reader.may_say("unprotect", &file.workspace.unprotect, &[Layer::Operator, Layer::User])?;
+        reader.may_say("visible", &file.workspace.visible, &[Layer::Operator, Layer::User])?;
         reader.may_say("golden", &file.golden, &[Layer::Operator, Layer::User])?;
         reader.may_say("daemon", &file.daemon, &[Layer::Operator, Layer::User])?;
         let mut settings = Settings {
@@ -204,6 +213,19 @@ impl Settings {
                 .workspace
                 .protect
                 .iter()
+                .map(|path| reader.understood(path, |path| path.parse()))
+                .collect::<Result<_, _>>()?,
+            hide: file
+                .workspace
+                .hide
+                .iter()
+                .map(|path| reader.understood(path, |path| path.parse()))
+                .collect::<Result<_, _>>()?,
+            visible: file
+                .workspace
+                .visible
+                .iter()
+                .flat_map(|paths| paths.get_ref())
                 .map(|path| reader.understood(path, |path| path.parse()))
                 .collect::<Result<_, _>>()?,
             unprotect: file

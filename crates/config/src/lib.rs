@@ -11,6 +11,7 @@
 //! are no files, three opens fail and that is all. Called by the command line and by programs that want a user's settings; making a
 //! sandbox reads no configuration by itself.
 
+mod allow;
 mod authorities;
 mod credential_table;
 mod credentials;
@@ -35,9 +36,11 @@ mod rule_table;
 mod sample;
 mod sandbox_table;
 mod schema;
+mod secret_files;
 mod toml_text;
 mod trust;
 
+pub use allow::{Allowed, allow, allow_in};
 pub use authorities::AuthorityFile;
 pub use credentials::CredentialFlags;
 pub use daemon_table::{DaemonSettings, daemon};
@@ -47,6 +50,7 @@ pub use git_table::GitSettings;
 pub use golden_table::{GoldenSettings, golden};
 pub use images_table::{ImageSettings, pull_options, pull_options_from};
 pub use layer::{Layer, Settings};
+pub use llm::prices;
 pub use llm::{LlmLayers, LlmLoaded, LlmSettings};
 pub use load::{ChosenProfile, Loaded, Note, check, load, load_for_command, load_from};
 pub use machine::machine;
@@ -57,5 +61,6 @@ pub use request::{DefaultProfile, Surroundings, resolve, resolve_with};
 pub use sample::sample;
 pub use sandbox_table::SandboxSettings;
 pub use schema::schema;
+pub use secret_files::SECRET_VISIBLE;
 pub use toml_text::TomlText;
 pub use trust::{Proposal, Standing, propose, propose_from, revoke, revoke_from};

@@ -14,7 +14,7 @@ use belljar_spec::egress::{EgressPolicy, RuleSource};
 use belljar_spec::git::{PushRules, RefPattern};
 use belljar_spec::request::EgressRequest;
 use belljar_spec::secret::{Credential, Forwarded, GitHubGrant};
-use belljar_spec::workspace::ProtectedPath;
+use belljar_spec::workspace::{HidePattern, ProtectedPath};
 use belljar_spec::{CommandLine, ErrorCode, Hint, SandboxError, SandboxRequest, hint};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -91,6 +91,19 @@ impl Loaded {
     /// Settings that may be changed inside, though they are protected by default. A repository can name none.
     pub fn unprotected(&self) -> Vec<At<ProtectedPath>> {
         self.layers.iter().flat_map(|layer| layer.unprotect.iter().cloned()).collect()
+    }
+
+    /// What of a workspace is hidden; all layers add up.
+    pub fn hidden(&self) -> Vec<HidePattern> {
+        self.layers.iter().flat_map(|layer| layer.hide.iter().map(|pattern| pattern.value.clone())).collect()
+    }
+
+    /// Files that may be seen inside though they look like secrets. A repository can name none.
+    pub fn visible(&self) -> Vec<HidePattern> {
+        self.layers
+            .iter()
+            .flat_map(|layer| layer.visible.iter().map(|pattern| pattern.value.clone()))
+            .collect()
     }
 }
 

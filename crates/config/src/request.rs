@@ -2,7 +2,8 @@
 //! comes from flags, a program or a stored record.
 
 use crate::load::{filled, load_then};
-use crate::{ConfigPaths, CredentialFlags, EgressFlags, LlmLayers, Note, machine};
+use crate::secret_files;
+use crate::{ConfigPaths, CredentialFlags, EgressFlags, LlmLayers, Note, machine, prices};
 use belljar_spec::egress::RuleSource;
 use belljar_spec::request::{EnvValue, HostPath, LlmRequest, WorkspaceRequest};
 use belljar_spec::secret::SecretName;
@@ -111,6 +112,7 @@ pub fn resolve_with(
         ro,
         rw,
         protect,
+        hide,
         push,
         share_git,
         agent_context: more_context,
@@ -119,6 +121,10 @@ pub fn resolve_with(
     let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
     let protected = loaded.protected().into_iter().map(|path| path.value).chain(protect).collect();
     let unprotected = loaded.unprotected().into_iter().map(|path| path.value).collect();
+    let hidden: Vec<_> = loaded.hidden().into_iter().chain(hide).collect();
+    let known: Vec<_> = hidden.iter().cloned().chain(loaded.visible()).collect();
+    let suggestion =
+        folder.as_deref().filter(|_| !admin).and_then(|folder| secret_files::note(folder, &known));
     let mut agent_context = loaded.agent_context(configured_by);
     agent_context.extend(paths(more_context));
     let pushes = loaded.pushes(&push);
@@ -153,6 +159,9 @@ pub fn resolve_with(
     }
     let llm = route(llm.unwrap_or_default(), &loaded.llm)?;
     let llm = loaded.llm.route(&llm)?;
+    if let Some(llm) = &llm {
+        prices::check_allowed(&llm.route)?;
+    }
     // More processors than exist means all of them.
     limits.cpus = limits.cpus.map(|cpus| cpus.min(Cpus::whole(machine().cpus)));
     let own = volumes
@@ -172,6 +181,7 @@ pub fn resolve_with(
         compare: Compare::No,
         protected,
         unprotected,
+        hidden,
         agent_context,
         alternates: loaded.alternates(),
         pushes,
@@ -196,7 +206,9 @@ pub fn resolve_with(
         home: surroundings.home,
         admin,
     };
-    Ok((spec, loaded.notes))
+    let mut notes = loaded.notes;
+    notes.extend(suggestion);
+    Ok((spec, notes))
 }
 
 /// The workspace mode. That a request does not have two of them was checked before.

@@ -1,7 +1,7 @@
 //! `[llm]`: the settings of the route to a model that each layer may have, and merging files and flags.
 
 use belljar_config::{ConfigPaths, EgressFlags, Layer, LlmLoaded, check, load_from};
-use belljar_spec::llm::{Price, UpstreamKind};
+use belljar_spec::llm::{Price, PriceOrigin, Rates, UpstreamKind};
 use belljar_spec::request::{LlmRequest, LlmUrl};
 use belljar_spec::{ErrorCode, SandboxError};
 use std::fs::{self, Permissions};
@@ -65,10 +65,16 @@ fn a_whole_table_is_understood() {
     assert_eq!(admin_key.map(|key| key.to_string()).as_deref(), Some("env:ADMIN"));
     assert_eq!(route.budget.to_string(), "calls=100,turns=30,tokens=2000000,usd=5.50");
     assert!(route.allows("claude-x") && route.allows("gpt-5") && !route.allows("gemini"));
-    let price = route.price("claude-x").expect("it has a price");
-    let expected =
-        Price { input: 3_000_000, output: 15_000_000, cache_read: 300_000, cache_write: 3_000_000 };
-    assert_eq!((price, route.price("gpt-5")), (expected, None));
+    let expected = Price::flat(Rates {
+        input: Some(3_000_000),
+        output: Some(15_000_000),
+        cache_read: Some(300_000),
+        cache_write: Some(3_000_000),
+        cache_write_1h: Some(3_000_000),
+    });
+    assert_eq!(route.price("claude-x"), Some((&expected, PriceOrigin::Configured)));
+    assert_eq!(route.price("gpt-5").map(|(_, origin)| origin), Some(PriceOrigin::Listed));
+    assert_eq!(route.price("gpt-unheard-of"), None);
     assert_eq!((route.billing.account(), route.port), ("team-1", 8080));
 }
 
@@ -132,7 +138,7 @@ fn no_budget_exceeds_the_operators() {
     )
     .route;
     assert_eq!(
-        (cheap.price("claude-x").map(|price| price.input), cheap.billing.account()),
+        (cheap.price("claude-x").and_then(|(price, _)| price.rates.input), cheap.billing.account()),
         (Some(3_000_000), "team-1")
     );
 }

@@ -164,6 +164,13 @@ impl Workspace {
                 let held = What::Folder { baseline: Some(Box::new(baseline)), git };
                 Ok(Workspace::new(Some(view), None, held))
             }
+            // It belongs to the sandbox: no program of the host works there, and git inside may make a repository of it.
+            WorkspaceMode::Own(folder) if spec.protected.is_empty() => {
+                // What is wrong with it is said by the backend, which opens it.
+                let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+                let held = What::Folder { baseline: None, git: None };
+                Ok(Workspace::new(Some(View::plain(folder)), None, held))
+            }
             WorkspaceMode::Own(folder) => Ok(Workspace::of_folder(Some(protect::view(folder, policy)?))),
             WorkspaceMode::Overlay { layer } => {
                 let folder = folder(spec, "an overlay")?;

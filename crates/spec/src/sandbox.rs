@@ -4,7 +4,7 @@ use crate::egress::EgressPolicy;
 use crate::git::PushRules;
 use crate::llm::LlmRoute;
 use crate::secret::{Credential, Forwarded, GitHubGrant};
-use crate::workspace::{GitAccess, ProtectedPath, WorkspaceMode};
+use crate::workspace::{GitAccess, HidePattern, ProtectedPath, WorkspaceMode};
 use crate::{Admin, Assurance, BackendChoice, Kept, LimitsRequest, Root, SandboxId, Volume};
 use std::ffi::OsString;
 use std::fmt;
@@ -34,6 +34,8 @@ pub struct SandboxSpec {
     pub protected: Vec<ProtectedPath>,
     /// Settings below it that may be changed inside, though they are protected by default.
     pub unprotected: Vec<ProtectedPath>,
+    /// What of it no process inside can read, as far as it is there at the start.
+    pub hidden: Vec<HidePattern>,
     /// Directories whose `*.md` agents are told beside what the repository says: seen in its `AGENTS.md`.
     pub agent_context: Vec<PathBuf>,
     /// Directories whose objects its repositories may borrow, and so it is shown.

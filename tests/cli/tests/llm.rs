@@ -51,7 +51,7 @@ fn a_run_says_what_it_used_of_its_model() {
     assert_eq!((run.code, run.stdout.as_str()), (0, "200\n200\n400\n"), "{}", run.stderr);
     assert_eq!(
         run.stderr,
-        "belljar: model: 2 calls, 4,274 tokens, the cost of 2 calls is not known, 1 refused\n"
+        "belljar: model: 2 calls, 4,274 tokens, the cost of 2 calls is not known (the price of the model lacks a rate for some of the tokens), 1 refused\n"
     );
     assert!(
         model
@@ -109,13 +109,64 @@ fn a_program_is_told_the_same_as_json() {
     assert_eq!(
         report["llm"],
         serde_json::json!({"calls": 1, "input_tokens": 100, "output_tokens": 30, "cache_read": 7, "cache_write": 2000,
-            "cost_usd": 2407, "calls_without_cost": 0, "calls_estimated": 0, "refused": 0, "turns": 1, "millis": report["llm"]["millis"]})
+            "cost_usd": 2407, "calls_without_cost": 0, "cost_unknown": null, "calls_estimated": 0, "refused": 0, "turns": 1, "millis": report["llm"]["millis"]})
     );
     let off = home.run(&["run", "--json", "--llm", "off", "--", "sh", "-c", "echo $OPENAI_BASE_URL"]);
     let report: serde_json::Value = serde_json::from_str(&off.stdout).expect("one object");
     assert_eq!((&report["llm"], &report["stdout"]), (&serde_json::Value::Null, &"\n".into()));
     let shown = home.run(&["config", "show"]).stdout;
     assert!(shown.contains(&format!("{} (litellm)", model.url())) && !shown.contains(KEY), "{shown}");
+}
+
+/// Without any price in the configuration. What has no price is refused in other words than what is spent.
+#[test]
+fn a_budget_in_dollars_needs_no_price_table() {
+    let model = model();
+    let home = home("");
+    let ask = |name: &str| ASK.replace("gpt-5", name).replace("-o /dev/null ", "");
+    let script = format!("{}; {}", ask("claude-opus-5-5"), ask("unheard-of"));
+    let run = home.run(&[
+        "run",
+        "--llm",
+        &model.url(),
+        "--llm-kind",
+        "openai",
+        "--llm-budget",
+        "usd=1",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    let report: serde_json::Value = serde_json::from_str(&run.stdout).expect("one object");
+    // 100 in, 30 out, 7 read, 2000 written: 400 + 600 + 1.4 + 10,000 millionths.
+    assert_eq!(
+        (&report["llm"]["cost_usd"], &report["llm"]["calls"]),
+        (&11_002.into(), &1.into()),
+        "{report:#}"
+    );
+    let said = report["stdout"].as_str().expect("text");
+    assert!(said.contains("`unheard-of` has no price") && !said.contains("spent"), "{said}");
+}
+
+#[test]
+fn prices_are_listed_with_their_source() {
+    let home = home("[llm.price.\"claude-opus-*\"]\ninput = 1.0\noutput = 2.5\n");
+    let shown = home.run(&["llm", "prices", "claude-sonnet-4-5"]);
+    insta::assert_snapshot!("prices_of_one_model", shown.stdout);
+    let own = home.run(&["llm", "prices", "claude-opus-5-5"]).stdout;
+    assert!(own.contains("claude-opus-*") && own.contains("source: your configuration"), "{own}");
+    let all = home.run(&["llm", "prices", "--json"]);
+    let all: serde_json::Value = serde_json::from_str(&all.stdout).expect("one object");
+    let models = all["models"].as_array().expect("a list");
+    let argon = models.iter().find(|row| row["model"] == "gemini-4-argon").expect("it is listed");
+    assert_eq!(argon["changes"][0]["from"], "2026-12-01");
+    assert_eq!(argon["rates"]["cache_write"], serde_json::Value::Null);
+    assert_eq!(models[0]["configured"], true);
+    let unknown = home.run(&["llm", "prices", "unheard-of"]);
+    assert_eq!(unknown.code, 126, "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("[llm.price.\"unheard-of\"]"), "{}", unknown.stderr);
 }
 
 #[test]
@@ -133,6 +184,11 @@ fn what_is_missing_is_said_before_anything_runs() {
         (&["--llm", "api.anthropic.com"], 126, "is not the URL of a model"),
         (&["--llm", "http://127.0.0.1:9", "--llm-budget", "much"], 125, "is not a budget"),
         (&["--llm", "http://127.0.0.1:9", "--backend", "host"], 125, "no route to a model"),
+        (
+            &["--llm", "https://api.openai.com", "--llm-model", "gpt-unheard-of", "--llm-budget", "usd=1"],
+            126,
+            "the model `gpt-unheard-of` has no price",
+        ),
     ] {
         let run = home.run(&[&["run"], args, &["--", "touch", "ran"]].concat());
         assert_eq!(run.code, code, "{args:?}: {}", run.stderr);

@@ -6,6 +6,7 @@ use crate::entry::Line;
 use crate::log::Watcher;
 use crate::run::{RunRequest, RunResult, check, run};
 use belljar_engine::Engine;
+use belljar_spec::llm::CostUnknown;
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{ErrorCode, SandboxError, SandboxSpec, Term, hint};
 use serde::Serialize;
@@ -34,6 +35,8 @@ pub struct PhasesResult {
     pub turns: u64,
     /// In dollars; `null` when the cost of a call is not known.
     pub cost_usd: Option<f64>,
+    /// Why it is not known: of the first phase where it is not.
+    pub cost_unknown: Option<CostUnknown>,
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cache_read_input_tokens: u64,
@@ -105,6 +108,7 @@ fn request(
         effort: phase.effort,
         web_search: phase.web_search.is_some(),
         context: phase.context.clone(),
+        cwd: None,
         time: [phase.budget.time, place.limits.timeout].into_iter().flatten().min(),
         path: path.to_os_string(),
         sandbox: place,
@@ -139,6 +143,7 @@ fn total(phases: Vec<PhaseResult>) -> PhasesResult {
         skipped: Vec::new(),
         turns: sum(|result| result.turns),
         cost_usd: cost.map(|cost| cost as f64 / 1e6),
+        cost_unknown: phases.iter().find_map(|phase| phase.result.cost_unknown),
         input_tokens: sum(|result| result.input_tokens),
         output_tokens: sum(|result| result.output_tokens),
         cache_read_input_tokens: sum(|result| result.cache_read_input_tokens),

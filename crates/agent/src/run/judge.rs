@@ -92,6 +92,7 @@ fn from_gateway(last: LlmOutcome) -> Option<StopReason> {
         }
         LlmOutcome::Unreachable => Some(StopReason::ErrorNetwork),
         LlmOutcome::BudgetSpent => Some(StopReason::ErrorBudget),
+        LlmOutcome::Refused { reason: Reason::PriceUnknown } => Some(StopReason::ErrorPrice),
         LlmOutcome::Refused { reason: Reason::SecretUnavailable } => Some(StopReason::ErrorAuth),
         LlmOutcome::Refused { reason: Reason::DialFailed } => Some(StopReason::ErrorNetwork),
         LlmOutcome::Refused { .. } => None,
@@ -118,6 +119,7 @@ fn sentence(reason: StopReason, facts: &Facts, claims: &Claims) -> String {
         StopReason::ErrorModel => format!("the model's server failed ({})", last(&facts.calls)),
         StopReason::ErrorNetwork => "the model's server cannot be reached".into(),
         StopReason::ErrorBudget => "the run's budget is used up".into(),
+        StopReason::ErrorPrice => "the budget is in dollars, and the price of the model is not known".into(),
         StopReason::ErrorTimeout => "the agent ran longer than it may, and was ended".into(),
         StopReason::ErrorMemory => "a process was killed because memory ran out".into(),
         StopReason::ErrorDisk => "the private files (home, /tmp) are full".into(),
@@ -239,6 +241,7 @@ mod tests {
             (LlmOutcome::TooSlow, StopReason::ErrorModel),
             (LlmOutcome::Unreachable, StopReason::ErrorNetwork),
             (LlmOutcome::BudgetSpent, StopReason::ErrorBudget),
+            (LlmOutcome::Refused { reason: Reason::PriceUnknown }, StopReason::ErrorPrice),
             (LlmOutcome::Answered, StopReason::ErrorAgent),
             (LlmOutcome::HungUp, StopReason::ErrorAgent),
         ] {

@@ -218,6 +218,7 @@ pub(crate) async fn set_up(
         command.env.push(path);
     }
     command.stdin = Stdin::Bytes(setup.stdin);
+    command.cwd.clone_from(&request.cwd);
     Ok(command)
 }
 

@@ -16,6 +16,8 @@ pub struct RunRequest {
     pub web_search: bool,
     /// What the agent should know beside the folder's own AGENTS.md: names and texts.
     pub context: Vec<(String, String)>,
+    /// Where in the workspace it starts, if not at its top.
+    pub cwd: Option<String>,
     /// How long the agent may run; the sandbox's wall time by default.
     pub time: Option<Duration>,
     /// Where agents are looked for: PATH, as a rule.

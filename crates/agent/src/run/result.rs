@@ -5,7 +5,7 @@ use crate::claims::Claims;
 use crate::entry::{Step, Summary};
 use crate::stop::StopReason;
 use belljar_engine::{Changes, RefusedReport};
-use belljar_spec::llm::{LlmOutcomes, LlmTotals};
+use belljar_spec::llm::{CostUnknown, LlmOutcomes, LlmTotals};
 use belljar_spec::{ErrorKind, Hint, LimitHit};
 use belljar_workspace::touched::Compared;
 use serde::{Serialize, Serializer};
@@ -43,6 +43,8 @@ pub struct RunResult {
     pub session_id: String,
     /// In dollars; `null` when the cost of a call is not known.
     pub cost_usd: Option<f64>,
+    /// Why it is not known.
+    pub cost_unknown: Option<CostUnknown>,
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cache_read_input_tokens: u64,
@@ -124,6 +126,7 @@ impl RunResult {
         self.cache_creation_input_tokens = totals.cache_write;
         let is_known = totals.calls_without_cost == 0;
         self.cost_usd = is_known.then(|| totals.cost_usd.as_micros() as f64 / 1e6);
+        self.cost_unknown = totals.cost_unknown;
         self.llm = Some(totals);
     }
 }

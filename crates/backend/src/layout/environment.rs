@@ -19,6 +19,8 @@ pub(super) fn inside(
 ) -> Variables {
     let user = if admin == Admin::Root { "root" } else { USER };
     let mut ours = common(OsStr::new(HOME), user, Path::new("/tmp"), shell);
+    // What is installed without a root's rights belongs into the home, and stays as long as that does.
+    let under = &override_with(INTO_HOME.map(|(name, value)| (name.into(), value.into())).into(), under);
     // Language and time zone are the root's to know.
     ours.retain(|(name, _)| name != "LANG" || !under.iter().any(|(known, _)| known == name));
     let mut variables = override_with(under.clone(), &ours);
@@ -26,6 +28,19 @@ pub(super) fn inside(
     variables.push(("PATH".into(), env::join_paths(path).unwrap_or_default()));
     override_with(override_with(variables, tools), asked)
 }
+
+/// Where programs are that commands install into the home: by pip and npm; by cargo; by go.
+pub(super) fn home_programs() -> impl Iterator<Item = PathBuf> {
+    [".local/bin", ".cargo/bin", "go/bin"].iter().map(|path| Path::new(HOME).join(path))
+}
+
+/// Variables by which package managers install into the home. A root's own come first.
+const INTO_HOME: [(&str, &str); 2] = [
+    // Distributions forbid `pip install` beside their own packages (PEP 668). pip itself chooses the home, since it cannot write elsewhere;
+    // `PIP_USER` would do the same, and break it in virtual environments.
+    ("PIP_BREAK_SYSTEM_PACKAGES", "1"),
+    ("NPM_CONFIG_PREFIX", "/home/agent/.local"),
+];
 
 /// Without one: the host's search path, since its programs are where they are.
 pub(super) fn on_host(workspace: &Path, asked: &Variables) -> Variables {

@@ -9,6 +9,7 @@ mod environment;
 mod etc;
 mod git;
 mod guarded;
+mod hidden;
 mod home;
 mod java;
 mod marker;
@@ -248,6 +249,10 @@ impl Layout {
             };
             system.path.retain(|entry| !is_shared(entry));
         }
+        if spec.admin == Admin::No {
+            let installed = environment::home_programs().filter(|entry| !system.path.contains(entry));
+            system.path = installed.chain(system.path.iter().cloned()).collect();
+        }
         let etc = &mut system.etc;
         etc.files.extend(network::files(
             spec.egress.as_ref(),
@@ -296,6 +301,7 @@ impl Layout {
             private.retain(|directory| directory.target != relative(HOME));
             binds.push(volumes::home(home, own, &mut opened)?);
         }
+        let whole = view.clone();
         let shown = view.map(|view| workspace::show(&view, &workspace, &mut opened)).transpose()?;
         match &shown {
             Some(shown) => binds.extend(shown.binds.iter().cloned()),
@@ -313,6 +319,9 @@ impl Layout {
         masks.extend(home::below_system(&binds, &homes));
         masks.extend(kernels);
         masks.extend(sockets::below(&binds)?);
+        if let Some(view) = &whole {
+            masks.extend(hidden::below(view, &spec.hidden, &binds)?);
+        }
 
         let environment = {
             let tools = [variables, trust, git].concat();

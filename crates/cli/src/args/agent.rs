@@ -151,8 +151,8 @@ pub(crate) struct WishArgs {
     /// What it should know, beside the folder's own AGENTS.md: a file, or a folder with .md and .txt files; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) context: Vec<PathBuf>,
-    /// How much may be used: `tokens=2m`, `calls=100`, `turns=30`, `time=10m`, `usd=5` (the price of the model must be known:
-    /// `[llm.price]`), or several of them with commas
+    /// How much may be used: `tokens=2m`, `calls=100`, `turns=30`, `time=10m`, `usd=5` (for models with a price:
+    /// `belljar llm prices`), or several of them with commas
     #[arg(id = "run_budget", long = "budget", value_name = "BUDGET")]
     pub(crate) budget: Option<RunBudget>,
 }

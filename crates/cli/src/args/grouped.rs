@@ -71,8 +71,19 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("This machine", &["images", "audit", "doctor", "config", "serve"]),
     ("More", MORE),
 ];
-const MORE: &[&str] =
-    &["sandbox", "changes", "volume", "daemon", "du", "prune", "uninstall", "completions", "man", "help"];
+const MORE: &[&str] = &[
+    "sandbox",
+    "changes",
+    "volume",
+    "llm",
+    "daemon",
+    "du",
+    "prune",
+    "uninstall",
+    "completions",
+    "man",
+    "help",
+];
 
 /// Room for the longest name.
 const NAME_WIDTH: usize = 13;

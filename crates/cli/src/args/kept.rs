@@ -6,6 +6,7 @@ use belljar_spec::parse_time;
 use clap::{Args as ClapArgs, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
@@ -45,6 +46,23 @@ pub(crate) enum KeptCommand {
         belljar stop\n  belljar stop bj-web-3f2a9c04d1e7"
     )]
     Stop(TargetArgs),
+    /// Reach a port that a program listens on inside a sandbox, at the same port of this machine or at another one
+    #[command(
+        visible_alias = "ports",
+        after_help = "The port opens on 127.0.0.1 and stays open until ctrl-C. Examples:\n  \
+        belljar forward . 3000\n  \
+        belljar forward . 3000:8080   # http://127.0.0.1:8080\n  \
+        belljar forward bj-web-3f2a9c04d1e7 5432"
+    )]
+    Forward(ForwardArgs),
+    /// Allow a host name in a folder's configuration, for its sandboxes
+    #[command(
+        after_help = "Writes `allow` under [egress] in .belljar/config.toml and trusts that file. A running sandbox keeps its \
+        rules until it is started again. Examples:\n  \
+        belljar allow example.com\n  \
+        belljar allow registry.example.com:8443 ~/web"
+    )]
+    Allow(AllowArgs),
     /// Remove sandboxes and their files
     #[command(
         after_help = "Folders, branches, history and agents' settings stay. Examples:\n  belljar rm .\n  belljar rm --force bj-web-3f2a9c04d1e7"
@@ -62,6 +80,8 @@ impl KeptCommand {
             KeptCommand::Logs(options) => options.json,
             KeptCommand::Stop(options) => options.json,
             KeptCommand::Rm(options) => options.json,
+            KeptCommand::Forward(options) => options.json,
+            KeptCommand::Allow(options) => options.json,
         }
     }
 }
@@ -280,6 +300,55 @@ pub(crate) struct RmArgs {
     /// Also those that run, that have changes nowhere else, or that this belljar cannot read
     #[arg(short, long)]
     pub(crate) force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ForwardArgs {
+    /// A folder, or a sandbox's name or the beginning of one
+    #[arg(value_name = "FOLDER|NAME")]
+    pub(crate) target: String,
+    /// The port inside; behind a colon the port of this machine [default: the same]
+    #[arg(value_name = "PORT[:PORT]", required = true)]
+    pub(crate) ports: Vec<PortPair>,
+    /// The folder's sandbox for this branch
+    #[arg(long, value_name = "NAME")]
+    pub(crate) branch: Option<BranchName>,
+    /// Print one JSON object when the ports are open
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A port inside, and the port of this machine that leads to it; 0 is any free one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PortPair {
+    pub(crate) inside: u16,
+    pub(crate) here: u16,
+}
+
+impl FromStr for PortPair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PortPair, String> {
+        let wrong = || "write a port from 1 to 65535, as in `3000`, or two, as in `3000:8080`".to_string();
+        let (inside, here) = text.split_once(':').unwrap_or((text, text));
+        let is_number = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+        let inside: u16 = inside.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
+        let here = here.parse().ok().filter(|_| is_number(here)).ok_or_else(wrong)?;
+        Ok(PortPair { inside, here })
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AllowArgs {
+    /// The host: `example.com` with its subdomains, `=example.com` alone, `example.com:8443` at this port
+    #[arg(value_name = "HOST")]
+    pub(crate) host: String,
+    /// The folder [default: the current one, or the repository that it is in]
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

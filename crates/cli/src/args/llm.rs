@@ -3,7 +3,7 @@
 use belljar_spec::llm::{Budget, ModelGlob, UpstreamKind};
 use belljar_spec::request::LlmRequest;
 use belljar_spec::{ErrorCode, SandboxError};
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, Subcommand};
 use std::fmt;
 use std::str::FromStr;
 
@@ -55,6 +55,38 @@ impl fmt::Debug for LlmArgs {
 pub(crate) struct LlmSpendArgs {
     /// Whose: an id or its beginning [default: the newest]
     pub(crate) sandbox: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LlmCommand {
+    /// List what models cost: by your configuration, and by the built-in list
+    #[command(
+        after_help = "Your own prices come first: `[llm.price.\"MODEL\"]` in belljar.toml. An unknown figure is never guessed: \
+        a call that needs it has an unknown cost.\n\n\
+        Examples:\n  \
+        belljar llm prices\n  \
+        belljar llm prices claude-opus-5-5\n  \
+        belljar llm prices --json"
+    )]
+    Prices(LlmPricesArgs),
+}
+
+impl LlmCommand {
+    /// Whether a program is listening.
+    pub(crate) fn wants_json(&self) -> bool {
+        match self {
+            LlmCommand::Prices(options) => options.json,
+        }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LlmPricesArgs {
+    /// A model, with or without its provider: `claude-opus-5-5`, `openai/gpt-5`
+    pub(crate) model: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,7 +1,7 @@
 //! The words about how files get in and changes out.
 
 use belljar_spec::git::{BranchName, RefPattern};
-use belljar_spec::workspace::ProtectedPath;
+use belljar_spec::workspace::{HidePattern, ProtectedPath};
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 
@@ -29,6 +29,10 @@ pub(crate) struct WorkspaceArgs {
     /// .belljar never change anyway; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(super) protect: Vec<ProtectedPath>,
+    /// Hide this file or folder of the workspace inside: a name at any depth (`.env`, `*.pem`), or a path from the top of the
+    /// workspace (`config/keys`); may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub(super) hide: Vec<HidePattern>,
     /// Let `git push` go to these branches: `agent/*`, `!main`; may be repeated [default: the sandbox's own branch of the
     /// repository here; over the network all but main and master]
     #[arg(long, value_name = "PATTERN")]

@@ -21,7 +21,9 @@ pub(super) fn line(totals: &LlmTotals) -> Option<String> {
         parts.push(format!("{} USD", totals.cost_usd));
     }
     if totals.calls_without_cost > 0 {
-        parts.push(format!("the cost of {} is not known", counted(totals.calls_without_cost, "call")));
+        let why = totals.cost_unknown.map(|why| format!(" ({})", why.sentence())).unwrap_or_default();
+        let calls = counted(totals.calls_without_cost, "call");
+        parts.push(format!("the cost of {calls} is not known{why}"));
     }
     if totals.refused > 0 {
         parts.push(format!("{} refused", grouped(totals.refused)));
@@ -49,7 +51,7 @@ pub(super) fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use belljar_spec::llm::Usd;
+    use belljar_spec::llm::{CostUnknown, Usd};
 
     #[test]
     fn what_was_used_is_said_in_a_line() {
@@ -59,11 +61,12 @@ mod tests {
         totals.cost_usd = Usd::micros(420_000);
         assert_eq!(line(&totals).as_deref(), Some("belljar: model: 12 calls, 34,567 tokens, 0.42 USD"));
         totals = LlmTotals { calls: 1, calls_without_cost: 1, refused: 3, calls_estimated: 1, ..totals };
+        totals.cost_unknown = Some(CostUnknown::NoPrice);
         totals.cost_usd = Usd::default();
         assert_eq!(
             line(&totals).as_deref(),
             Some(
-                "belljar: model: 1 call, 34,567 tokens, the cost of 1 call is not known, 3 refused, some estimated"
+                "belljar: model: 1 call, 34,567 tokens, the cost of 1 call is not known (the model has no price), 3 refused, some estimated"
             )
         );
     }

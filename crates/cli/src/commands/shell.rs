@@ -2,6 +2,7 @@
 
 use super::print;
 use super::run::{Notes, in_foreground, say_loosened, warn_of_weak_isolation};
+use super::standing::Standing;
 use super::{kept, roots};
 use crate::args::{SandboxOptions, ShellArgs};
 use crate::foreground::terminal_size;
@@ -31,6 +32,7 @@ pub(crate) fn without_words() -> Result<u8, SandboxError> {
 }
 
 fn alone(place: SandboxOptions) -> Result<u8, SandboxError> {
+    let Standing { place, below } = Standing::of(place, true)?;
     let timeout = place.timeout();
     let spec = place.spec()?;
     say_loosened(&spec);
@@ -44,8 +46,9 @@ fn alone(place: SandboxOptions) -> Result<u8, SandboxError> {
         (_, Some(_)) => &["/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\" -i"],
         (_, None) => &["/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\""],
     };
-    let command =
+    let mut command =
         Command::new(words).map_err(|error| ErrorCode::Internal.error(error.to_string()).caused_by(error))?;
+    command.cwd = below;
     let reach = reach(spec.egress.as_ref());
     in_foreground(&spec, command, size, Notes::Shown, |sandbox| {
         warn_of_weak_isolation(sandbox);

@@ -1,9 +1,9 @@
 //! Merges layers and flags into one route.
 
-use super::LlmSettings;
+use super::{LlmSettings, prices};
 use crate::fault::{argument, at};
 use crate::origin::{At, Origin};
-use belljar_spec::llm::{Billing, Budget, LlmRoute, ROUTE_PORT, Upstream, UpstreamKind};
+use belljar_spec::llm::{Billing, Budget, LlmRoute, ModelGlob, Price, ROUTE_PORT, Upstream, UpstreamKind};
 use belljar_spec::request::{LlmRequest, LlmUrl};
 use belljar_spec::secret::SecretRef;
 use belljar_spec::{ErrorCode, SandboxError, Term, hint};
@@ -60,11 +60,17 @@ impl LlmLayers {
             route.models.push(flags.models.clone());
         }
         route.budget = self.budget(&flags.budget.unwrap_or_default())?;
-        route.prices = self.iter().flat_map(|layer| layer.prices.iter().cloned()).collect();
+        route.prices = self.prices();
+        route.list = prices::list();
         route.billing = self.billing();
         let port = |layer: &Option<LlmSettings>| layer.as_ref().and_then(|layer| layer.port);
         route.port = port(&self.user).or_else(|| port(&self.operator)).unwrap_or(ROUTE_PORT);
         Ok(Some(LlmLoaded { route, admin_key: server.admin_key, origin: server.origin }))
+    }
+
+    /// The prices of all files; the first that matches a model counts.
+    pub fn prices(&self) -> Vec<(ModelGlob, Price)> {
+        self.iter().flat_map(|layer| layer.prices.iter().cloned()).collect()
     }
 
     /// Highest first.

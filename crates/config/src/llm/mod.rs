@@ -6,10 +6,12 @@
 //! | `url` with `kind`, `key`, `admin_key`, `authority` | flag, else user, else operator; a key is never sent to another server than the one it was given for |
 //! | `models` | the lists of all layers apply |
 //! | `budget` | flag, else user, else operator; never above the operator's |
-//! | `price`, billing | the operator's first |
+//! | `price` | the operator's first, then the user's, then the built-in list |
+//! | billing | the operator's first |
 //! | `port` | user, else operator, else 8080 |
 
 mod merge;
+pub mod prices;
 mod table;
 
 pub use merge::{LlmLayers, LlmLoaded};

@@ -5,7 +5,7 @@ use crate::file::Scalar;
 use crate::origin::{At, Position};
 use crate::read::Text;
 use belljar_spec::SandboxError;
-use belljar_spec::llm::{Billing, Budget, ModelGlob, Price, Upstream, UpstreamKind};
+use belljar_spec::llm::{Billing, Budget, ModelGlob, Price, Rates, Upstream, UpstreamKind};
 use belljar_spec::secret::SecretRef;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -53,6 +53,8 @@ struct PriceTable {
     /// Without it, the same as input: too much rather than too little.
     cache_read: Option<f64>,
     cache_write: Option<f64>,
+    /// Without it, the same as `cache_write`.
+    cache_write_1h: Option<f64>,
 }
 
 /// One file's settings of the route.
@@ -159,15 +161,17 @@ impl Reader<'_> {
 
     fn price(&self, model: &str, price: &Spanned<PriceTable>) -> Result<(ModelGlob, Price), SandboxError> {
         let glob: ModelGlob = self.value(price, |_| model.parse())?;
-        let PriceTable { input, output, cache_read, cache_write } = price.get_ref();
-        let each = |dollars: f64| self.value(price, |_| Price::per_million(dollars));
-        let price = Price {
+        let PriceTable { input, output, cache_read, cache_write, cache_write_1h } = price.get_ref();
+        let each = |dollars: f64| self.value(price, |_| Rates::per_million(dollars)).map(Some);
+        let cache_write = cache_write.unwrap_or(*input);
+        let rates = Rates {
             input: each(*input)?,
             output: each(*output)?,
             cache_read: each(cache_read.unwrap_or(*input))?,
-            cache_write: each(cache_write.unwrap_or(*input))?,
+            cache_write: each(cache_write)?,
+            cache_write_1h: each(cache_write_1h.unwrap_or(cache_write))?,
         };
-        Ok((glob, price))
+        Ok((glob, Price::flat(rates)))
     }
 }
 

@@ -133,6 +133,7 @@ fn told(
             "writable": seen.writable,
         })).collect::<Vec<_>>(),
         "protected": workspace.view.as_ref().map(protected).unwrap_or_default(),
+        "hidden": spec.hidden,
         "volumes": spec.volumes.iter().map(|volume| json!({ "source": volume.source.display().to_string(), "target": volume.target.as_str() })).collect::<Vec<_>>(),
         "environment": environment,
         "limits": limits_of(limits, &drawing.held),

@@ -44,6 +44,14 @@ impl Engine {
     ) -> Result<Planned, SandboxError> {
         let isolation =
             if backend.assurance() < Assurance::Namespace { Isolation::Absent } else { Isolation::Own };
+        if isolation == Isolation::Absent && !spec.hidden.is_empty() {
+            let message = format!("the backend {backend} does not isolate, and hides no files");
+            return Err(ErrorCode::NotSupported.error(message).hint(hint!(
+                "use {}, or omit {}, also in belljar.toml",
+                Term::Backend.to("native"),
+                Term::Hide
+            )));
+        }
         let policy = egress(backend, isolation, spec)?;
         let secrets = spec.llm.as_ref().map(|_| self.secrets());
         let with_route = match (&spec.llm, &secrets) {

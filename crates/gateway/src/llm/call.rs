@@ -2,14 +2,14 @@
 //! what was seen of it.
 
 use super::kept::Kept;
-use super::ledger::{Ledger, Spent, Takes};
+use super::ledger::{Charge, Ledger, Spent, Takes};
 use super::paths::{Asked, Purpose};
 use super::usage::{Reader, Shape, Usage};
 use super::{headers, route};
 use crate::record::Recorder;
 use belljar_audit::{CallEnding, CostSource, Event};
 use belljar_spec::egress::{Printable, Reason};
-use belljar_spec::llm::{LlmOutcome, Price, Usd};
+use belljar_spec::llm::{CostUnknown, LlmOutcome, Price, PriceOrigin, Tokens, Usd};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use std::sync::Arc;
@@ -26,8 +26,10 @@ pub(super) struct Call {
     pub(super) longest: Option<u64>,
     /// The most that it can come to, where tokens or money are limited.
     pub(super) most: Option<Most>,
-    /// What the model costs, if a price is configured.
-    pub(super) price: Option<Price>,
+    /// What the model costs, if that is known.
+    pub(super) price: Option<(Price, PriceOrigin)>,
+    /// The second at which it was sent, counted from 1970: some prices depend on it.
+    pub(super) second: u64,
     pub(super) since: Instant,
     /// Bytes of the question.
     pub(super) sent: usize,
@@ -154,7 +156,7 @@ impl Call {
             cache_read: spent.cache_read,
             cache_write: spent.cache_write,
             estimated: spent.estimated,
-            cost_usd: spent.cost,
+            cost_usd: spent.cost.exact(),
             cost_source: source,
             millis: took.as_millis() as u64,
             streamed: self.streamed,
@@ -181,7 +183,7 @@ impl Call {
     }
 
     fn spent(&self, usage: &Usage, end: End) -> (Spent, Option<CostSource>) {
-        let free = Spent { cost: Some(Usd::default()), ..Spent::default() };
+        let free = Spent::default();
         if end == End::Unreachable {
             return (free, Some(CostSource::Free));
         }
@@ -196,16 +198,33 @@ impl Call {
             return self.estimated(usage, seen.received, end);
         }
         let Usage { input, output, cache_read, cache_write, .. } = *usage;
-        let priced = self.price.map(|price| price.of(input, output, cache_read, cache_write));
+        let (priced, source) = self.priced(usage, input, output);
         // LiteLLM does not know what a stream costs when it begins.
         let told = seen.told_cost.filter(|cost| !self.streamed || cost.as_micros() > 0).or(usage.cost);
         let (cost, source) = match (told, priced) {
-            (Some(told), Some(priced)) if self.streamed => (Some(told.max(priced)), CostSource::Upstream),
-            (Some(told), _) => (Some(told), CostSource::Upstream),
-            (None, priced) => (priced, CostSource::Prices),
+            (Some(told), Charge::Exactly(priced)) if self.streamed && usage.cost.is_none() => {
+                (Charge::Exactly(told.max(priced)), Some(CostSource::Upstream))
+            }
+            (Some(told), _) => (Charge::Exactly(told), Some(CostSource::Upstream)),
+            (None, priced) => (priced, source),
         };
-        let spent = Spent { input, output, cache_read, cache_write, estimated: false, cost };
-        (spent, cost.map(|_| source))
+        (Spent { input, output, cache_read, cache_write, estimated: false, cost }, source)
+    }
+
+    /// What the tokens cost by the price of the model; for the source there has to be a cost.
+    fn priced(&self, usage: &Usage, input: u64, output: u64) -> (Charge, Option<CostSource>) {
+        let Some((price, origin)) = &self.price else {
+            return (Charge::Unknown(CostUnknown::NoPrice), None);
+        };
+        let cache_write_1h = usage.cache_write_1h.min(usage.cache_write);
+        let cache_write = usage.cache_write - cache_write_1h;
+        let tokens = Tokens { input, output, cache_read: usage.cache_read, cache_write, cache_write_1h };
+        let charge = Charge::from(price.cost(&tokens, self.second));
+        let source = match origin {
+            PriceOrigin::Configured => CostSource::Prices,
+            PriceOrigin::Listed => CostSource::ListPrices,
+        };
+        (charge, charge.exact().map(|_| source))
     }
 
     /// The upstream counted nothing, or not to the end: no less than what bytes usually come to. Events are mostly
@@ -232,9 +251,8 @@ impl Call {
         let most = self.most.filter(|_| is_cut).map_or(0, |most| most.output);
         let output = usage.output.max(received.div_ceil(route::BYTES_OF_A_TOKEN)).max(unheard).max(most);
         let Usage { cache_read, cache_write, .. } = *usage;
-        let cost = self.price.map(|price| price.of(input, output, cache_read, cache_write));
-        let spent = Spent { input, output, cache_read, cache_write, estimated: true, cost };
-        (spent, cost.map(|_| CostSource::Prices))
+        let (cost, source) = self.priced(usage, input, output);
+        (Spent { input, output, cache_read, cache_write, estimated: true, cost }, source)
     }
 }
 
@@ -276,6 +294,7 @@ mod tests {
             longest: longest.map(|longest| longest * answers),
             most,
             price: None,
+            second: 0,
             since: Instant::now(),
             sent: 400,
             seen: None,

@@ -3,7 +3,7 @@
 
 use super::paths::{Api, Asked, Purpose};
 use belljar_spec::egress::Reason;
-use belljar_spec::llm::{Budget, LlmOutcome, LlmOutcomes, LlmTotals, Usd};
+use belljar_spec::llm::{Budget, Cost, CostUnknown, LlmOutcome, LlmOutcomes, LlmTotals, Usd};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -19,6 +19,10 @@ pub(super) struct Ledger {
 struct Used {
     totals: LlmTotals,
     outcomes: LlmOutcomes,
+    /// What all calls together cost at most.
+    cost_at_most: Usd,
+    /// Why there is no such amount.
+    without_bound: Option<CostUnknown>,
     /// Turns on their way.
     under_way: u64,
     /// Turns that the program did not hear to their end. The model said them, or would have.
@@ -32,6 +36,33 @@ struct Used {
 impl Used {
     fn arrived(&mut self, takes: Takes) {
         self.under_way = self.under_way.saturating_sub(u64::from(takes == Takes::Turn));
+    }
+
+    fn add(&mut self, spent: Spent) {
+        let totals = &mut self.totals;
+        totals.input_tokens = totals.input_tokens.saturating_add(spent.input);
+        totals.output_tokens = totals.output_tokens.saturating_add(spent.output);
+        totals.cache_read = totals.cache_read.saturating_add(spent.cache_read);
+        totals.cache_write = totals.cache_write.saturating_add(spent.cache_write);
+        totals.calls_estimated += u64::from(spent.estimated);
+        let mut unknown = |why| {
+            totals.calls_without_cost += 1;
+            totals.cost_unknown.get_or_insert(why);
+        };
+        match spent.cost {
+            Charge::Exactly(cost) => {
+                totals.cost_usd = totals.cost_usd.plus(cost);
+                self.cost_at_most = self.cost_at_most.plus(cost);
+            }
+            Charge::AtMost(cost) => {
+                unknown(CostUnknown::NoRate);
+                self.cost_at_most = self.cost_at_most.plus(cost);
+            }
+            Charge::Unknown(why) => {
+                unknown(why);
+                self.without_bound.get_or_insert(why);
+            }
+        }
     }
 
     fn give_back(&mut self, takes: Takes) {
@@ -69,7 +100,41 @@ pub(super) struct Spent {
     pub(super) cache_read: u64,
     pub(super) cache_write: u64,
     pub(super) estimated: bool,
-    pub(super) cost: Option<Usd>,
+    pub(super) cost: Charge,
+}
+
+/// What one call costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Charge {
+    Exactly(Usd),
+    /// A rate of its price is unknown, but the call cannot cost more than this.
+    AtMost(Usd),
+    Unknown(CostUnknown),
+}
+
+impl Charge {
+    pub(super) fn exact(self) -> Option<Usd> {
+        match self {
+            Charge::Exactly(cost) => Some(cost),
+            Charge::AtMost(_) | Charge::Unknown(_) => None,
+        }
+    }
+}
+
+impl Default for Charge {
+    fn default() -> Charge {
+        Charge::Exactly(Usd::default())
+    }
+}
+
+impl From<Cost> for Charge {
+    fn from(cost: Cost) -> Charge {
+        match cost {
+            Cost { exact: Some(cost), .. } => Charge::Exactly(cost),
+            Cost { exact: None, at_most: Some(cost) } => Charge::AtMost(cost),
+            Cost { exact: None, at_most: None } => Charge::Unknown(CostUnknown::NoRate),
+        }
+    }
 }
 
 impl Ledger {
@@ -77,12 +142,13 @@ impl Ledger {
         Ledger { budget, used: Mutex::default() }
     }
 
-    /// Takes the next number, or says what is spent.
-    pub(super) fn take(&self, takes: Takes) -> Result<u64, String> {
+    /// Takes the next number, or says why not. A model that is free needs no money.
+    pub(super) fn take(&self, takes: Takes, is_free: bool) -> Result<u64, (Reason, String)> {
+        let spent = |what| Err((Reason::BudgetSpent, what));
         let mut used = self.lock();
-        let LlmTotals { calls, turns, cost_usd, calls_without_cost, .. } = used.totals;
+        let LlmTotals { calls, turns, .. } = used.totals;
         if let Some(limit) = self.budget.calls.filter(|limit| calls >= *limit) {
-            return Err(format!("{calls} of {limit} calls are used"));
+            return spent(format!("{calls} of {limit} calls are used"));
         }
         let (under_way, unheard) = (used.under_way, used.unheard);
         if let Some(limit) = self.budget.turns.filter(|limit| turns + unheard + under_way >= *limit) {
@@ -93,24 +159,24 @@ impl Ledger {
             if under_way > 0 {
                 said += &format!(", {under_way} more are on their way");
             }
-            return Err(said);
+            return spent(said);
         }
         let tokens = used.totals.tokens();
         if let Some(limit) = self.budget.tokens.filter(|limit| tokens >= *limit) {
-            return Err(format!("{tokens} of {limit} tokens are used"));
+            return spent(format!("{tokens} of {limit} tokens are used"));
         }
-        if let Some(limit) = self.budget.cost {
-            if calls_without_cost > 0 {
-                return Err("the cost of an earlier call is not known, and there is a limit on cost: \
-                    set the model's price in `[llm.price]`"
-                    .into());
+        if let Some(limit) = self.budget.cost.filter(|_| !is_free) {
+            if let Some(why) = used.without_bound {
+                let what = format!("the cost of an earlier call is not known: {}", why.sentence());
+                return Err((Reason::PriceUnknown, what));
             }
-            if cost_usd >= limit {
-                return Err(format!("{cost_usd} of {limit} USD are used"));
+            let cost = used.cost_at_most;
+            if cost >= limit {
+                return spent(format!("{cost} of {limit} USD are used"));
             }
         }
         if used.requests >= MAX_REQUESTS {
-            return Err(format!("a run has no more than {MAX_REQUESTS} requests"));
+            return spent(format!("a run has no more than {MAX_REQUESTS} requests"));
         }
         used.requests += 1;
         used.totals.calls += u64::from(takes != Takes::Nothing);
@@ -145,11 +211,6 @@ impl Ledger {
         answers.insert(answer.to_string(), tokens);
     }
 
-    /// Whether money is counted.
-    pub(super) fn counts_cost(&self) -> bool {
-        self.budget.cost.is_some()
-    }
-
     /// A call is over; without `spent` it never left, and is none.
     pub(super) fn over(&self, takes: Takes, spent: Option<Spent>, outcome: LlmOutcome, took: Duration) {
         if takes == Takes::Nothing {
@@ -158,7 +219,7 @@ impl Ledger {
         let mut used = self.lock();
         match spent {
             Some(spent) => {
-                add(&mut used.totals, spent);
+                used.add(spent);
                 used.arrived(takes);
             }
             None => used.give_back(takes),
@@ -206,18 +267,6 @@ const MAX_ANSWERS: usize = 1000;
 /// Each has two lines in the record, and a program that asks for nothing but lists must not fill the host's disk.
 const MAX_REQUESTS: u64 = 200_000;
 
-fn add(totals: &mut LlmTotals, spent: Spent) {
-    totals.input_tokens = totals.input_tokens.saturating_add(spent.input);
-    totals.output_tokens = totals.output_tokens.saturating_add(spent.output);
-    totals.cache_read = totals.cache_read.saturating_add(spent.cache_read);
-    totals.cache_write = totals.cache_write.saturating_add(spent.cache_write);
-    totals.calls_estimated += u64::from(spent.estimated);
-    match spent.cost {
-        Some(cost) => totals.cost_usd = totals.cost_usd.plus(cost),
-        None => totals.calls_without_cost += 1,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,8 +275,14 @@ mod tests {
         Ledger::new(budget.parse().unwrap())
     }
 
+    fn spent<T>(what: &str) -> Result<T, (Reason, String)> {
+        Err((Reason::BudgetSpent, what.into()))
+    }
+
     fn tokens(input: u64, cost: Option<u64>) -> Spent {
-        Spent { input, cost: cost.map(Usd::micros), ..Spent::default() }
+        let unknown = Charge::Unknown(CostUnknown::NoPrice);
+        let cost = cost.map_or(unknown, |cost| Charge::Exactly(Usd::micros(cost)));
+        Spent { input, cost, ..Spent::default() }
     }
 
     fn over(ledger: &Ledger, outcome: LlmOutcome) {
@@ -241,25 +296,25 @@ mod tests {
     #[test]
     fn call_n_plus_one_is_refused_before_any_answer_came() {
         let ledger = ledger("calls=2");
-        let taken = [Takes::Turn, Takes::Nothing, Takes::Call].map(|takes| ledger.take(takes));
+        let taken = [Takes::Turn, Takes::Nothing, Takes::Call].map(|takes| ledger.take(takes, false));
         assert_eq!(taken, [Ok(1), Ok(2), Ok(3)]);
-        assert_eq!(ledger.take(Takes::Turn), Err("2 of 2 calls are used".into()));
-        assert_eq!(ledger.take(Takes::Nothing), Err("2 of 2 calls are used".into()));
+        assert_eq!(ledger.take(Takes::Turn, false), spent("2 of 2 calls are used"));
+        assert_eq!(ledger.take(Takes::Nothing, false), spent("2 of 2 calls are used"));
         ledger.give_back(Takes::Call);
-        assert_eq!(ledger.take(Takes::Turn), Ok(4));
+        assert_eq!(ledger.take(Takes::Turn, false), Ok(4));
     }
 
     #[test]
     fn answer_n_plus_one_is_not_begun_and_a_call_that_failed_is_no_turn() {
         let ledger = ledger("turns=2");
-        assert_eq!((ledger.take(Takes::Turn), ledger.take(Takes::Turn)), (Ok(1), Ok(2)));
-        let said = ledger.take(Takes::Turn).unwrap_err();
+        assert_eq!((ledger.take(Takes::Turn, false), ledger.take(Takes::Turn, false)), (Ok(1), Ok(2)));
+        let (_, said) = ledger.take(Takes::Turn, false).unwrap_err();
         assert_eq!(said, "0 of 2 turns are used, 2 more are on their way");
         over(&ledger, LlmOutcome::Status { status: 500 });
-        assert_eq!(ledger.take(Takes::Turn), Ok(3));
+        assert_eq!(ledger.take(Takes::Turn, false), Ok(3));
         over(&ledger, LlmOutcome::Answered);
         over(&ledger, LlmOutcome::Answered);
-        assert_eq!(ledger.take(Takes::Turn), Err("2 of 2 turns are used".into()));
+        assert_eq!(ledger.take(Takes::Turn, false), spent("2 of 2 turns are used"));
         let totals = ledger.totals();
         assert_eq!((totals.calls, totals.turns, totals.millis), (3, 2, 21));
     }
@@ -267,11 +322,11 @@ mod tests {
     #[test]
     fn hanging_up_early_takes_a_turn() {
         let ledger = ledger("turns=2");
-        ledger.take(Takes::Turn).unwrap();
+        ledger.take(Takes::Turn, false).unwrap();
         over(&ledger, LlmOutcome::HungUp);
-        ledger.take(Takes::Turn).unwrap();
+        ledger.take(Takes::Turn, false).unwrap();
         over(&ledger, LlmOutcome::Answered);
-        let said = ledger.take(Takes::Turn).unwrap_err();
+        let (_, said) = ledger.take(Takes::Turn, false).unwrap_err();
         assert_eq!(said, "2 of 2 turns are used, 1 of them hung up on");
         assert_eq!(ledger.totals().turns, 1, "only one was heard");
     }
@@ -287,16 +342,16 @@ mod tests {
     #[test]
     fn what_never_left_is_neither_a_call_nor_a_turn() {
         let ledger = ledger("calls=9,turns=1");
-        ledger.take(Takes::Turn).unwrap();
+        ledger.take(Takes::Turn, false).unwrap();
         ledger.over(Takes::Turn, None, LlmOutcome::Unreachable, Duration::ZERO);
-        ledger.take(Takes::Turn).unwrap();
+        ledger.take(Takes::Turn, false).unwrap();
         ledger.give_back(Takes::Turn);
         assert_eq!((ledger.totals().calls, ledger.totals().turns), (0, 0));
         // Embeddings are calls, but not turns.
-        ledger.take(Takes::Call).unwrap();
+        ledger.take(Takes::Call, false).unwrap();
         ledger.over(Takes::Call, Some(tokens(1, None)), LlmOutcome::Answered, Duration::ZERO);
         assert_eq!((ledger.totals().calls, ledger.totals().turns), (1, 0));
-        assert!(ledger.take(Takes::Turn).is_ok());
+        assert!(ledger.take(Takes::Turn, false).is_ok());
         assert_eq!(ledger.outcomes().unreachable, 1);
     }
 
@@ -304,9 +359,9 @@ mod tests {
     fn tokens_of_every_kind_count() {
         let ledger = ledger("tokens=100");
         add(&ledger, Spent { input: 1, output: 2, cache_read: 3, cache_write: 93, ..tokens(0, Some(0)) });
-        assert_eq!(ledger.take(Takes::Turn), Ok(1));
+        assert_eq!(ledger.take(Takes::Turn, false), Ok(1));
         add(&ledger, tokens(1, Some(0)));
-        assert_eq!(ledger.take(Takes::Turn), Err("100 of 100 tokens are used".into()));
+        assert_eq!(ledger.take(Takes::Turn, false), spent("100 of 100 tokens are used"));
         add(&ledger, tokens(u64::MAX, None));
         assert_eq!(ledger.totals().tokens(), u64::MAX);
     }
@@ -315,14 +370,42 @@ mod tests {
     fn money_that_was_not_counted_closes_the_purse() {
         let purse = ledger("usd=1");
         add(&purse, tokens(1, Some(999_999)));
-        assert!(purse.take(Takes::Turn).is_ok());
+        assert!(purse.take(Takes::Turn, false).is_ok());
         add(&purse, tokens(1, Some(1)));
-        assert_eq!(purse.take(Takes::Turn), Err("1.00 of 1.00 USD are used".into()));
+        assert_eq!(purse.take(Takes::Turn, false), spent("1.00 of 1.00 USD are used"));
         let unknown = ledger("usd=1");
         add(&unknown, tokens(1, None));
-        assert!(unknown.take(Takes::Turn).unwrap_err().contains("not known"));
+        let (reason, said) = unknown.take(Takes::Turn, false).unwrap_err();
+        assert_eq!(reason, Reason::PriceUnknown);
+        assert!(said.ends_with("is not known: the model has no price"), "{said}");
+        assert_eq!(unknown.totals().cost_unknown, Some(CostUnknown::NoPrice));
         let careless = ledger("tokens=9");
         add(&careless, tokens(1, None));
-        assert!(careless.take(Takes::Turn).is_ok());
+        assert!(careless.take(Takes::Turn, false).is_ok());
+    }
+
+    #[test]
+    fn a_free_model_needs_no_money() {
+        let purse = ledger("usd=1,calls=3");
+        add(&purse, tokens(1, Some(1_000_000)));
+        assert_eq!(purse.take(Takes::Turn, false), spent("1.00 of 1.00 USD are used"));
+        assert_eq!(purse.take(Takes::Turn, true), Ok(1));
+        add(&purse, tokens(1, None));
+        assert!(purse.take(Takes::Turn, false).is_err());
+        assert_eq!((purse.take(Takes::Turn, true), purse.take(Takes::Turn, true)), (Ok(2), Ok(3)));
+        assert_eq!(purse.take(Takes::Turn, true), spent("3 of 3 calls are used"));
+    }
+
+    #[test]
+    fn a_cost_that_has_only_a_bound_counts_as_the_bound_and_is_not_told() {
+        let purse = ledger("usd=1");
+        let at_most = |micros| Spent { cost: Charge::AtMost(Usd::micros(micros)), ..Spent::default() };
+        add(&purse, at_most(400_000));
+        assert!(purse.take(Takes::Turn, false).is_ok());
+        add(&purse, at_most(600_000));
+        assert_eq!(purse.take(Takes::Turn, false), spent("1.00 of 1.00 USD are used"));
+        let totals = purse.totals();
+        assert_eq!((totals.calls_without_cost, totals.cost_usd), (2, Usd::default()));
+        assert_eq!(totals.cost_unknown, Some(CostUnknown::NoRate));
     }
 }

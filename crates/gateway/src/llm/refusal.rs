@@ -34,6 +34,10 @@ impl Refused {
                 StatusCode::BAD_REQUEST,
                 "The user who started the sandbox can allow more with --llm-budget.",
             ),
+            Reason::PriceUnknown => (
+                StatusCode::BAD_REQUEST,
+                "The user who started the sandbox can set the price in [llm.price], or omit `usd` from the budget.",
+            ),
             Reason::ModelNotAllowed => (
                 StatusCode::BAD_REQUEST,
                 "The user who started the sandbox decides with --llm-model, or `models` in [llm].",

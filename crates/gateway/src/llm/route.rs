@@ -16,7 +16,7 @@ use crate::serving::{Alive, Serving};
 use belljar_audit::Event;
 use belljar_spec::SandboxId;
 use belljar_spec::egress::{Printable, Reason};
-use belljar_spec::llm::{LlmOutcomes, LlmRoute, LlmTotals, UpstreamKind};
+use belljar_spec::llm::{LlmOutcomes, LlmRoute, LlmTotals, Price, PriceOrigin, UpstreamKind};
 use belljar_vault::SecretStore;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -27,7 +27,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -173,16 +173,18 @@ impl Route {
             }
         };
         let mut headers = headers::outgoing(&head.headers, self.terms.kind, &self.billing);
+        let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let price = match &question {
-            Some(question) => self.judge(question, asked.purpose)?,
+            Some(question) => self.judge(question, asked.purpose, second)?,
             None => None,
         };
+        let is_free = price.as_ref().is_some_and(|(price, _)| price.is_free(second));
         // Read at each call: a key that was changed counts from now on.
         let redact = self.show_key(&mut headers)?;
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.map_err(|_| Refused::new(Reason::TooManyConnections, ""))?;
-        let spent = |what| Refused::new(Reason::BudgetSpent, what);
-        let number = self.ledger.take(Takes::from(&asked)).map_err(spent)?;
+        let refused = |(reason, what)| Refused::new(reason, what);
+        let number = self.ledger.take(Takes::from(&asked), is_free).map_err(refused)?;
         let streamed = question.as_ref().is_some_and(|question| question.streamed);
         let (longest, answers) =
             question.as_ref().map_or((None, 1), |question| (question.longest, question.answers));
@@ -209,6 +211,7 @@ impl Route {
             longest: longest.map(|longest| longest.saturating_mul(answers)),
             most,
             price,
+            second,
             since: Instant::now(),
             sent,
             seen: None,
@@ -303,7 +306,8 @@ impl Route {
         &self,
         question: &Question,
         purpose: Purpose,
-    ) -> Result<Option<belljar_spec::llm::Price>, Refused> {
+        second: u64,
+    ) -> Result<Option<(Price, PriceOrigin)>, Refused> {
         let Question { model, streamed, .. } = question;
         if !self.terms.allows(model) {
             return Err(Refused::new(
@@ -311,16 +315,12 @@ impl Route {
                 format!("`{}`", Printable::from(model.as_str())),
             ));
         }
-        let price = self.terms.price(model);
         let told = self.terms.kind == UpstreamKind::LiteLlm && !streamed;
-        if purpose == Purpose::Call && self.ledger.counts_cost() && price.is_none() && !told {
-            let what = format!(
-                "there is a limit on cost, and no price for `{}` is known: set it in `[llm.price]`",
-                Printable::from(model.as_str())
-            );
-            return Err(Refused::new(Reason::BudgetSpent, what));
+        if purpose == Purpose::Call && self.terms.lacks_price(model, second) && !told {
+            let what = format!("`{}` has no price", Printable::from(model.as_str()));
+            return Err(Refused::new(Reason::PriceUnknown, what));
         }
-        Ok(price)
+        Ok(self.terms.price(model).map(|(price, origin)| (price.clone(), origin)))
     }
 
     fn show_key(&self, headers: &mut hyper::HeaderMap) -> Result<Option<Redact>, Refused> {

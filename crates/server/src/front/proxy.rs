@@ -6,7 +6,7 @@ use super::connection::Connection;
 use super::gate::Asking;
 use crate::answer::{Answer, REQUEST};
 use crate::link::{Line, Passing};
-use crate::shim::{COMMAND_HEADER, OWN_ERROR};
+use crate::shim::{CALLER, COMMAND_HEADER, OWN_ERROR};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, UPGRADE};
@@ -256,8 +256,6 @@ const BETWEEN_NEIGHBOURS: [HeaderName; 8] = [
 ];
 /// What becomes of a command when its caller hangs up.
 const ON_HANGUP: &str = "x-belljar-on-hangup";
-/// The caller, for the shim.
-const CALLER: &str = "x-belljar-caller";
 /// Longer than any error of ours.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 

@@ -62,6 +62,7 @@ impl AgentPlan {
             }
             provider::server(flags, is_configured, model.as_ref(), &agent)
         })?;
+        provider::check_price(sandbox.llm.as_ref(), model.as_ref(), &agent)?;
         Ok(RunRequest {
             agent,
             prompt: input::prompt(run.prompt.clone().into_bytes(), "`prompt`")?,
@@ -69,6 +70,7 @@ impl AgentPlan {
             effort: optional("effort", &run.effort)?,
             web_search,
             context: Vec::new(),
+            cwd: None,
             time: [budget.time, run.timeout_s.map(Duration::from_secs), sandbox.limits.timeout]
                 .into_iter()
                 .flatten()

@@ -77,3 +77,6 @@ fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
+
+/// The header with the caller of a request that the daemon passes on; without it, the owner is at the shim itself.
+pub(crate) const CALLER: &str = "x-belljar-caller";

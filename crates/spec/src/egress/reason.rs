@@ -79,6 +79,8 @@ pub enum Reason {
     EncodedResponse,
     /// No calls, tokens or money left.
     BudgetSpent,
+    /// A model without a price, where money is limited.
+    PriceUnknown,
     /// A model that the run may not use.
     ModelNotAllowed,
     /// A push that the rules for branches do not allow, or that cannot be judged.
@@ -87,7 +89,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every one.
-    pub const ALL: [Reason; 38] = [
+    pub const ALL: [Reason; 39] = [
         Reason::EgressOff,
         Reason::NameNotAllowed,
         Reason::NameDenied,
@@ -124,6 +126,7 @@ impl Reason {
         Reason::ClientCertificateWanted,
         Reason::EncodedResponse,
         Reason::BudgetSpent,
+        Reason::PriceUnknown,
         Reason::ModelNotAllowed,
         Reason::PushRefused,
     ];
@@ -195,6 +198,9 @@ impl Reason {
             }
             Reason::EncodedResponse => ("encoded_response", "the response cannot be searched for secrets"),
             Reason::BudgetSpent => ("budget_spent", "the budget for the model is spent"),
+            Reason::PriceUnknown => {
+                ("price_unknown", "the budget is in dollars, and the price of the model is not known")
+            }
             Reason::ModelNotAllowed => ("model_not_allowed", "this model is not one that the run may use"),
             Reason::PushRefused => ("push_refused", "the rules for pushes do not allow this"),
         }

@@ -141,6 +141,7 @@ impl Refusal {
             | Reason::ClientCertificateWanted
             | Reason::EncodedResponse
             | Reason::BudgetSpent
+            | Reason::PriceUnknown
             | Reason::ModelNotAllowed
             | Reason::PushRefused => true,
         };
@@ -208,6 +209,7 @@ impl Refusal {
             | Reason::SecretUnavailable
             | Reason::EncodedResponse
             | Reason::BudgetSpent
+            | Reason::PriceUnknown
             | Reason::ModelNotAllowed
             | Reason::PushRefused => None,
         }

@@ -5,14 +5,18 @@ mod budget;
 mod model;
 mod money;
 mod outcome;
+mod price;
 mod totals;
 mod upstream;
 
 pub use budget::{Budget, BudgetError};
 pub use model::{ModelGlob, ModelGlobError};
-pub use money::{Price, PriceError, Usd, UsdError};
+pub use money::{Usd, UsdError};
 pub use outcome::{LlmOutcome, LlmOutcomes};
-pub use totals::LlmTotals;
+pub use price::{
+    Band, Cost, Date, DateError, ListPrice, OffPeak, PeakHours, Price, PriceChange, RateError, Rates, Tokens,
+};
+pub use totals::{CostUnknown, LlmTotals};
 pub use upstream::{Upstream, UpstreamError, UpstreamKind, UpstreamKindError};
 
 use crate::secret::SecretRef;
@@ -38,6 +42,8 @@ pub struct LlmRoute {
     pub budget: Budget,
     /// What models cost, where the upstream does not say so itself. The first that matches counts.
     pub prices: Vec<(ModelGlob, Price)>,
+    /// What models cost that none of `prices` matches.
+    pub list: &'static [ListPrice],
     /// Whom LiteLLM is told to bill.
     pub billing: Billing,
     /// Where it is found inside.
@@ -55,6 +61,7 @@ impl LlmRoute {
             models: Vec::new(),
             budget: Budget::default(),
             prices: Vec::new(),
+            list: &[],
             billing: Billing::default(),
             port: ROUTE_PORT,
         }
@@ -65,10 +72,27 @@ impl LlmRoute {
         self.models.iter().all(|list| list.iter().any(|glob| glob.matches(model)))
     }
 
-    /// What a model costs, as far as we were told.
-    pub fn price(&self, model: &str) -> Option<Price> {
-        self.prices.iter().find(|(glob, _)| glob.matches(model)).map(|(_, price)| *price)
+    /// What a model costs, and where that is from.
+    pub fn price(&self, model: &str) -> Option<(&Price, PriceOrigin)> {
+        let configured = self.prices.iter().find(|(glob, _)| glob.matches(model));
+        let configured = configured.map(|(_, price)| (price, PriceOrigin::Configured));
+        let listed = || self.list.iter().find(|row| row.is_for(model));
+        configured.or_else(|| listed().map(|row| (&row.price, PriceOrigin::Listed)))
     }
+
+    /// Whether a budget in dollars cannot be kept with this model: it has no price at this second, counted from 1970.
+    pub fn lacks_price(&self, model: &str, second: u64) -> bool {
+        self.budget.cost.is_some() && !self.price(model).is_some_and(|(price, _)| price.is_known(second))
+    }
+}
+
+/// Where a price is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PriceOrigin {
+    /// The configuration.
+    Configured,
+    /// The built-in list.
+    Listed,
 }
 
 /// Who pays, in the words of LiteLLM. The run's id is added when the sandbox is made.

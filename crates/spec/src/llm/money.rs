@@ -1,4 +1,4 @@
-//! Money, in whole millionths of a dollar, and what models cost.
+//! Money, in whole millionths of a dollar.
 
 use crate::egress::Printable;
 use serde::{Deserialize, Serialize};
@@ -59,42 +59,6 @@ impl fmt::Display for Usd {
     }
 }
 
-/// What a token costs, by its kind; in millionths of a millionth of a dollar.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Price {
-    pub input: u64,
-    pub output: u64,
-    pub cache_read: u64,
-    pub cache_write: u64,
-}
-
-/// Not a price.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a price: write dollars for a million tokens, as in `3.0` or `0.075`")]
-pub struct PriceError(pub String);
-
-impl Price {
-    /// A price as people write it: dollars for a million tokens.
-    pub fn per_million(dollars: f64) -> Result<u64, PriceError> {
-        match (0.0..=1e6).contains(&dollars) {
-            true => Ok((dollars * 1e6).round() as u64),
-            false => Err(PriceError(dollars.to_string())),
-        }
-    }
-
-    /// What these tokens cost, rounded up. Input is what was neither read from a cache nor written to one.
-    pub fn of(&self, input: u64, output: u64, cache_read: u64, cache_write: u64) -> Usd {
-        let parts = [
-            (input, self.input),
-            (output, self.output),
-            (cache_read, self.cache_read),
-            (cache_write, self.cache_write),
-        ];
-        let sum: u128 = parts.iter().map(|(tokens, price)| u128::from(*tokens) * u128::from(*price)).sum();
-        Usd(u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,20 +78,5 @@ mod tests {
         assert_eq!(Usd::from_dollars(-0.1), None);
         // A part of a millionth is one.
         assert_eq!(Usd::from_dollars(1e-9), Some(Usd::micros(1)));
-    }
-
-    #[test]
-    fn tokens_cost_what_their_kind_costs() {
-        let price = Price {
-            input: Price::per_million(3.0).unwrap(),
-            output: Price::per_million(15.0).unwrap(),
-            cache_read: Price::per_million(0.3).unwrap(),
-            cache_write: Price::per_million(3.75).unwrap(),
-        };
-        assert_eq!(price.of(1_000_000, 0, 0, 0).to_string(), "3.00");
-        assert_eq!(price.of(100, 30, 0, 2000).as_micros(), 300 + 450 + 7500);
-        assert_eq!(price.of(0, 0, 1, 0).as_micros(), 1);
-        assert_eq!(price.of(u64::MAX, u64::MAX, u64::MAX, u64::MAX).as_micros(), u64::MAX);
-        assert!(Price::per_million(-1.0).is_err() && Price::per_million(f64::NAN).is_err());
     }
 }

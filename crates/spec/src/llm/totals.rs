@@ -3,6 +3,26 @@
 use super::Usd;
 use serde::Serialize;
 
+/// Why the cost of a call is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CostUnknown {
+    /// The upstream reports no cost, and the model has no price.
+    NoPrice,
+    /// The model has a price, but not for all of the tokens: reading or writing a cache, a long request, or a later date.
+    NoRate,
+}
+
+impl CostUnknown {
+    /// For people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            CostUnknown::NoPrice => "the model has no price",
+            CostUnknown::NoRate => "the price of the model lacks a rate for some of the tokens",
+        }
+    }
+}
+
 /// What was used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct LlmTotals {
@@ -19,6 +39,8 @@ pub struct LlmTotals {
     pub cost_usd: Usd,
     /// Calls that cost something, but whose cost is unknown.
     pub calls_without_cost: u64,
+    /// Why the cost of the first of them is unknown.
+    pub cost_unknown: Option<CostUnknown>,
     /// Calls whose tokens are estimated.
     pub calls_estimated: u64,
     /// Requests that were refused.

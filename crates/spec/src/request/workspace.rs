@@ -5,7 +5,7 @@ use super::field::request;
 #[cfg(feature = "schema")]
 use crate::OsText;
 use crate::git::{BranchName, RefPattern};
-use crate::workspace::ProtectedPath;
+use crate::workspace::{HidePattern, ProtectedPath};
 
 request! {
     /// The files that are worked on.
@@ -29,6 +29,8 @@ request! {
         rw: Vec<HostPath> as Vec<OsText>, grant;
         /// Paths below the workspace that cannot be changed inside.
         protect: Vec<ProtectedPath> as Vec<String>, anyone;
+        /// Files and folders of the workspace that are hidden inside: names at any depth (`.env`, `*.pem`), or paths from its top.
+        hide: Vec<HidePattern> as Vec<String>, anyone;
         /// Branches that may be pushed to.
         push: Vec<RefPattern> as Vec<String>, anyone;
         /// Let the sandbox write the folder's own `.git`, whose content git of the host believes, instead of a git directory of its own.

@@ -148,6 +148,31 @@ fn an_exit_code_says_how_it_ended() {
     assert_eq!((run.code, &home.result()["stopReason"]), (126, &"error_start".into()), "{}", run.stderr);
 }
 
+/// A model without a price is named before anything is started; a model that is free needs no money.
+#[test]
+fn a_budget_in_dollars_is_refused_before_the_start_if_the_model_has_no_price() {
+    let home = Home::new();
+    home.program("mine", &format!("touch started\n{ASK}\n{ASK}\n{}", answer("done")));
+    let url = home.model.url();
+    let words =
+        ["agent", "run", "./mine", "--llm", &url, "--llm-kind", "openai", "--llm-key", "env:MODEL_KEY"];
+    let with = |model, budget| {
+        home.run(&[&words[..], &["--prompt", "x", "--model", model, "--budget", budget]].concat())
+    };
+    let run = with("openai/unheard-of", "usd=1,turns=20");
+    assert_eq!(run.code, 126, "{}", run.stderr);
+    assert!(run.stderr.contains("the model `unheard-of` has no price"), "{}", run.stderr);
+    assert!(run.stderr.contains("belljar llm prices") && home.file("started").is_none(), "{}", run.stderr);
+    let run = with("zai/glm-4.7-flash", "usd=0.000001,turns=20");
+    let result = home.result();
+    assert_eq!(
+        (run.code, &result["costUsd"], &result["turns"]),
+        (0, &0.0.into(), &2.into()),
+        "{}",
+        run.stderr
+    );
+}
+
 #[test]
 fn web_search_needs_no_key_of_yours_unless_you_name_one() {
     let home = Home::new();

@@ -1,7 +1,7 @@
 //! How much of a model may be used: calls, tokens and money, counted from the upstream's answers alone.
 
 use belljar_spec::BackendName;
-use belljar_spec::llm::{Budget, LlmRoute, Price, UpstreamKind};
+use belljar_spec::llm::{Budget, LlmRoute, Price, Rates, UpstreamKind};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::Response;
 
@@ -27,10 +27,15 @@ fn budget(text: &str) -> Budget {
 }
 
 fn price(route: &mut LlmRoute, model: &str) {
-    let each = |dollars| Price::per_million(dollars).unwrap();
-    let price =
-        Price { input: each(3.0), output: each(15.0), cache_read: each(0.3), cache_write: each(3.75) };
-    route.prices.push((model.parse().unwrap(), price));
+    let each = |dollars| Rates::per_million(dollars).ok();
+    let rates = Rates {
+        input: each(3.0),
+        output: each(15.0),
+        cache_read: each(0.3),
+        cache_write: each(3.75),
+        cache_write_1h: each(6.0),
+    };
+    route.prices.push((model.parse().unwrap(), Price::flat(rates)));
 }
 
 /// 100 in, 30 out, 7 read, 2000 written: 300 + 450 + 2.1 + 7500 millionths, rounded up.

@@ -19,6 +19,7 @@ mod egress_own_address;
 mod egress_repository;
 mod egress_tls;
 mod filesystem;
+mod hidden_files;
 mod kept;
 mod limits;
 mod living;

@@ -113,7 +113,7 @@ pub(super) fn exit_code(result: &RunResult) -> u8 {
         StopReason::Success => 0,
         StopReason::ErrorTimeout => TIMED_OUT,
         StopReason::ErrorCancelled => CANCELLED,
-        StopReason::ErrorStart => REFUSED,
+        StopReason::ErrorStart | StopReason::ErrorPrice => REFUSED,
         StopReason::ErrorSandbox => result.kind.map_or(FAILED, ErrorKind::exit_code),
         StopReason::Unknown
         | StopReason::ErrorAgent

@@ -1,6 +1,7 @@
 //! From words to a run: who, what, with which model, and where.
 
 use crate::args::{AgentRunArgs, SandboxOptions, WishArgs};
+use crate::commands::standing::Standing;
 use belljar_agent::adapter::ModelName;
 use belljar_agent::budget::RunBudget;
 use belljar_agent::run::{Agent, RunRequest};
@@ -17,27 +18,39 @@ use std::path::Path;
 
 /// The run that was asked for, and what a person should be told of it.
 pub(super) fn of_run(options: AgentRunArgs) -> Result<(RunRequest, Vec<Note>), SandboxError> {
-    let AgentRunArgs { agent, prompt, prompt_file, wish, json: _, place } = options;
+    let AgentRunArgs { agent, prompt, prompt_file, wish, json, place } = options;
     let agent = Agent::named(&agent)?;
     let prompt = the_prompt(prompt, prompt_file.as_deref())?;
-    request(agent, prompt, wish, place)
+    request(agent, prompt, wish, place, !json)
 }
 
-/// The same, with a prompt that is known.
+/// The same, with a prompt that is known. `says` tells the user which repository a folder below its top belongs to.
 pub(super) fn request(
     agent: Agent,
     prompt: String,
     wish: WishArgs,
     place: SandboxOptions,
+    says: bool,
 ) -> Result<(RunRequest, Vec<Note>), SandboxError> {
     let WishArgs { model, effort, context, budget } = wish;
     let (context, budget) = (input::context(&context)?, budget.unwrap_or_default());
+    let Standing { place, below } = Standing::of(place, says)?;
     let (asked, surroundings) = place.asked()?;
     let web_search = asked.web_search.is_some();
     let (sandbox, notes) = spec(asked, surroundings, &agent, model.as_ref(), budget)?;
     let time = [budget.time, sandbox.limits.timeout].into_iter().flatten().min();
-    let request =
-        RunRequest { agent, prompt, model, effort, web_search, context, time, path: search_path(), sandbox };
+    let request = RunRequest {
+        agent,
+        prompt,
+        model,
+        effort,
+        web_search,
+        context,
+        cwd: below,
+        time,
+        path: search_path(),
+        sandbox,
+    };
     Ok((request, notes))
 }
 
@@ -49,10 +62,13 @@ pub(super) fn spec(
     model: Option<&ModelName>,
     budget: RunBudget,
 ) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
-    resolve_with(provider::for_agent(request, budget.model), surroundings, |flags, layers| {
+    let asked = provider::for_agent(request, budget.model);
+    let (spec, notes) = resolve_with(asked, surroundings, |flags, layers| {
         let is_configured = layers.route(&LlmRequest::default())?.is_some();
         provider::server(flags, is_configured, model, agent)
-    })
+    })?;
+    provider::check_price(spec.llm.as_ref(), model, agent)?;
+    Ok((spec, notes))
 }
 
 /// Where agents are looked for.

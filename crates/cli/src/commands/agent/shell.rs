@@ -34,7 +34,7 @@ pub(super) fn shell(options: AgentShellArgs) -> Result<u8, SandboxError> {
         None => String::new(),
     };
     let timeout = place.timeout();
-    let (request, notes) = request::request(agent, prompt, wish, place)?;
+    let (request, notes) = request::request(agent, prompt, wish, place, true)?;
     say_notes(&notes);
     say_loosened(&request.sandbox);
     let timeout = request.time.or(timeout);

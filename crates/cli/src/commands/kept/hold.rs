@@ -67,6 +67,12 @@ impl Held {
         Err(paused(&name))
     }
 
+    /// Holds it for longer.
+    pub(super) async fn renew(&self) {
+        // One that is gone cannot be held, which the next connection says.
+        let _ = self.sandbox.renew(&self.lease, None).await;
+    }
+
     /// Lets go of it.
     pub(super) async fn release(self) {
         // A lease that is not given back ends by itself, and a sandbox that is gone needs none.

@@ -9,11 +9,13 @@
 
 mod admin;
 pub(super) mod agent_config;
+mod allow;
 mod attach;
 mod daemon;
 mod ending;
 mod exec;
 mod foreground;
+mod forward;
 mod hold;
 mod init;
 mod life;
@@ -46,6 +48,8 @@ pub(crate) fn kept(command: KeptCommand) -> Result<u8, SandboxError> {
         KeptCommand::Logs(options) => logs::logs(options),
         KeptCommand::Stop(options) => life::stop(options),
         KeptCommand::Rm(options) => rm::rm(options),
+        KeptCommand::Forward(options) => forward::forward(options),
+        KeptCommand::Allow(options) => allow::allow(options),
     }
 }
 

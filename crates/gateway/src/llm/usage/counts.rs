@@ -76,6 +76,7 @@ impl Said {
                 replace(&mut usage.output, &counts["output_tokens"]);
                 replace(&mut usage.cache_read, &counts["cache_read_input_tokens"]);
                 replace(&mut usage.cache_write, &counts["cache_creation_input_tokens"]);
+                replace(&mut usage.cache_write_1h, &counts["cache_creation"]["ephemeral_1h_input_tokens"]);
                 cost(usage, counts);
                 usage.counted = true;
                 usage.complete |= kind == "message_delta";

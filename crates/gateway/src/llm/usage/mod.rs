@@ -17,6 +17,8 @@ pub struct Usage {
     pub output: u64,
     pub cache_read: u64,
     pub cache_write: u64,
+    /// What of `cache_write` was written for an hour.
+    pub cache_write_1h: u64,
     /// Whether there was a count at all.
     pub counted: bool,
     /// Whether it is the last one.

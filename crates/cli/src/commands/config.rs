@@ -210,7 +210,7 @@ fn as_json(shown: &Shown) -> Value {
             "host": app.value.host,
             "from": app.place.to_string(),
         })),
-        "llm": llm.map(|LlmLoaded { route, origin, .. }| json!({
+        "llm": llm.as_ref().map(|LlmLoaded { route, origin, .. }| json!({
             "url": route.upstream,
             "kind": route.kind,
             "key": route.key.as_ref().map(ToString::to_string),

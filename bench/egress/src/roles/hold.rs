@@ -45,6 +45,7 @@ async fn said(running: &mut Running) -> Outcome<String> {
     match running.events.next().await? {
         Output::Stdout(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Output::Stderr(bytes) => Err(String::from_utf8_lossy(&bytes).into()),
+        Output::Stopped => Err("it was stopped".into()),
         Output::Ended(ended) => Err(format!("it ended: {ended:?}").into()),
     }
 }

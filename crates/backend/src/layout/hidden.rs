@@ -162,7 +162,7 @@ mod tests {
             fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
             fs::write(folder.join(path), "x").unwrap();
         };
-        ["web/.env", "keys/a", "plain", "real.txt", ".git/.env"].map(write);
+        ["web/.env", "keys/a", "plain", "real.txt", ".git/.env"].into_iter().for_each(write);
         fs::hard_link(folder.join("web/.env"), folder.join("second")).unwrap();
         symlink("real.txt", folder.join("linked.pem")).unwrap();
         let bind = |source: &Path, target: &str| Bind {

@@ -43,8 +43,8 @@ fn a_request_for_a_sandbox_is_held_to_its_policy_and_recorded() {
     assert_eq!((&bytes["body"], &bytes["body_base64"]), (&json!("a\u{fffd}"), &json!("Yf8=")));
 
     for (body, status, code) in [
-        (json!({ "url": "http://other.example/" }), 403, "egress_refused"),
-        (json!({ "url": at("/elsewhere") }), 403, "egress_refused"),
+        (json!({ "url": "http://other.example/" }), 422, "egress_refused"),
+        (json!({ "url": at("/elsewhere") }), 422, "egress_refused"),
         (json!({ "url": at("/"), "max_bytes": 0 }), 400, "request_invalid"),
         (json!({ "url": at("/"), "timeout_s": 601 }), 400, "request_invalid"),
         (json!({ "url": at("/"), "body": "a", "body_base64": "YQ==" }), 400, "request_invalid"),

@@ -28,7 +28,7 @@ pub(crate) use agent::{
 pub(crate) use audit::{
     AuditArgs, AuditCommand, AuditPruneArgs, AuditShowArgs, AuditTailArgs, AuditVerifyArgs,
 };
-pub(crate) use build::{BuildArgs, BuildBaseArgs};
+pub(crate) use build::{BuildArgs, BuildBaseArgs, OwnImageArgs};
 pub(crate) use daemon::{
     DaemonCommand, GrantArgs, GrantsCommand, ListingArgs, RevokeArgs, ServeArgs, ServiceArgs, ServiceCommand,
     ServiceUninstallArgs, SweepArgs,
@@ -363,6 +363,8 @@ pub(crate) struct ShellArgs {
     /// A one-shot sandbox, removed when the shell exits
     #[arg(long)]
     pub(crate) once: bool,
+    #[command(flatten)]
+    pub(crate) image: OwnImageArgs,
     #[command(flatten)]
     pub(crate) place: SandboxOptions,
 }

@@ -38,7 +38,7 @@ pub enum Planned {
 #[derive(Debug)]
 pub struct RepositoryPlan {
     pub image: ImageName,
-    base: ImageName,
+    pub base: ImageName,
     folder: PathBuf,
     context: Context,
     starts_from: Vec<String>,

@@ -16,7 +16,7 @@ pub struct Work<'d> {
 impl<'d> Work<'d> {
     pub fn with(daemon: &'d Dockerd) -> Work<'d> {
         let root = tempfile::Builder::new().prefix("belljar-docker-").tempdir().unwrap();
-        for folder in ["state", "config", "home", "tmp", "work"] {
+        for folder in ["state", "config", "home", "run", "tmp", "work"] {
             fs::create_dir(root.path().join(folder)).unwrap();
         }
         Work { daemon, root }
@@ -55,6 +55,7 @@ impl<'d> Work<'d> {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .envs([("HOME", folder("home")), ("TMPDIR", folder("tmp"))])
             .envs([("XDG_STATE_HOME", folder("state")), ("XDG_CONFIG_HOME", folder("config"))])
+            .env("XDG_RUNTIME_DIR", folder("run"))
             .stdin(Stdio::null());
         command
     }

@@ -70,6 +70,24 @@ pub(crate) struct BuildArgs {
     pub(crate) how: HowArgs,
 }
 
+/// The image of the folder itself, for commands that make its sandbox.
+#[derive(Debug, Default, Clone, ClapArgs)]
+#[command(next_help_heading = "The folder's own image, for the backend docker")]
+pub(crate) struct OwnImageArgs {
+    /// Build it first, as `belljar images build` does, and use it
+    #[arg(long)]
+    pub(crate) build: bool,
+    /// Use the one on belljar-base:TAG, which was built before unless `--build` is given too [default: latest]
+    #[arg(long, value_name = "TAG", value_parser = tag)]
+    pub(crate) base_tag: Option<String>,
+}
+
+impl OwnImageArgs {
+    pub(crate) fn is_given(&self) -> bool {
+        self.build || self.base_tag.is_some()
+    }
+}
+
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Building")]
 pub(crate) struct HowArgs {

@@ -50,7 +50,7 @@ type Table = &'static [(&'static [&'static str], &'static str)];
 const FLAGS: Table = &[
     (
         &["-v", "--volume", "--mount"],
-        "`--ro PATH` or `--rw PATH` shows a path of the host at the same place inside; `belljar help volumes` is about volumes",
+        "`--ro PATH` or `--rw PATH` shows a path of the host at the same place inside; `belljar start --volume NAME` mounts a volume",
     ),
     (
         &["-p", "--publish", "-P"],

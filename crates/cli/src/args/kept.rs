@@ -1,8 +1,8 @@
 //! The words about sandboxes that are kept: one for each repository, or as a program made them.
 
-use super::{SandboxOptions, ShowRunArgs, TerminalArgs};
+use super::{OwnImageArgs, SandboxOptions, ShowRunArgs, TerminalArgs};
 use belljar_spec::git::BranchName;
-use belljar_spec::parse_time;
+use belljar_spec::{VolumeName, VolumePath, parse_time};
 use clap::{Args as ClapArgs, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,7 +16,9 @@ pub(crate) enum KeptCommand {
         after_help = "Flags count when it is made. One that is there and differs is refused: `belljar rm` it first. Examples:\n  \
         belljar start\n  \
         belljar start ~/web --branch fix/login\n  \
-        belljar start --group registries --memory 4g"
+        belljar start --group registries --memory 4g\n  \
+        belljar start --build              # with the image of .belljar/Dockerfile\n  \
+        belljar start --volume cache:/data/cache"
     )]
     Start(Box<StartArgs>),
     /// Run a command in a folder's sandbox, or in a named one
@@ -91,7 +93,8 @@ pub(crate) enum SandboxCommand {
     /// Prepare a folder for a persistent sandbox: its configuration, its history, its agents' settings
     #[command(
         after_help = "What is there already stays as it is. Examples:\n  belljar sandbox init\n  belljar sandbox init ~/web\n  \
-        belljar sandbox init --dockerfile   # then: belljar images build"
+        belljar sandbox init --dockerfile   # then: belljar images build\n  \
+        belljar sandbox init --build        # builds its image too"
     )]
     Init(InitArgs),
     /// List the commands of a sandbox
@@ -186,6 +189,8 @@ pub(crate) struct InitArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) image: OwnImageArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -196,9 +201,14 @@ pub(crate) struct StartArgs {
     /// A choice of settings by name: `belljar config profiles` shows what there is
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
+    /// Mount a volume, which outlives the sandbox and is shared by all that name it [default path: /volumes/NAME]; may be repeated
+    #[arg(long, value_name = "NAME[:PATH]", value_parser = volume)]
+    pub(crate) volume: Vec<(VolumeName, VolumePath)>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) image: OwnImageArgs,
     #[command(flatten)]
     pub(crate) place: SandboxOptions,
 }
@@ -375,6 +385,21 @@ pub(crate) struct AdminArgs {
     /// As root inside, without any rights of root outside
     #[arg(long)]
     pub(crate) root: bool,
+    #[command(flatten)]
+    pub(crate) image: OwnImageArgs,
+}
+
+/// A volume, and where it is inside.
+fn volume(text: &str) -> Result<(VolumeName, VolumePath), String> {
+    if text.starts_with(['/', '.', '~']) {
+        return Err("a volume has a name; `--ro PATH` or `--rw PATH` shows a path of the host".to_string());
+    }
+    let (name, path) = match text.split_once(':') {
+        Some((name, path)) => (name, path.to_string()),
+        None => (text, format!("/volumes/{text}")),
+    };
+    let name: VolumeName = name.parse().map_err(|error| format!("{error}"))?;
+    Ok((name, path.parse().map_err(|error| format!("{error}"))?))
 }
 
 #[derive(Debug, ClapArgs)]

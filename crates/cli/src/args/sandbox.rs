@@ -54,6 +54,29 @@ impl SandboxOptions {
         self
     }
 
+    /// Refuses what contradicts an image of Docker's as root.
+    pub(crate) fn must_take_image(&self) -> Result<(), SandboxError> {
+        let is_docker = matches!(
+            self.sandbox.backend,
+            BackendChoice::Auto | BackendChoice::Named(BackendName::Docker(_))
+        );
+        if is_docker && self.sandbox.root.is_none() && self.sandbox.image.is_none() {
+            return Ok(());
+        }
+        Err(ErrorCode::RequestConflict
+            .error("the folder's own image is one of Docker's, and its sandbox has one root")
+            .hint("omit `--backend`, `--root` and `--image`, or `--build` and `--base-tag`"))
+    }
+
+    /// With an image of Docker's as root.
+    pub(crate) fn with_image(mut self, image: ImageName) -> SandboxOptions {
+        if self.sandbox.backend == BackendChoice::Auto {
+            self.sandbox.backend = BackendChoice::Named(BackendName::Docker(Runtime::Runc));
+        }
+        self.sandbox.image = Some(image);
+        self
+    }
+
     /// Whether the host clones what is worked on.
     pub(crate) fn is_cloned(&self) -> bool {
         self.workspace.clone.is_some()

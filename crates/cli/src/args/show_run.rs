@@ -1,6 +1,6 @@
 //! The words about a sandbox that is only shown.
 
-use super::SandboxOptions;
+use super::{OwnImageArgs, SandboxOptions};
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
 
@@ -12,6 +12,8 @@ pub(crate) struct ShowRunArgs {
     /// The sandbox of one command, also where the folder has one that is kept
     #[arg(long)]
     pub(crate) once: bool,
+    #[command(flatten)]
+    pub(crate) image: OwnImageArgs,
     #[command(flatten)]
     pub(crate) place: SandboxOptions,
     /// Print one JSON object [default]

@@ -3,16 +3,17 @@
 mod screen;
 
 use super::{block_on, print};
-use crate::args::{BuildArgs, BuildBaseArgs, workspace};
+use crate::args::{BuildArgs, BuildBaseArgs, OwnImageArgs, SandboxOptions, workspace};
 use crate::failure::UNSUCCESSFUL;
 use belljar_image_build::{
-    Authorities, BASE, BaseRequest, Built, DOCKERFILE, Daemon, Ended, Event, Failed, Planned,
-    RepositoryRequest, is_here,
+    Authorities, BASE, BaseRequest, Built, DOCKERFILE, Daemon, Ended, Event, Failed, How, Planned,
+    RepositoryPlan, RepositoryRequest, is_here,
 };
 use belljar_overlay::quote::visible;
-use belljar_spec::{ErrorCode, ImageName, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, ImageName, SandboxError, hint};
 use screen::Screen;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 pub(crate) fn build_base(options: BuildBaseArgs) -> Result<u8, SandboxError> {
     let BuildBaseArgs { tag, base, pull_from, pull, versions, how } = options;
@@ -56,16 +57,90 @@ pub(crate) fn build(options: BuildArgs) -> Result<u8, SandboxError> {
         Planned::Base(base) => return fall_back(&base, how.json),
         Planned::Own(plan) => plan,
     };
+    let (ended, warnings) = build_repository(&plan, &Daemon::connect()?, how.json)?;
+    report(&plan.image, &ended, warnings, json!({ "base": base.to_string() }), how.json)
+}
+
+/// The sandbox with its folder's own image, if the flags ask for it. What contradicts it is refused before anything is built.
+pub(crate) fn with_own_image(
+    place: SandboxOptions,
+    options: &OwnImageArgs,
+    folder: impl FnOnce(&SandboxOptions) -> Result<PathBuf, SandboxError>,
+    as_json: bool,
+) -> Result<SandboxOptions, SandboxError> {
+    if options.is_given() {
+        place.must_take_image()?;
+    }
+    let image = own_image(options, || folder(&place), as_json)?;
+    Ok(match image {
+        Some(image) => place.with_image(image),
+        None => place,
+    })
+}
+
+/// The image of a folder that a sandbox is made from: built first if the flags say so; none without flags.
+pub(crate) fn own_image(
+    options: &OwnImageArgs,
+    folder: impl FnOnce() -> Result<PathBuf, SandboxError>,
+    as_json: bool,
+) -> Result<Option<ImageName>, SandboxError> {
+    if !options.is_given() {
+        return Ok(None);
+    }
+    let OwnImageArgs { build, base_tag } = options;
+    let tag = base_tag.as_deref().unwrap_or("latest");
+    let request = RepositoryRequest { folder: folder()?, base: base_image(tag)?, how: How::default() };
     let daemon = Daemon::connect()?;
-    let mut screen = Screen::new(how.json);
-    screen.say(&format!("{} from {DOCKERFILE}, on {base}", plan.image));
+    let must_be_here = |image: ImageName, remedy: CommandLine| match is_here(&daemon, &image)? {
+        true => Ok(Some(image)),
+        false => Err(ErrorCode::ImageMissing
+            .error(format!("the image {image} is not built"))
+            .hint(hint!("build it: {}", remedy.of(format!("{} {tag}", flag_of(remedy)))))),
+    };
+    match request.plan()? {
+        Planned::Base(base) => must_be_here(base, CommandLine::BuildBase),
+        Planned::Own(plan) if !build => must_be_here(plan.image, CommandLine::Build),
+        Planned::Own(plan) => {
+            let (ended, warnings) = build_repository(&plan, &daemon, as_json)?;
+            for warning in &warnings {
+                eprintln!("belljar: {}", visible(warning.as_bytes()));
+            }
+            match ended {
+                Ended::Built(_) => Ok(Some(plan.image)),
+                Ended::Failed(failed) => {
+                    explain(&failed);
+                    Err(ErrorCode::ImageFailed
+                        .error(format!("the image {} was not built", plan.image))
+                        .hint(format!("mend `{DOCKERFILE}`, or omit `--build`")))
+                }
+            }
+        }
+    }
+}
+
+/// The flag that names the tag of the base image.
+fn flag_of(command: CommandLine) -> &'static str {
+    match command {
+        CommandLine::BuildBase => "--tag",
+        _ => "--base-tag",
+    }
+}
+
+/// Builds a folder's image on screen, with the warnings of Docker and belljar.
+fn build_repository(
+    plan: &RepositoryPlan,
+    daemon: &Daemon,
+    as_json: bool,
+) -> Result<(Ended, Vec<String>), SandboxError> {
+    let mut screen = Screen::new(as_json);
+    screen.say(&format!("{} from {DOCKERFILE}, on {}", plan.image, plan.base));
     let mut heard = Heard::default();
-    let ended = plan.build(&daemon, &mut |event| heard.note(&mut screen, event))?;
+    let ended = plan.build(daemon, &mut |event| heard.note(&mut screen, event))?;
     screen.clear();
     if let Ended::Built(_) = &ended {
-        heard.warnings.extend(plan.unheeded(&daemon)?);
+        heard.warnings.extend(plan.unheeded(daemon)?);
     }
-    report(&plan.image, &ended, heard.warnings, json!({ "base": base.to_string() }), how.json)
+    Ok((ended, heard.warnings))
 }
 
 /// Without a Dockerfile there is nothing to build.

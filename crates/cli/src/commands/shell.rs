@@ -1,5 +1,6 @@
 //! `belljar shell`: a shell in a sandbox.
 
+use super::build::with_own_image;
 use super::print;
 use super::run::{Notes, in_foreground, say_loosened, warn_of_weak_isolation};
 use super::standing::Standing;
@@ -11,8 +12,8 @@ use belljar_spec::{Command, ErrorCode, Root, SandboxError};
 
 /// Joins the folder's sandbox if it has one and nothing else was said; else opens one of its own.
 pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
-    let ShellArgs { folder, once, place } = options;
-    let place = place.on(folder);
+    let ShellArgs { folder, once, image, place } = options;
+    let place = with_own_image(place.on(folder), &image, |place| kept::folder(place.folder()), false)?;
     if !once
         && place.is_silent()
         && let Some(join) = kept::shell::joins(place.folder().as_deref(), place.branch())

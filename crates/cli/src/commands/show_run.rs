@@ -1,13 +1,14 @@
 //! `belljar sandbox plan`: the sandbox that `run` would make.
 
+use super::build::with_own_image;
 use super::{kept, print};
 use crate::args::ShowRunArgs;
 use belljar_engine::describe;
 use belljar_spec::{ErrorCode, SandboxError};
 
 pub(crate) fn show_run(options: ShowRunArgs) -> Result<u8, SandboxError> {
-    let ShowRunArgs { folder, once, place, command_line, .. } = options;
-    let place = place.on(folder);
+    let ShowRunArgs { folder, once, image, place, command_line, .. } = options;
+    let place = with_own_image(place.on(folder), &image, |place| kept::folder(place.folder()), true)?;
     let kept = match !once && place.is_silent() {
         true => kept::show::spec(place.folder().as_deref(), place.branch())?,
         false => None,

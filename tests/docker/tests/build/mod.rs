@@ -6,4 +6,5 @@ mod base;
 mod belljar;
 mod node;
 mod npm;
+mod own_image;
 mod repository;

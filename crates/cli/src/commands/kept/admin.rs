@@ -9,12 +9,13 @@ use super::hold::{Held, of_folder, profile_of};
 use super::repository::Repository;
 use super::{shell, volume};
 use crate::args::AdminArgs;
+use crate::commands::build::own_image;
 use crate::commands::{block_on, changes};
 use crate::failure::of_client;
 use belljar_api::{CreateSandbox, SandboxRequest, WorkspaceRequest};
 use belljar_config::{self as config, EgressFlags};
 use belljar_fleet::{Made, SandboxDir, made, name_of};
-use belljar_spec::SandboxError;
+use belljar_spec::{BackendChoice, BackendName, Root, Runtime, SandboxError};
 use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Nested, Policy};
 
 pub(crate) fn admin(options: AdminArgs) -> Result<u8, SandboxError> {
@@ -22,7 +23,11 @@ pub(crate) fn admin(options: AdminArgs) -> Result<u8, SandboxError> {
         Some(folder) => Repository::of(&folder, options.branch)?,
         None => Repository::here(options.branch)?,
     };
-    let asked = request(&repository, options.root)?;
+    let mut asked = request(&repository, options.root)?;
+    if let Some(image) = own_image(&options.image, || Ok(repository.folder.clone()), false)? {
+        asked.sandbox.backend = Some(BackendChoice::Named(BackendName::Docker(Runtime::Runc)));
+        asked.sandbox.rootfs = Some(Root::Image(image));
+    }
     let protected = protected(&repository)?;
     block_on(async {
         let client = client();

@@ -5,6 +5,7 @@ use super::repository::Repository;
 use super::shell_rc;
 use super::templates::REPOSITORY;
 use crate::args::{InitArgs, workspace};
+use crate::commands::build::own_image;
 use belljar_config::{self as config, Standing};
 use belljar_image_build::{DOCKERFILE, TEMPLATE};
 use belljar_spec::{ErrorCode, SandboxError};
@@ -28,6 +29,7 @@ pub(crate) fn init(options: InitArgs) -> Result<u8, SandboxError> {
     }
     let trusted = made || proposal.standing == Standing::Trusted;
     let volumes = shell_rc::prepare(&repository)?;
+    let image = own_image(&options.image, || Ok(repository.folder.clone()), options.json)?;
     if options.json {
         return print_json(&json!({
             "folder": repository.text(),
@@ -35,6 +37,7 @@ pub(crate) fn init(options: InitArgs) -> Result<u8, SandboxError> {
             "config": { "file": proposal.file, "made": made, "trusted": trusted },
             "dockerfile_made": dockerfile,
             "volumes_made": volumes,
+            "image": image.map(|image| image.to_string()),
         }));
     }
     match (made, trusted) {
@@ -57,6 +60,10 @@ pub(crate) fn init(options: InitArgs) -> Result<u8, SandboxError> {
     match volumes.as_slice() {
         [] => eprintln!("belljar: its volumes were there"),
         made => eprintln!("belljar: made its volumes for {}", made.join(" and ")),
+    }
+    if let Some(image) = image {
+        let tag = image.tag().unwrap_or("latest");
+        eprintln!("belljar: {image} is ready: `belljar start --base-tag {tag}` starts a sandbox from it");
     }
     eprintln!("belljar: `belljar start` starts its sandbox, `belljar shell` opens a shell in it");
     Ok(0)

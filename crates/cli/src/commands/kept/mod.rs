@@ -38,7 +38,9 @@ mod work;
 use super::show_run;
 use crate::args::{KeptCommand, SandboxCommand, VolumeCommand};
 use belljar_spec::SandboxError;
+use repository::Repository;
 use serde::Serialize;
+use std::path::PathBuf;
 
 pub(crate) fn kept(command: KeptCommand) -> Result<u8, SandboxError> {
     match command {
@@ -70,6 +72,15 @@ pub(crate) fn volume(command: VolumeCommand) -> Result<u8, SandboxError> {
         VolumeCommand::List(options) => volumes::volumes(options),
         VolumeCommand::Shared(options) => volumes::shared(&options),
     }
+}
+
+/// The folder that sandboxes of this one work on: the nearest above the current one that is ready for them, if none is named.
+pub(crate) fn folder(named: Option<PathBuf>) -> Result<PathBuf, SandboxError> {
+    let repository = match named {
+        Some(folder) => Repository::of(&folder, None)?,
+        None => Repository::here(None)?,
+    };
+    Ok(repository.folder)
 }
 
 /// Prints data for a program.

@@ -6,6 +6,7 @@ use super::print_json;
 use super::repository::Repository;
 use super::shell_rc;
 use crate::args::StartArgs;
+use crate::commands::build::with_own_image;
 use crate::commands::{block_on, print};
 use crate::failure::of_client;
 use belljar_api::client::{Client, ClientError};
@@ -13,13 +14,15 @@ use belljar_api::{Created, LeaseInfo, SandboxInfo, State};
 use belljar_spec::{ErrorCode, SandboxError};
 
 pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
-    let StartArgs { folder, profile, json, place } = options;
+    let StartArgs { folder, profile, volume, image, json, place } = options;
     let branch = place.branch();
     let repository = match folder.or_else(|| place.folder()) {
         Some(folder) => Repository::of(&folder, branch)?,
         None => Repository::here(branch)?,
     };
-    let said = place.request()?;
+    let place = with_own_image(place, &image, |_| Ok(repository.folder.clone()), json)?;
+    let mut said = place.request()?;
+    said.volumes.extend(volume);
     if !repository.is_ready() {
         repository.judge()?;
     }

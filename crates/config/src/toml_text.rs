@@ -33,7 +33,11 @@ impl TomlText<'_> {
                     })
                 }
                 None => {
-                    at(&place, plain(error.message()).replace("\\n", ", ")).hint(correction(error.message()))
+                    let message = plain(error.message()).replace("\\n", ", ");
+                    // The parser's words for what TOML calls an array and a table.
+                    let message = message.replace("expected a sequence", "expected a list");
+                    let message = message.replace("expected a map", "expected a table");
+                    at(&place, message).hint(correction(error.message()))
                 }
             }
         })

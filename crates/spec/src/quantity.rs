@@ -50,6 +50,9 @@ pub enum ParseQuantityError {
     /// Not a size.
     #[error("`{0}` is not a size: write a number and k, m, g or t, as in `512m` or `2g`")]
     Size(String),
+    /// A size beyond what anything holds.
+    #[error("`{0}` is larger than any machine: write a size as in `512m` or `2g`")]
+    SizeTooLarge(String),
     /// Not a number of processors.
     #[error("`{0}` is not a number of processors: write one above 0, as in `2` or `0.5`")]
     Cpus(String),
@@ -73,7 +76,11 @@ impl FromStr for ByteSize {
             _ => return Err(wrong()),
         };
         let bytes = number * factor as f64;
-        if (1.0..=(1u64 << 62) as f64).contains(&bytes) { Ok(ByteSize(bytes as u64)) } else { Err(wrong()) }
+        match bytes {
+            bytes if bytes > (1u64 << 62) as f64 => Err(ParseQuantityError::SizeTooLarge(text.to_string())),
+            bytes if bytes >= 1.0 => Ok(ByteSize(bytes as u64)),
+            _ => Err(wrong()),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod git_daily;
 mod git_killed;
 mod guarded;
 mod images;
+mod installs;
 mod kept;
 mod layers;
 mod limits;

@@ -1,4 +1,4 @@
-//! What a person sees after forty usual mistakes: the exit code, and all that is said. A row is a mistake; what belljar answers to it is in
+//! What a person sees after usual mistakes: the exit code, and all that is said. A row is a mistake; what belljar answers to it is in
 //! `snapshots/`, to be read aloud when it changes.
 
 use crate::kept::home::Home as Folder;
@@ -25,6 +25,8 @@ const TYPOS: &[Mistake] = &[
     ("docker_network", &["run", "--network", "none", "--", "true"]),
     ("docker_name", &["run", "--name", "web", "--", "true"]),
     ("docker_rm", &["run", "--rm", "--", "true"]),
+    ("forward_without_a_port", &["forward", "."]),
+    ("prices_of_nothing", &["llm", "price"]),
     ("missing_argument", &["rm"]),
     ("unknown_help", &["help", "nonsense"]),
     ("unknown_topic", &["help", "topics", "nonsense"]),
@@ -43,6 +45,17 @@ const VALUES: &[Mistake] = &[
     ("allow_a_glob", &["run", "--allow", "*.example.com", "--", "true"]),
     ("allow_an_address", &["run", "--allow", "10.0.0.1", "--", "true"]),
     ("wrong_branch", &["run", "--branch", "bad..name", "--", "true"]),
+    ("zero_memory", &["run", "--memory", "0", "--", "true"]),
+    ("negative_cpus", &["run", "--cpus", "-1", "--", "true"]),
+    ("wrong_port", &["forward", ".", "http"]),
+    ("port_out_of_range", &["forward", ".", "3000:70000"]),
+    ("hide_outside", &["run", "--hide", "../secret", "--", "true"]),
+    ("hide_everything", &["run", "--hide", "*", "--", "true"]),
+    ("protect_outside", &["run", "--protect", "/etc", "--", "true"]),
+    ("env_without_a_name", &["run", "--env", "=x", "--", "true"]),
+    ("env_that_is_not_set", &["run", "--env", "NOT_SET_HERE", "--", "true"]),
+    ("allow_nonsense", &["allow", "not a host"]),
+    ("model_without_a_provider", &["agent", "run", "claude", "--model", "opus", "--prompt", "x"]),
     ("wrong_budget", &["run", "--llm-budget", "dollars=1", "--", "true"]),
 ];
 
@@ -58,6 +71,11 @@ const MISSING: &[Mistake] = &[
     ("no_such_workspace", &["run", "--workspace", "nosuch", "--", "true"]),
     ("no_such_path", &["run", "--ro", "nosuch", "--", "true"]),
     ("no_such_policy_file", &["policy", "check", "nosuch.toml"]),
+    ("no_such_sandbox_to_forward", &["forward", "nosuch", "3000"]),
+    ("no_such_agent", &["agent", "run", "cloude", "--prompt", "x"]),
+    ("no_such_model_price", &["llm", "prices", "nosuch"]),
+    ("no_such_image", &["images", "rm", "nosuch:1"]),
+    ("no_such_prompt_file", &["agent", "run", "claude", "--prompt-file", "nosuch.md"]),
     ("no_such_env_file", &["run", "--env-file", "nosuch.env", "--", "true"]),
 ];
 
@@ -68,6 +86,27 @@ const CIRCUMSTANCES: &[Mistake] = &[
     ("not_a_repository", &["run", "--branch", "fix", "--", "true"]),
     ("a_secret_that_was_never_set", &["run", "--secret", "nosuch", "--", "true"]),
     ("no_terminal_to_ask_at", &["config", "trust"]),
+    ("no_prompt", &["agent", "run", "claude"]),
+    ("a_home_as_workspace", &["run", "--workspace", "../home", "--", "true"]),
+    ("a_system_folder_as_workspace", &["run", "--workspace", "/etc", "--", "true"]),
+    ("a_command_that_is_not_there", &["run", "--", "nosuch-command"]),
+    ("a_command_that_is_no_program", &["run", "--", "/etc/passwd"]),
+    ("no_network", &["run", "--", "python3", "-c", "import socket; socket.getaddrinfo('example.com', 443)"]),
+    (
+        "a_budget_without_a_price",
+        &[
+            "run",
+            "--llm",
+            "https://api.openai.com",
+            "--llm-model",
+            "nosuch",
+            "--llm-budget",
+            "usd=1",
+            "--",
+            "true",
+        ],
+    ),
+    ("hidden_without_isolation", &["run", "--backend", "host", "--hide", ".env", "--", "true"]),
     ("localhost_of_the_host", &["policy", "explain", "localhost:5432"]),
 ];
 
@@ -127,11 +166,61 @@ fn what_cannot_be_done_here_says_why() {
     all("circumstances", CIRCUMSTANCES);
 }
 
+/// With a daemon's address that leads nowhere, whatever this machine has.
+#[test]
+fn docker_that_is_not_there_is_named() {
+    let home = Folder::new();
+    let mut run = home.command(&["run", "--backend", "docker", "--", "true"]);
+    run.env("DOCKER_HOST", "unix:///nonexistent/docker.sock");
+    insta::assert_snapshot!("no_docker", answer(run, &home.path("")));
+}
+
+#[test]
+fn what_asks_for_consent_says_how_to_give_it_without_a_terminal() {
+    let home = Folder::new();
+    fs::create_dir(home.path("work/.belljar")).unwrap();
+    fs::write(home.path("work/.belljar/config.toml"), "[egress]\nallow = [\"example.com\"]\n").unwrap();
+    insta::assert_snapshot!("no_terminal", answer(home.command(&["config", "trust"]), &home.path("")));
+    insta::assert_snapshot!("allow_untrusted", answer(home.command(&["allow", "a.example"]), &home.path("")));
+}
+
+/// A sandbox that is stopped is started by what runs something in it, and everything else says that it is stopped.
+#[test]
+fn a_stopped_sandbox_says_that_it_is() {
+    let home = Folder::ready();
+    assert_eq!(home.run(&["start"]).code, 0);
+    assert_eq!(home.run(&["stop"]).code, 0);
+    let mut said = String::new();
+    for typed in [
+        &["stop"][..],
+        &["sandbox", "pause"],
+        &["sandbox", "resume"],
+        &["sandbox", "ps"],
+        &["sandbox", "attach", ".", "cmd_1"],
+        &["logs"],
+    ] {
+        let answer = answer(home.command(typed), &home.path(""));
+        let name = name_in(&answer);
+        said += &format!("$ belljar {}\n{}\n", typed.join(" "), answer.replace(&name, "[name]"));
+    }
+    insta::assert_snapshot!("stopped", said);
+}
+
+/// The name of the sandbox in a text, which depends on the folder.
+fn name_in(text: &str) -> String {
+    let name = text.split(|letter: char| letter.is_whitespace() || "`,;".contains(letter));
+    name.filter(|word| word.starts_with("bj-")).max_by_key(|word| word.len()).unwrap_or("bj-").to_string()
+}
+
 #[test]
 fn a_mistake_in_a_file_is_found_at_its_line() {
-    let files: [(&str, &[u8]); 4] = [
+    let files: [(&str, &[u8]); 8] = [
         ("a typo in a key", b"[egress]\nalow = [\"example.com\"]\n"),
         ("a wrong type", b"[egress]\nallow = \"example.com\"\n"),
+        ("a number for a list", b"[workspace]\nhide = 3\n"),
+        ("a list for a table", b"egress = []\n"),
+        ("a huge value", b"[sandbox]\nmemory = \"99999999999t\"\n"),
+        ("a price below zero", b"[llm.price.m]\ninput = -1\noutput = 1\n"),
         ("not TOML", b"[egress\n"),
         ("not UTF-8", b"[egress]\nallow = [\"\xff\"]\n"),
     ];

@@ -54,7 +54,7 @@ const FLAGS: Table = &[
     ),
     (
         &["-p", "--publish", "-P"],
-        "`ports = [3000]` under [sandbox] in .belljar/config.toml opens a port: `belljar help persistent-sandboxes`",
+        "`belljar forward . 3000` leads port 3000 of this machine to port 3000 inside, for a sandbox of `belljar start`",
     ),
     (
         &["--network", "--net"],

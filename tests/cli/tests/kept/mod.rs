@@ -6,6 +6,7 @@ mod agent_config;
 mod endings;
 pub(crate) mod home;
 mod life;
+mod reach;
 mod removal;
 mod restart;
 mod terminal;

@@ -5,6 +5,7 @@ use belljar_tests_cli::Home;
 use std::process::Command;
 
 /// Whether a program works on this machine; the tests of one that is missing say so.
+#[expect(clippy::print_stderr, reason = "it is for the person who runs the tests")]
 fn works(program: &str, args: &[&str]) -> bool {
     let works = Command::new(program).args(args).output().is_ok_and(|output| output.status.success());
     if !works {

@@ -61,7 +61,7 @@ fn a_host_is_allowed_in_the_folders_own_configuration() {
     assert!(told.contains("one.example") && told.contains("two.example"), "{told}");
     let wrong = home.run(&["allow", "not a host"]);
     assert_eq!(wrong.code, 126, "{}", wrong.stderr);
-    // What somebody else wrote is not trusted along with it.
+    // What another author wrote is not trusted along with it.
     let file = home.path("work/.belljar/config.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("one.example", "other.example")).unwrap();

@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(row("gpt-5.5").price.rates.cache_write, None);
         assert_eq!(row("gemini-4-carbon").price.rates.cache_read, None);
         // A longer request costs something else; how much is not known.
-        assert!(!row("gpt-6-astra").price.rates_at(0, 272_001).input.is_some());
+        assert!(row("gpt-6-astra").price.rates_at(0, 272_001).input.is_none());
         assert_eq!(row("claude-haiku-5-5").price.rates_at(0, 100_001).cache_write, None);
     }
 

@@ -14,7 +14,8 @@ pub(crate) fn help(words: &[String]) -> Result<u8, SandboxError> {
         // A command of the same name comes first.
         ["topics", topic] | [topic] if words.len() == 2 || root.find_subcommand(topic).is_none() => {
             let page = TOPICS.iter().find(|page| page.name == *topic).ok_or_else(|| unknown(topic))?;
-            return print(page.text.as_bytes());
+            // A mark for the test that runs the other blocks.
+            return print(page.text.replace("```console norun", "```console").as_bytes());
         }
         _ => {}
     }

@@ -177,23 +177,14 @@ fn is_version(text: &str) -> bool {
 
 /// The release that belljar comes with.
 pub const VERSION: &str = "3.24.1";
-/// Digests that do not come from the server that the files do: several people wrote them down independently. x86 has none yet.
-const PINNED: [(&str, &str, &str); 3] = [
+/// Digests that do not come from the server that the files do: several people wrote them down independently.
+const PINNED: [(&str, &str, &str); 2] = [
     ("3.24.1", "x86_64", "41f73e3cf5fa919b8aa5ca6b30dc48f0da2720776d7423e2a7748211456fe081"),
     ("3.24.1", "aarch64", "f55a90f69052c5bd6f92cb09a8f47065970830b194c917a006fb94028e721259"),
-    ("3.24.1", "armv7", "50942d567e6ee422c16cb46d5c282ed9d8adc9007c2a483faf4148a18c64ce32"),
 ];
-/// What the kernel calls a machine, and what Alpine does.
-const MACHINES: [(&str, &str); 8] = [
-    ("x86_64", "x86_64"),
-    ("amd64", "x86_64"),
-    ("aarch64", "aarch64"),
-    ("arm64", "aarch64"),
-    ("armv7l", "armv7"),
-    ("armv8l", "armv7"),
-    ("i686", "x86"),
-    ("i386", "x86"),
-];
+/// What the kernel calls a machine, and what Alpine does: those that belljar runs on (docs/decisions/0032-two-architectures.md).
+const MACHINES: [(&str, &str); 4] =
+    [("x86_64", "x86_64"), ("amd64", "x86_64"), ("aarch64", "aarch64"), ("arm64", "aarch64")];
 const FLAVOR: &str = "alpine-minirootfs";
 
 #[cfg(test)]
@@ -219,11 +210,11 @@ mod tests {
         let other: Digest = format!("sha256:{}", "0".repeat(64)).parse().unwrap();
         let code = |machine, version, digest| Release::choose(machine, version, digest).unwrap_err().code;
         assert_eq!(code("mips", None, None), ErrorCode::NotSupported);
-        assert_eq!(code("i686", None, None), ErrorCode::RequestValue);
+        assert_eq!(code("i686", None, None), ErrorCode::NotSupported);
         assert_eq!(code("x86_64", Some("3.24.0"), None), ErrorCode::RequestValue);
         assert_eq!(code("x86_64", None, Some(&other)), ErrorCode::RequestValue);
         assert_eq!(code("x86_64", Some("../3.24"), Some(&other)), ErrorCode::RequestValue);
-        assert_eq!(Release::choose("i686", None, Some(&other)).unwrap().arch, "x86");
+        assert_eq!(Release::choose("arm64", Some("3.24.0"), Some(&other)).unwrap().arch, "aarch64");
     }
 
     #[test]

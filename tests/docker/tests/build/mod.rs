@@ -4,6 +4,7 @@
 
 mod base;
 mod belljar;
+mod debian;
 mod node;
 mod npm;
 mod own_image;

@@ -113,14 +113,17 @@ fn found(program: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("there is no {program}"))
 }
 
-const TOOLS: [&str; 16] = [
+const TOOLS: [&str; 19] = [
     "aggregate",
     "bash",
     "curl",
     "delta",
+    "dig",
     "fzf",
     "gh",
     "git",
+    "gpg",
+    "ip",
     "jq",
     "less",
     "man",

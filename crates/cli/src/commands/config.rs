@@ -6,7 +6,6 @@ use super::daemon::profiles;
 use super::{print, trust};
 use crate::args::{ConfigCommand, ConfigInitArgs, ConfigShowArgs, EgressArgs, workspace};
 use crate::failure::say_notes;
-use crate::terms::for_command_line;
 use belljar_config::{self as config, LlmLoaded, Loaded, Origin};
 use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
 use belljar_spec::secret::{Credential, Inject};
@@ -155,7 +154,6 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
     };
     let said = |value: Value, origin: &Origin| json!({ "value": value, "from": origin.to_string() });
     let group = |(name, origin): &(_, Origin)| said(json!(name), origin);
-    let note = |note: &config::Note| json!({ "code": note.code, "message": note.message, "hint": note.hint.as_ref().map(for_command_line) });
     json!({
         "sandbox": sandbox::as_json(loaded),
         "mode": said(json!(policy.mode), &origins.mode),
@@ -195,7 +193,7 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
             "from": origin.to_string(),
         })),
         "files": loaded.files.iter().map(|(layer, file)| json!({ "layer": layer.as_str(), "path": **file })).collect::<Vec<_>>(),
-        "notes": loaded.notes.iter().map(note).collect::<Vec<_>>(),
+        "notes": loaded.notes.iter().map(super::run::of_note).collect::<Vec<_>>(),
     })
 }
 

@@ -103,7 +103,7 @@ fn too_large(what: &str, most: u64) -> SandboxError {
 fn unreadable(from: &str, error: io::Error) -> SandboxError {
     ErrorCode::RequestValue
         .error(format!("{from} cannot be read: {error}"))
-        .hint("name a file that is there and that you may read")
+        .hint("name a file that exists and that you can read")
         .caused_by(error)
 }
 

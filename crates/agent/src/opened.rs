@@ -147,7 +147,7 @@ fn unreadable(path: &Path, errno: Errno) -> SandboxError {
             let error = std::io::Error::from(errno);
             ErrorCode::RequestValue
                 .error(format!("`{}` cannot be read: {error}", shown(path)))
-                .hint("name a file that is there and that you may read")
+                .hint("name a file that exists and that you can read")
                 .caused_by(error)
         }
     }

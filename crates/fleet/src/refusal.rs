@@ -16,8 +16,8 @@ pub(crate) fn deleted(name: &str) -> SandboxError {
 
 pub(crate) fn not_alive(name: &str) -> SandboxError {
     ErrorCode::SandboxNotAlive
-        .error(format!("the sandbox `{name}` is not alive"))
-        .hint("ask for it by its key, as its owner: that wakes it up")
+        .error(format!("the sandbox `{name}` is stopped"))
+        .hint(hint!("its owner can start it again with {}", Term::CreateSandbox))
 }
 
 pub(crate) fn no_lease(lease: &str) -> SandboxError {

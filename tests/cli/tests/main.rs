@@ -12,6 +12,7 @@ mod daemon;
 mod git_daily;
 mod git_killed;
 mod guarded;
+mod hidden;
 mod images;
 mod installs;
 mod kept;

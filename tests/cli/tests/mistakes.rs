@@ -74,7 +74,6 @@ const MISSING: &[Mistake] = &[
     ("no_such_sandbox_to_forward", &["forward", "nosuch", "3000"]),
     ("no_such_agent", &["agent", "run", "cloude", "--prompt", "x"]),
     ("no_such_model_price", &["llm", "prices", "nosuch"]),
-    ("no_such_image", &["images", "rm", "nosuch:1"]),
     ("no_such_prompt_file", &["agent", "run", "claude", "--prompt-file", "nosuch.md"]),
     ("no_such_env_file", &["run", "--env-file", "nosuch.env", "--", "true"]),
 ];
@@ -86,12 +85,13 @@ const CIRCUMSTANCES: &[Mistake] = &[
     ("not_a_repository", &["run", "--branch", "fix", "--", "true"]),
     ("a_secret_that_was_never_set", &["run", "--secret", "nosuch", "--", "true"]),
     ("no_terminal_to_ask_at", &["config", "trust"]),
+    ("no_such_image", &["images", "rm", "nosuch:1"]),
     ("no_prompt", &["agent", "run", "claude"]),
     ("a_home_as_workspace", &["run", "--workspace", "../home", "--", "true"]),
     ("a_system_folder_as_workspace", &["run", "--workspace", "/etc", "--", "true"]),
     ("a_command_that_is_not_there", &["run", "--", "nosuch-command"]),
     ("a_command_that_is_no_program", &["run", "--", "/etc/passwd"]),
-    ("no_network", &["run", "--", "python3", "-c", "import socket; socket.getaddrinfo('example.com', 443)"]),
+    ("no_network", &["run", "--", "getent", "hosts", "example.com"]),
     (
         "a_budget_without_a_price",
         &[
@@ -218,8 +218,8 @@ fn a_mistake_in_a_file_is_found_at_its_line() {
         ("a typo in a key", b"[egress]\nalow = [\"example.com\"]\n"),
         ("a wrong type", b"[egress]\nallow = \"example.com\"\n"),
         ("a number for a list", b"[workspace]\nhide = 3\n"),
-        ("a list for a table", b"egress = []\n"),
-        ("a huge value", b"[sandbox]\nmemory = \"99999999999t\"\n"),
+        ("a number for a table", b"egress = 3\n"),
+        ("a huge value", b"[llm.budget]\ncalls = \"99999999999999999999\"\n"),
         ("a price below zero", b"[llm.price.m]\ninput = -1\noutput = 1\n"),
         ("not TOML", b"[egress\n"),
         ("not UTF-8", b"[egress]\nallow = [\"\xff\"]\n"),
@@ -331,4 +331,8 @@ fn a_run_in_a_subfolder_works_on_its_repository() {
         "belljar: working on the repository [home]/work/repo; `--workspace .` shows this folder alone\n";
     let expected = format!("/workspace/sub\n/workspace\n{said}exit code 0\n");
     assert_eq!(answer(command, &home.path("")), expected);
+    let mut shell = home.belljar(&["shell", "--once"]);
+    fs::write(home.path("typed"), "pwd; git rev-parse --show-toplevel\n").unwrap();
+    shell.current_dir(home.path("work/repo/sub")).stdin(fs::File::open(home.path("typed")).unwrap());
+    assert_eq!(answer(shell, &home.path("")), expected);
 }

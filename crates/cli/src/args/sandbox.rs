@@ -3,9 +3,8 @@
 use super::credentials::CredentialArgs;
 use super::workspace::{GitArg, WorkspaceArgs};
 use super::{EgressArgs, LlmArgs};
-use crate::failure::say_notes;
 use belljar_config::{self as config, DefaultProfile, EgressFlags};
-use belljar_config::{Surroundings, resolve};
+use belljar_config::{Note, Surroundings, resolve};
 use belljar_spec::egress::{Mode, RuleSource};
 use belljar_spec::git::BranchName;
 use belljar_spec::request::{EnvValue, GitHubRequest, HostPath, WebSearch, WorkspaceRequest};
@@ -87,24 +86,20 @@ impl SandboxOptions {
         self.workspace.branch.clone()
     }
 
-    /// The sandbox that was asked for, with what configuration says of it.
-    pub(crate) fn spec(self) -> Result<SandboxSpec, SandboxError> {
+    /// The sandbox that was asked for, with what configuration says of it, and notes for the user.
+    pub(crate) fn spec(self) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
         let (request, surroundings) = self.asked()?;
-        let (spec, notes) = resolve(request, surroundings)?;
-        say_notes(&notes);
-        Ok(spec)
+        resolve(request, surroundings)
     }
 
     /// The same, where a profile that was named stands below what was asked for, and not the default one.
     pub(crate) fn spec_over(
         self,
         profile: impl FnOnce(SandboxRequest) -> Result<SandboxRequest, SandboxError>,
-    ) -> Result<SandboxSpec, SandboxError> {
+    ) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
         let (request, mut surroundings) = self.asked()?;
         surroundings.default_profile = DefaultProfile::Ignored;
-        let (spec, notes) = resolve(profile(request)?, surroundings)?;
-        say_notes(&notes);
-        Ok(spec)
+        resolve(profile(request)?, surroundings)
     }
 
     /// The mode, where files say one that is wider than the default, and no flag asked for that.
@@ -266,7 +261,7 @@ struct LimitArgs {
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
     /// Processors: `2`, `0.5` [default: all]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     cpus: Option<Cpus>,
     /// Processes and threads [default: 4096]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]

@@ -6,7 +6,6 @@ use super::daemon::profiles;
 use super::{print, trust};
 use crate::args::{ConfigCommand, ConfigInitArgs, ConfigShowArgs, EgressArgs, workspace};
 use crate::failure::say_notes;
-use crate::terms::for_command_line;
 use belljar_config::{self as config, DaemonSettings, LlmLoaded, Loaded, Origin};
 use belljar_fleet::{BUILT_IN, Profile, known_profiles};
 use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
@@ -181,7 +180,6 @@ fn as_json(shown: &Shown) -> Value {
     };
     let said = |value: Value, origin: &Origin| json!({ "value": value, "from": origin.to_string() });
     let group = |(name, origin): &(_, Origin)| said(json!(name), origin);
-    let note = |note: &config::Note| json!({ "code": note.code, "message": note.message, "hint": note.hint.as_ref().map(for_command_line) });
     json!({
         "sandbox": sandbox::as_json(loaded),
         "mode": said(json!(policy.mode), &origins.mode),
@@ -226,7 +224,7 @@ fn as_json(shown: &Shown) -> Value {
         },
         "profiles": profiles.iter().map(|profile| json!({ "value": profile.name, "from": profile.source })).collect::<Vec<_>>(),
         "files": loaded.files.iter().map(|(layer, file)| json!({ "layer": layer.as_str(), "path": **file })).collect::<Vec<_>>(),
-        "notes": loaded.notes.iter().map(note).collect::<Vec<_>>(),
+        "notes": loaded.notes.iter().map(super::run::of_note).collect::<Vec<_>>(),
     })
 }
 

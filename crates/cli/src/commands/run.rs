@@ -6,8 +6,11 @@ use super::standing::Standing;
 use super::terminal_variables::terminal_variables;
 use super::{block_on, changes, model, print, roots};
 use crate::args::{RunArgs, Tty};
+use crate::failure::say_notes;
 use crate::foreground::{attend, terminal_size};
 use crate::terms::for_command_line;
+use belljar_api::RunResult;
+use belljar_config::Note;
 use belljar_engine::{Engine, Run, Sandbox};
 use belljar_fleet::Profiles;
 use belljar_spec::{
@@ -15,6 +18,8 @@ use belljar_spec::{
     WindowSize,
 };
 use belljar_sys::rustix::termios::isatty;
+use serde::Serialize;
+use serde_json::{Value, json};
 use std::io::Read;
 use std::time::Duration;
 
@@ -24,7 +29,7 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
     }
     let tty = options.terminal.tty();
     let notes = if options.quiet { Notes::Hidden } else { Notes::Shown };
-    let (spec, command) = understood(options)?;
+    let (spec, command, _) = understood(options)?;
     let size = match tty {
         Tty::Auto => terminal_size(),
         Tty::Always => Some(terminal_size().unwrap_or(WindowSize { rows: 24, cols: 80 })),
@@ -36,23 +41,25 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
     })
 }
 
-fn understood(options: RunArgs) -> Result<(SandboxSpec, Command), SandboxError> {
+/// What to run and where, and notes for the user, who has read them.
+fn understood(options: RunArgs) -> Result<(SandboxSpec, Command, Vec<Note>), SandboxError> {
     let mut command = Command::new(&options.command).map_err(bad_command)?;
     let Standing { place, below } = Standing::of(options.place, !options.quiet && !options.json)?;
     command.cwd = options.cwd.or(below);
-    let spec = match options.profile {
+    let (spec, notes) = match options.profile {
         None => place.spec()?,
         Some(name) => place.spec_over(|request| {
             let profiles = Profiles::of_this_machine(&Engine::new().backends())?;
             profiles.choose(Some(&name))?.apply(request)
         })?,
     };
+    say_notes(&notes);
     // As flags or a profile say.
     command.max_output = spec.limits.output;
     command.timeout = spec.limits.timeout;
     say_loosened(&spec);
     roots::make_ready(&spec)?;
-    Ok((spec, command))
+    Ok((spec, command, notes))
 }
 
 /// Whether what came of the workspace and of a model is said at the end. Warnings always are.
@@ -170,9 +177,9 @@ fn over(
 
 /// The run as one object, whatever became of it.
 fn once(options: RunArgs) -> Result<u8, SandboxError> {
-    let run = match understood(options) {
-        Ok((spec, command)) => block_on(run_once(spec, command))?,
-        Err(error) => Run::not_begun(error)?,
+    let (run, notes) = match understood(options) {
+        Ok((spec, command, notes)) => (block_on(run_once(spec, command))?, notes),
+        Err(error) => (Run::not_begun(error)?, Vec::new()),
     };
     if let Some(backend) = run.backend {
         say_weak_isolation(backend);
@@ -180,26 +187,41 @@ fn once(options: RunArgs) -> Result<u8, SandboxError> {
     if let Some(warning) = &run.warning {
         eprintln!("belljar: {warning}");
     }
-    print_result(run)
+    print_result(run, &notes)
 }
 
 /// What did not get as far as a run, as the same object.
 pub(crate) fn not_understood(error: SandboxError) -> Result<u8, SandboxError> {
-    print_result(Run::not_begun(error)?)
+    print_result(Run::not_begun(error)?, &[])
 }
 
-fn print_result(run: Run) -> Result<u8, SandboxError> {
+fn print_result(run: Run, notes: &[Note]) -> Result<u8, SandboxError> {
     let code = run.exit_code();
     let mut result = belljar_server::run_result(run);
     if let Some(error) = &mut result.error {
         error.hint = error.hint().as_ref().map(for_command_line);
         error.hint_parts = None;
     }
-    let text = serde_json::to_string_pretty(&result).map_err(|error| {
+    let object = Object { result, notes: notes.iter().map(of_note).collect() };
+    let text = serde_json::to_string_pretty(&object).map_err(|error| {
         ErrorCode::Internal.error(format!("cannot write the result: {error}")).caused_by(error)
     })?;
     print(format!("{text}\n").as_bytes())?;
     Ok(code)
+}
+
+/// A result of the API, and what only a command line has.
+#[derive(Serialize)]
+struct Object {
+    #[serde(flatten)]
+    result: RunResult,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<Value>,
+}
+
+/// A note as `config show` has it too.
+pub(super) fn of_note(note: &Note) -> Value {
+    json!({ "code": note.code, "message": note.message, "hint": note.hint.as_ref().map(for_command_line) })
 }
 
 async fn run_once(spec: SandboxSpec, mut command: Command) -> Result<Run, SandboxError> {

@@ -6,6 +6,7 @@ use super::run::{Notes, in_foreground, say_loosened, warn_of_weak_isolation};
 use super::standing::Standing;
 use super::{kept, roots};
 use crate::args::{SandboxOptions, ShellArgs};
+use crate::failure::say_notes;
 use crate::foreground::terminal_size;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::{Command, ErrorCode, Root, SandboxError};
@@ -35,7 +36,8 @@ pub(crate) fn without_words() -> Result<u8, SandboxError> {
 fn alone(place: SandboxOptions) -> Result<u8, SandboxError> {
     let Standing { place, below } = Standing::of(place, true)?;
     let timeout = place.timeout();
-    let spec = place.spec()?;
+    let (spec, notes) = place.spec()?;
+    say_notes(&notes);
     say_loosened(&spec);
     roots::make_ready(&spec)?;
     let size = terminal_size();

@@ -3,6 +3,7 @@
 use super::build::with_own_image;
 use super::{kept, print};
 use crate::args::ShowRunArgs;
+use crate::failure::say_notes;
 use belljar_engine::describe;
 use belljar_spec::{ErrorCode, SandboxError};
 
@@ -13,7 +14,15 @@ pub(crate) fn show_run(options: ShowRunArgs) -> Result<u8, SandboxError> {
         true => kept::show::spec(place.folder().as_deref(), place.branch())?,
         false => None,
     };
-    let description = describe(&kept.map_or_else(|| place.spec(), Ok)?)?;
+    let spec = match kept {
+        Some(kept) => kept,
+        None => {
+            let (spec, notes) = place.spec()?;
+            say_notes(&notes);
+            spec
+        }
+    };
+    let description = describe(&spec)?;
     if !command_line {
         return print(format!("{:#}\n", description.json).as_bytes());
     }

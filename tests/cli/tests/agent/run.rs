@@ -173,6 +173,32 @@ fn a_budget_in_dollars_is_refused_before_the_start_if_the_model_has_no_price() {
     );
 }
 
+/// As `run` does it: the repository is the workspace, and the agent starts where we stand.
+#[test]
+fn an_agent_in_a_subfolder_works_on_its_repository() {
+    let home = Home::new();
+    let script = format!("pwd > where; git rev-parse --show-toplevel >> where\n{ASK}\n{}", answer("done"));
+    fs::create_dir_all(home.path("work/repo/sub")).unwrap();
+    home.program("repo/sub/mine", &script);
+    let git = |words: &str| {
+        let folder = home.path("work/repo");
+        std::process::Command::new("git")
+            .args(words.split(' '))
+            .current_dir(folder)
+            .status()
+            .unwrap()
+            .success()
+    };
+    assert!(git("init --quiet"));
+    let url = home.model.url();
+    let mut command = home.command(&home.agent(&url, "./mine", &["--prompt", "x"]));
+    let output = command.current_dir(home.path("work/repo/sub")).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("belljar: working on the repository"), "{said}");
+    assert_eq!(home.file("repo/sub/where").as_deref(), Some("/workspace/sub\n/workspace\n"));
+}
+
 #[test]
 fn web_search_needs_no_key_of_yours_unless_you_name_one() {
     let home = Home::new();

@@ -86,7 +86,9 @@ fn rm(options: &ImagesRmArgs) -> Result<u8, SandboxError> {
     for name in &options.names {
         if !store.remove(name)? {
             let message = format!("the image `{name}` is not here");
-            return Err(ErrorCode::ImageMissing.error(message).hint("`belljar images` says which are"));
+            return Err(ErrorCode::ImageMissing
+                .error(message)
+                .hint("`belljar images` lists the images of this machine"));
         }
     }
     Ok(0)

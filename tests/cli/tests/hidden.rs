@@ -1,7 +1,5 @@
 //! `--hide` and `[workspace] hide`: what a person sees of files that the sandbox does not.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
-
 use belljar_tests_cli::Home;
 use serde_json::{Value, json};
 use std::fs;

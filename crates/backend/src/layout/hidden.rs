@@ -162,7 +162,9 @@ mod tests {
             fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
             fs::write(folder.join(path), "x").unwrap();
         };
-        ["web/.env", "keys/a", "plain", "real.txt", ".git/.env"].map(write);
+        for path in ["web/.env", "keys/a", "plain", "real.txt", ".git/.env"] {
+            write(path);
+        }
         fs::hard_link(folder.join("web/.env"), folder.join("second")).unwrap();
         symlink("real.txt", folder.join("linked.pem")).unwrap();
         let bind = |source: &Path, target: &str| Bind {

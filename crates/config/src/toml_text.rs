@@ -36,7 +36,10 @@ impl TomlText<'_> {
                     let message = plain(error.message()).replace("\\n", ", ");
                     // The parser's words for what TOML calls an array and a table.
                     let message = message.replace("expected a sequence", "expected a list");
-                    let message = message.replace("expected a map", "expected a table");
+                    let message = match message.split_once("expected struct ") {
+                        Some((before, _)) => format!("{before}expected a table"),
+                        None => message.replace("expected a map", "expected a table"),
+                    };
                     at(&place, message).hint(correction(error.message()))
                 }
             }

@@ -249,10 +249,6 @@ impl Layout {
             };
             system.path.retain(|entry| !is_shared(entry));
         }
-        if spec.admin == Admin::No {
-            let installed = environment::home_programs().filter(|entry| !system.path.contains(entry));
-            system.path = installed.chain(system.path.iter().cloned()).collect();
-        }
         let etc = &mut system.etc;
         etc.files.extend(network::files(
             spec.egress.as_ref(),
@@ -270,6 +266,13 @@ impl Layout {
         };
         let (guard, git) =
             git.map(|git| git::add(git, etc, &mut system.path, is_program)).unwrap_or_default();
+        if spec.admin == Admin::No {
+            // Behind the guard: no path here is one of the host, where the guard looked for git.
+            let place = usize::from(guard.is_some());
+            let installed: Vec<PathBuf> =
+                environment::home_programs().filter(|entry| !system.path.contains(entry)).collect();
+            system.path.splice(place..place, installed);
+        }
         let System { etc, mut binds, mut links, path, variables, under, shell, private } = system;
         let (own_binds, in_homes) =
             binds.into_iter().partition::<Vec<_>, _>(|bind| bind.origin == BindOrigin::System);

@@ -38,8 +38,9 @@ async fn nothing_of_the_callers_environment_gets_in(backend: BackendName) {
     let place = Place::new(backend).await;
     let documented =
         ["HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "PS1", "BELLJAR", "PATH", "GIT_CONFIG_SYSTEM"];
+    let installing = ["PIP_BREAK_SYSTEM_PACKAGES", "NPM_CONFIG_PREFIX"];
     // The language alone is the caller's.
-    let documented = documented.into_iter().chain(["LC_ALL"]).collect::<Vec<_>>();
+    let documented = documented.into_iter().chain(installing).chain(["LC_ALL"]).collect::<Vec<_>>();
     // Only where such a tool is on the PATH; they name a folder, nothing more.
     let tools = ["ASDF_DIR", "RUSTUP_HOME", "PYENV_ROOT", "RBENV_ROOT", "VOLTA_HOME"];
     for (name, value) in environment(&place).await {

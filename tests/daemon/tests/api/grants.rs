@@ -86,6 +86,29 @@ fn ports_are_closed_to_those_without_a_grant() {
     sandbox.delete();
 }
 
+/// Where nothing listens, an open port answers in other words than a closed one.
+#[test]
+fn a_port_that_was_not_named_is_open_to_the_owner_alone() {
+    let home = Home::new().listening();
+    let _daemon = home.start();
+    let owner = home.client();
+    let rules = json!({ "name": "one", "allow_sandbox": true, "keys": ["one/*"] });
+    let holder = home.stranger().token(grant(&owner, rules)["token"].as_str().unwrap());
+    let sandbox = Sandbox::create(&holder, &json!({ "key": "one/a" }));
+    let bytes = |client: &Client| {
+        let client = client.clone().with("connection", "upgrade").with("upgrade", "tcp");
+        client.get(&sandbox.path("/ports/9999"))
+    };
+    for client in [holder.clone(), holder.clone().with("x-belljar-caller", "owner")] {
+        let answer = bytes(&client);
+        assert_eq!(answer.code(), "permission_denied", "{}", answer.text());
+    }
+    assert_ne!(bytes(&owner).code(), "permission_denied");
+    // A page is another matter: a browser could ask for it on behalf of any site.
+    assert_eq!(owner.get(&sandbox.path("/ports/9999")).code(), "permission_denied");
+    sandbox.delete();
+}
+
 #[test]
 fn another_grants_key_is_no_capability() {
     let home = Home::new().listening();

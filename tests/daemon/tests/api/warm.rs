@@ -18,6 +18,21 @@ fn listed(home: &Home) -> usize {
     home.client().get("/v1/sandboxes").ok()["items"].as_array().unwrap().len()
 }
 
+/// No program of the host works there, so nothing in it has to be held.
+#[test]
+fn a_workspace_of_the_sandboxs_own_can_become_a_repository() {
+    let home = Home::new();
+    let _daemon = home.start();
+    let sandbox = Sandbox::create(&home.client(), &json!({ "key": "own" }));
+    let script = "git init -q . && git config user.name n && git config user.email e@example.com && echo a > a && \
+                  git add a && git commit -qm first && git log --format=%s && mkdir .vscode && echo {} > .vscode/tasks.json";
+    assert_eq!(sandbox.run(script), ("first\n".into(), 0));
+    home.client().post(&sandbox.path("/stop"), &json!({})).ok();
+    let again = Sandbox::create(&home.client(), &json!({ "key": "own" }));
+    assert_eq!(again.run("git log --format=%s; git status --short"), ("first\n?? .vscode/\n".into(), 0));
+    again.delete();
+}
+
 #[test]
 fn a_sandbox_that_was_started_ahead_is_like_any_other() {
     let home = home();

@@ -9,6 +9,7 @@ use belljar_spec::git::BranchName;
 use belljar_spec::secret::{Carrier, Credential};
 use belljar_spec::workspace::View;
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
 /// The committer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,20 +19,22 @@ pub struct Person {
 }
 
 impl Person {
-    /// The host's user, by their own config for this workspace. A user without a configured name gets a default: a commit inside
-    /// must not fail for that.
-    pub fn of_host(view: Option<&View>) -> Person {
-        Person::of(view, &HostFiles::real())
+    /// The host's user, by their own config for this workspace, or for the host's repository that it is a clone of: the config of that
+    /// one counts more, as it does outside. A user without a configured name gets a default: a commit inside must not fail for that.
+    pub fn of_host(view: Option<&View>, repository: Option<&Path>) -> Person {
+        Person::of(view, repository, &HostFiles::real())
     }
 
     /// The same, from these files.
-    pub fn of(view: Option<&View>, host: &HostFiles) -> Person {
-        let git_dir = view.map(|view| match &view.git {
+    pub fn of(view: Option<&View>, repository: Option<&Path>, host: &HostFiles) -> Person {
+        let of_view = |view: &View| match &view.git {
             Some(git) if git.own.is_empty() => git.common.clone(),
             Some(git) => git.common.join(&git.own),
             None => view.folder.join(".git"),
-        });
-        let settings = host.settings(&[], git_dir.as_deref(), MAX_BYTES_TOGETHER).unwrap_or_default();
+        };
+        let git_dir = repository.map(Path::to_path_buf).or_else(|| view.map(of_view));
+        let own: Vec<PathBuf> = repository.map(|git_dir| git_dir.join("config")).into_iter().collect();
+        let settings = host.settings(&own, git_dir.as_deref(), MAX_BYTES_TOGETHER).unwrap_or_default();
         let last = |name: &str| {
             let said = settings.iter().rfind(|one| one.counts && one.variable.name == name);
             said.and_then(|one| one.variable.text()).filter(|text| !text.is_empty()).map(str::to_string)
@@ -130,7 +133,7 @@ mod tests {
         let host = HostFiles { files: vec![file.clone()], home: Some(home.path().to_path_buf()) };
         for name in ["Ann Öz", "A \"B\" C\\D", "x\n[core]\n\thooksPath = /evil", "# no; name", " [x] "] {
             fs::write(&file, format!("[user]\nname = {}\nemail = a@example.org\n", quoted(name))).unwrap();
-            let person = Person::of(None, &host);
+            let person = Person::of(None, None, &host);
             assert_eq!(person.name, name);
             let inside = variables(config(&person, None).as_bytes());
             let names: Vec<&str> = inside.iter().map(|one| one.name.as_str()).collect();
@@ -141,7 +144,28 @@ mod tests {
             assert_eq!(inside[3].text(), Some(name));
         }
         fs::write(&file, "[core]\nbare\n").unwrap();
-        assert_eq!(Person::of(None, &host).email, "agent@belljar.invalid");
+        assert_eq!(Person::of(None, None, &host).email, "agent@belljar.invalid");
+    }
+
+    #[test]
+    fn the_config_of_the_hosts_repository_counts_more() {
+        let home = tempfile::tempdir().unwrap();
+        let (file, work) = (home.path().join(".gitconfig"), home.path().join("work"));
+        let git_dir = home.path().join("web/.git");
+        fs::create_dir_all(&git_dir).unwrap();
+        let of_work = format!(
+            "[user]\nname = Ann\nemail = home@example.org\n[includeIf \"gitdir:{}\"]\npath = work\n",
+            git_dir.display()
+        );
+        fs::write(&file, of_work).unwrap();
+        fs::write(&work, "[user]\nemail = work@example.org\n").unwrap();
+        let host = HostFiles { files: vec![file], home: Some(home.path().to_path_buf()) };
+        let person = |repository| Person::of(None, repository, &host);
+        let of = |name: &str, email: &str| Person { name: name.into(), email: email.into() };
+        assert_eq!(person(None), of("Ann", "home@example.org"));
+        assert_eq!(person(Some(&git_dir)), of("Ann", "work@example.org"));
+        fs::write(git_dir.join("config"), "[core]\nbare = false\n[user]\nname = Ann of web\n").unwrap();
+        assert_eq!(person(Some(&git_dir)), of("Ann of web", "work@example.org"));
     }
 
     #[test]

@@ -7,10 +7,11 @@ use belljar_spec::workspace::{HidePattern, View};
 use belljar_spec::{ErrorCode, SandboxError};
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The places inside that are covered, without their leading slash.
+/// The paths inside to mount something over, without their leading slash.
 pub(super) fn below(
     view: &View,
     patterns: &[HidePattern],
@@ -21,7 +22,7 @@ pub(super) fn below(
     }
     let mut found = Found::default();
     let mut search = Search { patterns, left: MAX_ENTRIES };
-    // What an overlay has is shown where the folder would have it.
+    // A file in an overlay's upper directory is seen at the same path in the folder.
     let roots = std::iter::once(&view.folder).chain(view.layer.as_ref().map(|layer| &layer.upper));
     for root in roots {
         search.folder(root, &mut Vec::new(), &mut |path, names, entry| {
@@ -118,18 +119,35 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// What is in a folder. One that cannot be read by us cannot be read inside either.
+    /// What is in a folder. One that belljar may not read cannot be read inside either.
     fn entries(&mut self, folder: &Path) -> Result<Vec<(PathBuf, String, Metadata)>, SandboxError> {
+        let failed = |error: io::Error| unreadable(folder, &error);
         let mut all = Vec::new();
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Some(entries) = if_there(fs::read_dir(folder)).map_err(failed)? else { return Ok(all) };
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
             self.left = self.left.checked_sub(1).ok_or_else(|| too_much(folder))?;
             let (path, name) = (entry.path(), entry.file_name());
-            let Ok(metadata) = entry.metadata() else { continue };
-            // Patterns are text: a name that is none is compared by what of it is.
+            let Some(metadata) = if_there(entry.metadata()).map_err(failed)? else { continue };
+            // A name that is not UTF-8 is compared after a lossy conversion.
             all.push((path, name.to_string_lossy().into_owned(), metadata));
         }
         Ok(all)
     }
+}
+
+/// `None` for what has gone meanwhile, and for what may not be read.
+fn if_there<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
+    match outcome {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn unreadable(folder: &Path, error: &io::Error) -> SandboxError {
+    let message = format!("cannot look for what has to be hidden in `{}`: {error}", folder.display());
+    ErrorCode::PathRefused.error(message).hint("start again, or hide the folder")
 }
 
 fn too_much(folder: &Path) -> SandboxError {

@@ -80,7 +80,10 @@ impl Engine {
         let repository = workspace.repository.as_ref().filter(|_| isolation == Isolation::Own);
         let relay = repository.map(|_| relay::PORT);
         if isolation == Isolation::Own {
-            let person = Person::of_host(workspace.view.as_ref());
+            let person = Person::of_host(
+                workspace.view.as_ref(),
+                repository.map(|repository| repository.directory.as_path()),
+            );
             // A managed clone and a clone have it in a config of their own; with two of them, git would push twice.
             let is_layered = workspace.view.as_ref().is_some_and(|view| view.layer.is_some());
             let remote = repository

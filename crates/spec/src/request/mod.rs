@@ -3,7 +3,8 @@
 //! machine are known.
 //!
 //! A new option is a field of [`SandboxRequest`] or of one of its parts, with the class of callers that may ask for it. How it is merged
-//! with a profile ([`over`]), compared with a living sandbox ([`fits`]) and refused to a grant ([`within`]) follows from its type.
+//! with a profile ([`over`]) and compared with a living sandbox ([`fits`]) follows from its type; whether a grant may ask for it, from its class,
+//! with a rule in [`within`] for the class `grant`. docs/internals.md lists the other places of a new option.
 
 mod check;
 mod egress;

@@ -14,16 +14,35 @@ use std::time::Duration;
 impl SandboxRequest {
     /// Refuses what a caller with this grant may not ask for. Which folders it may name is not judged here.
     pub fn may_be_asked(&self, rules: &GrantRules) -> Result<(), SandboxError> {
+        // Taken apart, so that a new option is not let through unseen. `owner_only` judges those with a `_` that are the owner's; `at_least`
+        // and `ports` are for anyone, the fleet judges `workspace`, and `within` judges `limits`.
+        let SandboxRequest {
+            backend,
+            at_least: _,
+            rootfs,
+            workspace: _,
+            egress,
+            llm,
+            secrets,
+            web_search,
+            github: _,
+            env,
+            limits: _,
+            ports: _,
+            nested: _,
+            volumes,
+            admin: _,
+            root: _,
+        } = self;
         if let Some(field) = self.owner_only("") {
             return Err(only_for_the_owner(&field));
         }
         // Weaker isolation than namespaces is a profile's to choose, and the owner's.
-        if matches!(self.backend, Some(BackendChoice::Named(name)) if name.assurance() < Assurance::Namespace)
-        {
+        if matches!(*backend, Some(BackendChoice::Named(name)) if name.assurance() < Assurance::Namespace) {
             return Err(only_for_the_owner("backend"));
         }
-        self.root_may_be_asked(rules)?;
-        match &self.llm {
+        root_may_be_asked(rootfs.as_ref(), rules)?;
+        match llm {
             // A key of this machine would go wherever the caller says.
             Some(LlmRequest { url: Some(LlmUrl::To(_)), .. }) => return Err(only_for_the_owner("llm.url")),
             Some(LlmRequest { url: None, .. }) if !rules.allow_llm => {
@@ -31,26 +50,26 @@ impl SandboxRequest {
             }
             Some(_) | None => {}
         }
-        for rule in &self.egress.allow {
+        for rule in &egress.allow {
             rules.must_cover("egress.allow", rule.host())?;
         }
         for rule in
-            self.egress.groups.iter().filter_map(|name| group(name.as_str())).flat_map(|group| group.rules())
+            egress.groups.iter().filter_map(|name| group(name.as_str())).flat_map(|group| group.rules())
         {
             rules.must_cover("egress.groups", &rule.host)?;
         }
-        let variables = self.env.values().filter_map(|value| match value {
+        let variables = env.values().filter_map(|value| match value {
             EnvValue::Secret(name) => Some(name.as_str()),
             EnvValue::Text(_) => None,
         });
-        let search = self.web_search.iter().map(|search| match search {
+        let search = web_search.iter().map(|search| match search {
             WebSearch::Named(name) => name.as_str(),
             WebSearch::Detect | WebSearch::IfKept => "*",
         });
-        for secret in self.secrets.iter().map(|name| name.as_str()).chain(variables).chain(search) {
+        for secret in secrets.iter().map(|name| name.as_str()).chain(variables).chain(search) {
             must_match(&rules.secrets, "secrets", secret)?;
         }
-        for volume in self.volumes.keys() {
+        for volume in volumes.keys() {
             must_match(&rules.volumes, "volumes", volume.as_str())?;
         }
         Ok(())
@@ -87,14 +106,14 @@ impl SandboxRequest {
         self.limits = self.limits.within(&rules.limits)?;
         Ok(self)
     }
+}
 
-    /// A directory shows files of the host, and an image is fetched by the host from wherever its name says.
-    fn root_may_be_asked(&self, rules: &GrantRules) -> Result<(), SandboxError> {
-        match &self.rootfs {
-            None | Some(Root::Host | Root::Golden) => Ok(()),
-            Some(Root::Directory(_)) => Err(only_for_the_owner("rootfs")),
-            Some(Root::Image(image)) => must_match(&rules.images, "rootfs", &image.to_string()),
-        }
+/// A directory shows files of the host, and an image is fetched by the host from wherever its name says.
+fn root_may_be_asked(rootfs: Option<&Root>, rules: &GrantRules) -> Result<(), SandboxError> {
+    match rootfs {
+        None | Some(Root::Host | Root::Golden) => Ok(()),
+        Some(Root::Directory(_)) => Err(only_for_the_owner("rootfs")),
+        Some(Root::Image(image)) => must_match(&rules.images, "rootfs", &image.to_string()),
     }
 }
 

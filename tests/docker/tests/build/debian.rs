@@ -54,6 +54,7 @@ fn a_debian_made_by_debootstrap_is_a_root_on_every_way() {
 }
 
 /// The Debian, or nothing where `./dev test` could not make one.
+#[expect(clippy::print_stderr, reason = "a test that is skipped is named")]
 fn debian() -> Option<PathBuf> {
     let folder = std::env::var_os("BELLJAR_TEST_DEBIAN").map(PathBuf::from);
     let found = folder.filter(|folder| folder.join("etc/os-release").is_file());

@@ -26,7 +26,7 @@ pub struct Fetch {
     pub max_redirects: Option<u32>,
     /// The largest body of the answer, in bytes; 10 MiB if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 67108864)]
+    #[schema(minimum = 1, maximum = 16777216)]
     pub max_bytes: Option<u64>,
     /// The time limit, redirects included; 30 if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,9 +50,10 @@ pub struct Fetched {
     pub url: String,
     pub status: u16,
     pub headers: Vec<Header>,
-    /// The body as text, with U+FFFD for bytes that are not valid UTF-8.
-    pub body: String,
-    /// The body in base64, where the text differs from it.
+    /// The body, if it is text: UTF-8 without control characters other than tabs and ends of lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// Any other body, in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
 }

@@ -3,7 +3,7 @@
 
 use crate::origin::ConfigPaths;
 use crate::read::{self, FILE, FOLDER};
-use crate::trust::{Standing, propose_from};
+use crate::trust::{Standing, propose_content, standing};
 use belljar_spec::egress::{Rule, RuleSource};
 use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_state::{Survives, write_atomic};
@@ -32,17 +32,18 @@ pub fn allow_in(places: &ConfigPaths, workspace: &Path, rule: &str) -> Result<Al
     Rule::allow(rule, RuleSource::Flag).map_err(|error| ErrorCode::RequestValue.error(error.to_string()))?;
     let folder = workspace.join(FOLDER);
     let file = folder.join(FILE);
+    // Read once: what is judged is what is added to. An agent may change the file at any moment.
     let before = match read::repository(workspace) {
         Ok(None) => None,
-        Ok(Some(_)) => {
-            let proposal = propose_from(places, workspace)?;
-            if proposal.standing != Standing::Trusted {
-                let message = format!("`{}` is not trusted, so nothing is added to it", file.display());
-                return Err(ErrorCode::ConfigInvalid
-                    .error(message)
-                    .hint(hint!("look at it, then say {}", CommandLine::Trust)));
-            }
-            Some(fs::read_to_string(&file).map_err(|error| failed(&file, &error))?)
+        Ok(Some(bytes)) if standing(places, workspace, &bytes) != Standing::Trusted => {
+            let message = format!("`{}` is not trusted, so nothing is added to it", file.display());
+            return Err(ErrorCode::ConfigInvalid
+                .error(message)
+                .hint(hint!("look at it, then say {}", CommandLine::Trust)));
+        }
+        Ok(Some(bytes)) => {
+            let text = String::from_utf8(bytes);
+            Some(text.map_err(|_| failed(&file, &io::Error::other("it is not UTF-8 text")))?)
         }
         Err(unread) => {
             let error = io::Error::other(unread.to_string());
@@ -64,9 +65,10 @@ pub fn allow_in(places: &ConfigPaths, workspace: &Path, rule: &str) -> Result<Al
     let write = |text: &str| {
         write_atomic(&file, text.as_bytes(), Survives::Kill).map_err(|error| failed(&file, &error))
     };
+    // Of what is written here, and nothing else, is recorded that it is trusted.
+    let proposal = propose_content(places, workspace, added.clone().into_bytes())?;
     write(&added)?;
-    let kept = propose_from(places, workspace).and_then(|proposal| proposal.keep());
-    if let Err(error) = kept {
+    if let Err(error) = proposal.keep() {
         match &before {
             Some(before) => write(before)?,
             None => fs::remove_file(&file).map_err(|error| failed(&file, &error))?,

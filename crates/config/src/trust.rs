@@ -9,7 +9,7 @@ use crate::flags::EgressFlags;
 use crate::layer::Settings;
 use crate::load::above;
 use crate::origin::ConfigPaths;
-use crate::read::{self, FILE, FOLDER};
+use crate::read::{self, FILE, FOLDER, Unread};
 use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_state::{Survives, create_private, write_atomic};
 use belljar_sys::rustix::fs::{Mode, OFlags, fstat, open};
@@ -54,11 +54,6 @@ pub fn propose(workspace: &Path) -> Result<Proposal, SandboxError> {
 pub fn propose_from(places: &ConfigPaths, workspace: &Path) -> Result<Proposal, SandboxError> {
     let workspace = canonical(workspace)?;
     let file = workspace.join(FOLDER).join(FILE);
-    let unusable = |why: &dyn std::fmt::Display| {
-        ErrorCode::ConfigInvalid
-            .error(format!("`{}` cannot be trusted: {why}", shown(&file)))
-            .hint("replace it with a text file, or remove it")
-    };
     let bytes = match read::repository(&workspace) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => {
@@ -67,17 +62,34 @@ pub fn propose_from(places: &ConfigPaths, workspace: &Path) -> Result<Proposal, 
                 .error(message)
                 .hint(hint!("name the folder of the repository: {}", CommandLine::Trust.of("DIR"))));
         }
-        Err(why) => return Err(unusable(&why)),
+        Err(why) => return Err(unusable(&file, &why)),
     };
+    propose_content(places, &workspace, bytes)
+}
+
+/// The same for content that the file has, or is about to get: only that is trusted by [`Proposal::keep`].
+pub(crate) fn propose_content(
+    places: &ConfigPaths,
+    workspace: &Path,
+    bytes: Vec<u8>,
+) -> Result<Proposal, SandboxError> {
+    let workspace = canonical(workspace)?;
+    let file = workspace.join(FOLDER).join(FILE);
     let record = Record::of(places, &workspace, &bytes)?;
     let standing = standing(places, &workspace, &bytes);
     let sha256 = hex(&Sha256::digest(&bytes));
-    let text = read::repository_text(&file, bytes).map_err(|why| unusable(&why))?;
+    let text = read::repository_text(&file, bytes).map_err(|why| unusable(&file, &why))?;
     let settings = Settings::understand(&text)?;
     let mut layers = above(places, &mut Vec::new())?;
     layers.repository = Some(settings.clone());
     layers.merge(&EgressFlags::default(), &mut Vec::new())?;
     Ok(Proposal { file, sha256, standing, settings, record })
+}
+
+fn unusable(file: &Path, why: &Unread) -> SandboxError {
+    ErrorCode::ConfigInvalid
+        .error(format!("`{}` cannot be trusted: {why}", shown(file)))
+        .hint("replace it with a text file, or remove it")
 }
 
 impl Proposal {

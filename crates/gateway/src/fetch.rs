@@ -4,6 +4,7 @@ use crate::connection::open;
 use crate::credentials::Origin;
 use crate::decide;
 use crate::http::override_in;
+use crate::pushes::{Named, named};
 use crate::record::OpenRecord;
 use crate::relay::Counts;
 use crate::serving::Serving;
@@ -168,8 +169,8 @@ impl Step {
             },
         )?;
         self.without_placeholders(serving).map_err(refused)?;
-        // The host's own requests have no credential to push with, and their pushes are not judged.
-        if serving.pushes.is_some() && self.url.as_str().to_ascii_lowercase().contains("git-receive-pack") {
+        // The pack of a push is judged on its way from inside; one that is made here has no way to that judge.
+        if serving.pushes.is_some() && self.names_a_push()? {
             let refusal = Refusal::new(&self.name, Some(self.port), Reason::PushRefused);
             return Err(refused(refusal.protocol(self.protocol).detail("a fetch does not push")));
         }
@@ -225,6 +226,14 @@ impl Step {
                 .map_err(|_| FetchError::Invalid("the name cannot stand in a header".into()))?,
         );
         sender.send_request(request).await.map_err(failed)
+    }
+
+    fn names_a_push(&self) -> Result<bool, FetchError> {
+        let mut request = Request::new(());
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = path_of(&self.url).map_err(FetchError::Invalid)?;
+        *request.headers_mut() = self.headers.clone();
+        Ok(named(&request.into_parts().0) != Named::Nothing)
     }
 
     /// What the host fetches carries nothing of a secret, and nothing that stands for one.

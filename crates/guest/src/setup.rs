@@ -231,7 +231,7 @@ impl Building {
                 let options = c"newinstance,ptmxmode=0666,mode=620,max=256";
                 self.mount_at(target, "devpts", MountFlags::NOEXEC, options)
             }
-            Step::Mask { target } => self.mask(target),
+            Step::Mask { target, must_exist } => self.mask(target, *must_exist),
             Step::Pivot => self.pivot(),
             Step::ReadOnlyRoot => {
                 let attributes = Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV);
@@ -493,13 +493,13 @@ impl Building {
         }
     }
 
-    fn mask(&mut self, target: &str) -> Result<(), Errno> {
+    fn mask(&mut self, target: &str, must_exist: bool) -> Result<(), Errno> {
         if self.has_proc && Path::new(target).parent() == Some(Path::new("proc")) {
             return self.mask_in_proc(target);
         }
         let place = match self.find(target) {
             // Not there, or in a place that no process inside can reach: as hidden as it can be.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => return Ok(()),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) if !must_exist => return Ok(()),
             other => other?,
         };
         if FileType::from_raw_mode(fstat(&place)?.st_mode) == FileType::Directory {

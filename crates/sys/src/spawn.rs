@@ -161,15 +161,16 @@ fn supervise(prepared: &Prepared<'_>) -> ! {
         {
             become_program(prepared.then);
         }
-        reap(pid, prepared.command.has_job_control(), if children.is_some() { libc::WNOHANG } else { 0 });
+        reap(pid, prepared.command, if children.is_some() { libc::WNOHANG } else { 0 });
     }
 }
 
 /// Takes in every child that has ended, at least one if it may wait for it, and says how the command did. Ends this
-/// process after the last. With job control it also says when a signal of that stopped the command: not SIGSTOP, which pauses
-/// a sandbox.
-fn reap(command: i32, has_job_control: bool, flags: i32) {
-    let flags = if has_job_control { flags | libc::WUNTRACED } else { flags };
+/// process after the last. At a terminal it also says when a signal of job control stopped the command: not SIGSTOP, which
+/// pauses a sandbox.
+fn reap(command: i32, how: &Command<'_>, flags: i32) {
+    let has_terminal = how.terminal == Terminal::Controlling;
+    let flags = if has_terminal { flags | libc::WUNTRACED } else { flags };
     loop {
         let mut status = 0;
         // SAFETY: `status` is live.
@@ -178,7 +179,7 @@ fn reap(command: i32, has_job_control: bool, flags: i32) {
         if is_stopped && (reaped != command || libc::WSTOPSIG(status) == libc::SIGSTOP) {
             continue;
         }
-        if reaped == command && has_job_control && !is_stopped {
+        if reaped == command && how.has_job_control() && !is_stopped {
             give_up_the_terminal();
         }
         if reaped == command {

@@ -65,3 +65,54 @@ fn a_backend_that_does_not_isolate_hides_nothing_and_says_so() {
     assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
     assert!(run.stderr.contains("hides no files"), "{}", run.stderr);
 }
+
+/// What an agent moves in one run, to find it under another name in the next.
+#[test]
+fn what_is_hidden_stays_so_in_the_next_run() {
+    let deep =
+        "n=$(printf %0200d 0); for i in 1 2 3 4 5 6 7; do mkdir $n && cd $n; done; mv \"$OLDPWD\"/web .";
+    for (patterns, script, look) in [
+        (&[".env*"][..], "mkdir x; mv web x/.git", "cat x/.git/.env.local web/.env.local"),
+        (&["web/.env.local"], "mv web web2", "cat web2/.env.local web/.env.local"),
+        (&[".env*"], deep, "find . -name .env.local -exec cat {} +"),
+        (&[".env*"], "chmod 111 web", "cat web/.env.local"),
+        (&[".env*"], "mv .env y; mv web/.env.local z; ln web/.env.local w", "cat .env y z w web/.env.local"),
+    ] {
+        let home = home("");
+        let hide: Vec<&str> = patterns.iter().flat_map(|pattern| ["--hide", *pattern]).collect();
+        let run = |script: &str| home.run(&[&["run"], hide.as_slice(), &["--", "sh", "-c", script]].concat());
+        run(script);
+        let seen = run(look);
+        assert!(!seen.stdout.contains("sk-secret"), "{script}: {}{}", seen.stdout, seen.stderr);
+    }
+}
+
+/// Links that were there before: a hidden folder's file has the same content under a name outside of it.
+#[test]
+fn a_file_of_a_hidden_folder_is_hidden_under_every_name() {
+    let home = home("");
+    fs::hard_link(home.path("work/web/.env.local"), home.path("work/plain")).unwrap();
+    let run = home.run(&["run", "--hide", "web", "--", "sh", "-c", "cat plain; echo changed > plain"]);
+    assert_eq!(run.stdout, "", "{}", run.stderr);
+    assert_eq!(fs::read_to_string(home.path("work/plain")).unwrap(), "TOKEN=sk-secret\n");
+}
+
+/// A link that an agent planted covers nothing of the sandbox's own in the next run.
+#[test]
+fn a_link_out_of_the_workspace_hides_nothing_there() {
+    let home = home("");
+    for target in ["/workspace", "/usr/bin/env", "..", "/home/agent"] {
+        let script = format!("rm -f .env.x; ln -s {target} .env.x");
+        assert_eq!(home.run(&["run", "--", "sh", "-c", &script]).code, 0);
+        let run = home.run(&[
+            "run",
+            "--hide",
+            ".env.x",
+            "--",
+            "sh",
+            "-c",
+            "env true && cat seen.txt && touch ~/x y",
+        ]);
+        assert_eq!((run.code, run.stdout.as_str()), (0, "seen\n"), "{target}: {}", run.stderr);
+    }
+}

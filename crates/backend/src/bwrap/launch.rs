@@ -190,7 +190,7 @@ fn steps_in_layers(plan: &Plan, layout: &Layout, sources: &Sources, root: Step) 
     steps.push(Step::Bind { source, target, kind: NodeKind::Directory, access: Access::ReadWrite });
     steps.extend(after_root(plan, layout, STAGED_DEVICES));
     steps.extend(bind_steps(layout, sources, |_| true));
-    steps.extend(layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
+    steps.extend(layout.mask_steps());
     steps.extend(plan.egress().map(Step::OpenEgress));
     steps.push(Step::Pivot);
     steps
@@ -204,7 +204,7 @@ fn steps(plan: &Plan, layout: &Layout, sources: &Sources) -> Vec<Step> {
     let mut steps = vec![private_step(plan, layout, STAGE)];
     steps.extend(after_root(plan, layout, STAGED_DEVICES));
     steps.extend(bind_steps(layout, sources, |bind| bind.origin != BindOrigin::System));
-    steps.extend(layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
+    steps.extend(layout.mask_steps());
     // The private filesystem, which covers the stage, and the stage itself.
     let stage = || STAGE.trim_start_matches('/').to_string();
     steps.extend([Step::Unmount { target: stage() }, Step::Unmount { target: stage() }]);

@@ -53,8 +53,8 @@ pub(super) fn steps(plan: &Plan, layout: &Layout, sources: &Sources, place: &Con
         content: Bytes(content.clone()),
     }));
     steps.extend(bind_steps(layout, sources, |bind| bind.origin != BindOrigin::System));
-    let masks = layout.masks.iter().filter(|target| !is_in(target, "proc"));
-    steps.extend(masks.map(|target| Step::Mask { target: target.clone() }));
+    let is_of_proc = |step: &Step| matches!(step, Step::Mask { target, .. } if is_in(target, "proc"));
+    steps.extend(layout.mask_steps().filter(|step| !is_of_proc(step)));
     if plan.is_for_runc() {
         // The daemon's own would let the container take every terminal that sandboxes have.
         steps.push(Step::DevPts { target: TERMINALS.into() });

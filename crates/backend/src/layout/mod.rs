@@ -29,7 +29,9 @@ mod workspace;
 
 use belljar_spec::workspace::{View, WorkspaceMode};
 use belljar_spec::{Admin, AgentContext, ErrorCode, SandboxError, SandboxSpec, Term, WorkspacePath, hint};
+use belljar_wire::message::Step;
 use guarded::Surroundings;
+use hidden::Hidden;
 use home::Homes;
 use mounts::Mounts;
 use std::borrow::Cow;
@@ -91,6 +93,8 @@ pub(crate) struct Layout {
     pub(crate) private: Vec<PrivateDir>,
     /// Places that are hidden if they exist.
     pub(crate) masks: Vec<String>,
+    /// Places that the caller hides. They exist.
+    pub(crate) hidden: Vec<String>,
     /// Where commands start, as a path inside.
     pub(crate) workspace: String,
     /// What every command's environment holds.
@@ -195,6 +199,13 @@ impl System {
 }
 
 impl Layout {
+    /// The steps that hide things, after all that shows them.
+    pub(crate) fn mask_steps(&self) -> impl Iterator<Item = Step> + '_ {
+        let step = |target: &String, must_exist| Step::Mask { target: target.clone(), must_exist };
+        let masks = self.masks.iter().map(move |target| step(target, false));
+        masks.chain(self.hidden.iter().map(move |target| step(target, true)))
+    }
+
     /// The layout of an isolated sandbox: of the host's own system, or of a root that brings its own.
     pub(crate) fn isolated(wanted: Wanted<'_>) -> Result<Layout, SandboxError> {
         let Wanted { marker, spec, view, resolver, authority, own, git, root, context } = wanted;
@@ -236,7 +247,11 @@ impl Layout {
                 shared::refuse_moved([&**workspace], &[shown])?;
             }
         }
-        let view = view.cloned().or_else(|| workspace_on_host.clone().map(View::plain));
+        let mut view = view.cloned().or_else(|| workspace_on_host.clone().map(View::plain));
+        let found = match &mut view {
+            Some(view) => hidden::find(view, &spec.hidden)?,
+            None => Hidden::default(),
+        };
         let tree = root.map(root::open).transpose()?;
         let mut system = match (root, &tree) {
             (Some(root), Some(tree)) => root::system(root, tree, &marker),
@@ -304,7 +319,6 @@ impl Layout {
             private.retain(|directory| directory.target != relative(HOME));
             binds.push(volumes::home(home, own, &mut opened)?);
         }
-        let whole = view.clone();
         let shown = view.map(|view| workspace::show(&view, &workspace, &mut opened)).transpose()?;
         match &shown {
             Some(shown) => binds.extend(shown.binds.iter().cloned()),
@@ -322,9 +336,7 @@ impl Layout {
         masks.extend(home::below_system(&binds, &homes));
         masks.extend(kernels);
         masks.extend(sockets::below(&binds)?);
-        if let Some(view) = &whole {
-            masks.extend(hidden::below(view, &spec.hidden, &binds)?);
-        }
+        let hidden = found.places(&binds)?;
 
         let environment = {
             let tools = [variables, trust, git].concat();
@@ -347,6 +359,7 @@ impl Layout {
             files,
             private,
             masks,
+            hidden,
             workspace,
             environment,
             opened,

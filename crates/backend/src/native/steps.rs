@@ -20,7 +20,7 @@ pub(super) fn steps(plan: &Plan, layout: &Layout, identity: Identity, sources: &
     steps.push(Step::Proc { target: "proc".into() });
     steps.extend(after_root(plan, layout, "/dev"));
     steps.extend(bind_steps(layout, sources, |bind| bind.origin != BindOrigin::System));
-    steps.extend(layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
+    steps.extend(layout.mask_steps());
     steps.push(Step::Hostname { name: crate::layout::HOSTNAME.into() });
     steps.push(Step::EnterNetwork { egress: plan.egress() });
     steps.push(Step::Pivot);

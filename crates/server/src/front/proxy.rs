@@ -36,9 +36,11 @@ pub(super) async fn pass(
     let from = upgrade.is_some().then(|| on(&mut request));
     let is_port = is_port(request.uri().path());
     clean(request.headers_mut(), upgrade);
-    if let Ok(caller) = HeaderValue::from_str(asking.caller.id()) {
-        request.headers_mut().insert(CALLER, caller);
-    }
+    // Without it a request would count as one of the command line, which asks the shim itself.
+    let caller = HeaderValue::from_str(asking.caller.id()).map_err(|error| {
+        ErrorCode::Internal.error("the caller's id cannot stand in a header").caused_by(error)
+    })?;
+    request.headers_mut().insert(CALLER, caller);
     *request.uri_mut() = origin_form(request.uri());
     let kills = !is_port && request.headers().get(ON_HANGUP).is_some_and(|value| value == "kill");
     let commands = request.uri().path().to_string();

@@ -1,18 +1,32 @@
-//! `POST /v1/sandboxes/{name}/fetch`: an HTTP request for the sandbox, made by the gateway. The policy, the credentials and the audit log are
-//! those of the sandbox.
+//! `POST /v1/sandboxes/{name}/fetch`: an HTTP request for the sandbox, made by the gateway under the policy and into the audit log of the
+//! sandbox. No credential is put in, and no push is made.
+//!
+//! Answers are in the shim's memory, which no limit of the sandbox counts: so there are few at a time, and each is bounded.
 
 use super::Kept;
 use super::extract::{Body, invalid};
 use super::failure::Answer;
-use axum::Json;
+use super::kept::Using;
+use axum::body::Body as HttpBody;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use belljar_api::{ErrorBody, Fetch, Fetched, Header, text_and_base64};
-use belljar_spec::{FetchRequest, SandboxError};
+use belljar_spec::{ErrorCode, FetchRequest, FetchResponse, SandboxError};
+use http_body_util::Full;
+use hyper::body::{Bytes, Frame, SizeHint};
+use std::convert::Infallible;
+use std::io;
 use std::ops::RangeInclusive;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -31,13 +45,62 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Kept>> {
         (status = "5XX", description = "The server could not be reached.", body = ErrorBody),
     )
 )]
-async fn fetch(State(kept): State<Arc<Kept>>, Body(asked): Body<Fetch>) -> Answer<Json<Fetched>> {
-    let _using = kept.using()?;
-    let response = kept.sandbox.fetch(request(asked)?).await?;
-    let (body, body_base64) = text_and_base64(response.body);
+async fn fetch(State(kept): State<Arc<Kept>>, Body(asked): Body<Fetch>) -> Answer<Response> {
+    let using = kept.using()?;
+    let request = request(asked)?;
+    let permit = match timeout(request.timeout, AT_ONCE.acquire()).await {
+        Ok(Ok(permit)) => permit,
+        Ok(Err(_)) | Err(_) => return Err(too_many().into()),
+    };
+    let response = kept.sandbox.fetch(request).await?;
+    // Of a large body this takes a while, and this process has one thread for all requests.
+    let json = spawn_blocking(move || serde_json::to_vec(&fetched(response)));
+    let json = json.await.map_err(io::Error::other).and_then(|json| json.map_err(io::Error::other));
+    let json =
+        json.map_err(|error| ErrorCode::Internal.error(format!("no answer: {error}")).caused_by(error))?;
+    let body = Held { body: Full::from(json), _permit: permit, _using: using };
+    Ok(([(CONTENT_TYPE, "application/json")], HttpBody::new(body)).into_response())
+}
+
+fn fetched(response: FetchResponse) -> Fetched {
+    let is_text = |text: &str| !text.chars().any(|letter| letter.is_control() && !"\t\r\n".contains(letter));
+    let (body, body_base64) = match String::from_utf8(response.body) {
+        Ok(text) if is_text(&text) => (Some(text), None),
+        Ok(text) => (None, Some(STANDARD.encode(text))),
+        Err(error) => (None, Some(STANDARD.encode(error.as_bytes()))),
+    };
     let header = |(name, value): (String, Vec<u8>)| Header { name, value: text_and_base64(value).0 };
     let headers = response.headers.into_iter().map(header).collect();
-    Ok(Json(Fetched { url: response.url, status: response.status, headers, body, body_base64 }))
+    Fetched { url: response.url, status: response.status, headers, body, body_base64 }
+}
+
+/// An answer that counts as one of those in memory until it was sent.
+struct Held {
+    body: Full<Bytes>,
+    _permit: SemaphorePermit<'static>,
+    _using: Using,
+}
+
+impl hyper::body::Body for Held {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+fn too_many() -> SandboxError {
+    ErrorCode::TooManyRequests
+        .error(format!("{MAX_AT_ONCE} other requests for this sandbox are not finished"))
+        .hint("read their answers, or try again")
 }
 
 fn request(asked: Fetch) -> Result<FetchRequest, SandboxError> {
@@ -76,4 +139,6 @@ fn within(field: &str, value: Option<u64>, range: RangeInclusive<u64>) -> Result
 }
 
 /// An answer is in memory as a whole.
-const MAX_ANSWER_BYTES: u64 = 64 << 20;
+const MAX_ANSWER_BYTES: u64 = 16 << 20;
+const MAX_AT_ONCE: usize = 2;
+static AT_ONCE: Semaphore = Semaphore::const_new(MAX_AT_ONCE);

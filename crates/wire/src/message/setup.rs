@@ -44,8 +44,9 @@ pub enum Step {
     Proc { target: String },
     /// Pseudo-terminals of the sandbox's own.
     DevPts { target: String },
-    /// Hide what is there, if it is there: nothing in it can be read, written or connected to.
-    Mask { target: String },
+    /// Hide what is there: nothing in it can be read, written or connected to. Where nothing is, there is nothing to hide, unless it
+    /// `must_exist`: then it was there a moment ago and has another name now.
+    Mask { target: String, must_exist: bool },
     /// Make the new root `/`, and let go of the old one.
     Pivot,
     /// Make `/` itself read-only.

@@ -1,7 +1,7 @@
 //! A hidden file is read under no name and by no way, and is not changed on the host.
 
-use belljar_spec::Permission;
 use belljar_spec::workspace::{HidePattern, WorkspaceMode};
+use belljar_spec::{Permission, SandboxSpec};
 use belljar_tests_containment::*;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -68,6 +68,32 @@ fn a_hidden_file_is_read_under_no_name_and_by_no_way() {
             // A folder around them may have been renamed; no byte of what is hidden is lost.
             let kept = kept(jail.workspace.path(), &secret);
             assert_eq!(kept, HIDDEN.len() + 2, "{backend} {mode:?}: something was changed");
+        }
+    }
+}
+
+/// Another sandbox of the folder, which hides the same, moves the folder around it all the time.
+#[test]
+fn a_neighbour_cannot_move_it_out_of_the_way_of_a_start() {
+    for backend in backends() {
+        let secret = canary("hidden");
+        let workspace = folder();
+        fill(workspace.path(), &secret);
+        let hidden = |spec: &mut SandboxSpec, _: &Path| {
+            spec.workspace = Some(workspace.path().to_path_buf());
+            spec.hidden = PATTERNS.map(|pattern| pattern.parse::<HidePattern>().unwrap()).to_vec();
+        };
+        let neighbour = jail_with(*backend, hidden);
+        let moving = "while :; do mv web web2; mv web2 web; mv tls tls2; mv tls2 tls; sleep 0.01; done >/dev/null 2>&1 &";
+        neighbour.sh(moving);
+        for _ in 0..8 {
+            let jail = jail_with(*backend, hidden);
+            let said = text(
+                &jail
+                    .sh("cat web/.env.local web2/.env.local tls/server.pem tls2/server.pem; echo END")
+                    .stdout,
+            );
+            assert!(said.ends_with("END\n") && !said.contains(&secret), "{backend}: {said}");
         }
     }
 }

@@ -122,7 +122,7 @@ pub(super) fn accept_us() -> Result<(), SandboxError> {
     if geteuid().is_root() {
         return Ok(());
     }
-    let message = "a container is furnished by root, and belljar is not root";
+    let message = "the backend docker needs root, and belljar does not run as root";
     Err(ErrorCode::BackendUnavailable
         .error(message)
         .hint(hint!("run belljar as root, or use {}, which needs no root", Term::Backend.to("native"))))

@@ -67,7 +67,7 @@ impl Sink for HostOutput {
         })
     }
 
-    /// We stop as the command did, and give the terminal back: the shell that started us goes on, and continues us at `fg`. Without such
+    /// We stop as the command did, and give the terminal back: the shell that started us then has it, and continues us at `fg`. Without such
     /// a shell the signal does nothing.
     async fn stopped(&mut self) {
         let is_ours = || tcgetpgrp(stdin()).is_ok_and(|group| group == process::getpgrp());

@@ -62,6 +62,8 @@ pub(crate) struct Relay<'w> {
     alarm: Option<OwnedFd>,
     /// Bytes on their way to the host.
     leaving: Vec<u8>,
+    /// That the command is stopped is among them.
+    stop_is_leaving: bool,
     supervised: Supervised,
     mark: Option<u64>,
     terminal: Option<OwnedFd>,
@@ -113,6 +115,7 @@ impl<'w> Relay<'w> {
             reader,
             alarm,
             leaving: Vec::new(),
+            stop_is_leaving: false,
             supervised,
             mark,
             terminal,
@@ -231,7 +234,10 @@ impl<'w> Relay<'w> {
         self.collect(&ready.outputs, buffer);
         if ready.status {
             match self.read_status() {
+                // The answer to one that is on its way continues it again.
+                ExecEvent::Stopped if self.stop_is_leaving => {}
                 ExecEvent::Stopped => {
+                    self.stop_is_leaving = true;
                     frame::encode(Tag::Message, &message::encode(&ExecEvent::Stopped), &mut self.leaving);
                 }
                 ended => {
@@ -404,6 +410,7 @@ impl<'w> Relay<'w> {
                 Err(errno) => return Err(errno.into()),
             }
         }
+        self.stop_is_leaving = false;
         Ok(())
     }
 

@@ -34,15 +34,25 @@ pub(crate) fn command(request: StartCommand) -> Result<(Command, Option<Vec<u8>>
     };
     command.timeout = time("timeout_s", request.timeout_s)?;
     command.max_output = request.max_output.map(ByteSize::bytes);
-    let stdin = match (request.stdin, request.stdin_base64) {
-        (Some(_), Some(_)) => return Err(invalid("a command has `stdin` or `stdin_base64`, not both")),
-        (Some(text), None) => Some(text.into_bytes()),
-        (None, Some(base64)) => {
-            Some(STANDARD.decode(base64).map_err(|_| invalid("`stdin_base64` is not base64"))?)
-        }
-        (None, None) => None,
-    };
+    let stdin = text_or_base64("stdin", request.stdin, request.stdin_base64)?;
     Ok((command, stdin))
+}
+
+/// The bytes of a field that is given as text, or in base64 as `FIELD_base64`.
+pub(crate) fn text_or_base64(
+    field: &str,
+    text: Option<String>,
+    base64: Option<String>,
+) -> Result<Option<Vec<u8>>, SandboxError> {
+    match (text, base64) {
+        (Some(_), Some(_)) => Err(invalid(format!("write `{field}` or `{field}_base64`, not both"))),
+        (Some(text), None) => Ok(Some(text.into_bytes())),
+        (None, Some(base64)) => {
+            let bytes = STANDARD.decode(base64);
+            bytes.map(Some).map_err(|_| invalid(format!("`{field}_base64` is not base64")))
+        }
+        (None, None) => Ok(None),
+    }
 }
 
 /// A length of time in seconds.

@@ -46,7 +46,10 @@ impl Command<'_> {
     /// alone; but there a group without such a parent is hung up on when a process leaves it while another one is stopped, as
     /// happens all the time while a sandbox is paused.
     fn has_its_supervisors_session(&self) -> bool {
-        self.mark.is_some() == (self.terminal == Terminal::Absent)
+        match (self.mark, self.terminal) {
+            (None, Terminal::Controlling) | (Some(_), Terminal::Absent) => true,
+            (None, Terminal::Absent) | (Some(_), Terminal::Controlling) => false,
+        }
     }
 
     /// Whether the supervisor leads a session with a terminal.

@@ -4,9 +4,9 @@
 //! Answers are in the shim's memory, which no limit of the sandbox counts: so there are few at a time, and each is bounded.
 
 use super::Kept;
-use super::extract::{Body, invalid};
+use super::extract::Body;
 use super::failure::Answer;
-use super::kept::Using;
+use crate::command_request::{invalid, text_or_base64};
 use axum::body::Body as HttpBody;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -15,16 +15,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use belljar_api::{ErrorBody, Fetch, Fetched, Header, text_and_base64};
 use belljar_spec::{ErrorCode, FetchRequest, FetchResponse, SandboxError};
-use http_body_util::Full;
-use hyper::body::{Bytes, Frame, SizeHint};
-use std::convert::Infallible;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
 use std::io;
 use std::ops::RangeInclusive;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use utoipa_axum::router::OpenApiRouter;
@@ -58,7 +55,12 @@ async fn fetch(State(kept): State<Arc<Kept>>, Body(asked): Body<Fetch>) -> Answe
     let json = json.await.map_err(io::Error::other).and_then(|json| json.map_err(io::Error::other));
     let json =
         json.map_err(|error| ErrorCode::Internal.error(format!("no answer: {error}")).caused_by(error))?;
-    let body = Held { body: Full::from(json), _permit: permit, _using: using };
+    // It counts as one of those in memory, and as use of the sandbox, until it was sent.
+    let held = (permit, using);
+    let body = Full::<Bytes>::from(json).map_frame(move |frame| {
+        let _ = &held;
+        frame
+    });
     Ok(([(CONTENT_TYPE, "application/json")], HttpBody::new(body)).into_response())
 }
 
@@ -74,29 +76,6 @@ fn fetched(response: FetchResponse) -> Fetched {
     Fetched { url: response.url, status: response.status, headers, body, body_base64 }
 }
 
-/// An answer that counts as one of those in memory until it was sent.
-struct Held {
-    body: Full<Bytes>,
-    _permit: SemaphorePermit<'static>,
-    _using: Using,
-}
-
-impl hyper::body::Body for Held {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 fn too_many() -> SandboxError {
     ErrorCode::TooManyRequests
         .error(format!("{MAX_AT_ONCE} other requests for this sandbox are not finished"))
@@ -109,23 +88,19 @@ fn request(asked: Fetch) -> Result<FetchRequest, SandboxError> {
         return Err(invalid("`url` is missing"));
     }
     let usual = FetchRequest::get(url);
-    let body = match (body, body_base64) {
-        (Some(_), Some(_)) => return Err(invalid("a request has `body` or `body_base64`, not both")),
-        (Some(text), None) => text.into_bytes(),
-        (None, Some(text)) => STANDARD.decode(text).map_err(|_| invalid("`body_base64` is not base64"))?,
-        (None, None) => Vec::new(),
-    };
+    let body = text_or_base64("body", body, body_base64)?;
     let redirects = max_redirects.map(u64::from);
     let redirects = within("max_redirects", redirects, 0..=50)?.and_then(|count| u32::try_from(count).ok());
     let timeout = within("timeout_s", timeout_s, 1..=600)?.map(Duration::from_secs);
     Ok(FetchRequest {
+        url: usual.url,
         method: method.unwrap_or(usual.method),
         headers: headers.into_iter().map(|header| (header.name, header.value)).collect(),
-        body,
+        body: body.unwrap_or_default(),
         max_redirects: redirects.unwrap_or(usual.max_redirects),
         max_bytes: within("max_bytes", max_bytes, 1..=MAX_ANSWER_BYTES)?.unwrap_or(usual.max_bytes),
         timeout: timeout.unwrap_or(usual.timeout),
-        ..FetchRequest::get(usual.url)
+        trust: usual.trust,
     })
 }
 

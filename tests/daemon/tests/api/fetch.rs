@@ -45,12 +45,12 @@ fn a_request_for_a_sandbox_is_held_to_its_policy_and_recorded() {
     for (body, status, code) in [
         (json!({ "url": "http://other.example/" }), 422, "egress_refused"),
         (json!({ "url": at("/elsewhere") }), 422, "egress_refused"),
-        (json!({ "url": at("/"), "max_bytes": 17_000_000 }), 400, "request_invalid"),
-        (json!({ "url": at("/"), "max_bytes": 0 }), 400, "request_invalid"),
-        (json!({ "url": at("/"), "timeout_s": 601 }), 400, "request_invalid"),
-        (json!({ "url": at("/"), "body": "a", "body_base64": "YQ==" }), 400, "request_invalid"),
+        (json!({ "url": at("/"), "max_bytes": 17_000_000 }), 422, "request_value"),
+        (json!({ "url": at("/"), "max_bytes": 0 }), 422, "request_value"),
+        (json!({ "url": at("/"), "timeout_s": 601 }), 422, "request_value"),
+        (json!({ "url": at("/"), "body": "a", "body_base64": "YQ==" }), 422, "request_value"),
         (json!({ "url": at("/"), "trust": "x" }), 400, "request_invalid"),
-        (json!({}), 400, "request_invalid"),
+        (json!({}), 422, "request_value"),
     ] {
         let answer = fetch(body.clone());
         assert_eq!((answer.status, answer.code()), (status, code.to_string()), "{body}");

@@ -46,26 +46,29 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         ErrorCode::Internal.error(format!("cannot make an event loop: {error}")).caused_by(error)
     })?;
-    if let Some(age) = configured.retention {
-        start_retention(age.value)?;
-    }
-    let outcome = runtime.block_on(front::serve(settings, say_ready));
+    let ready = |ready: &Ready| {
+        say_ready(ready);
+        // Only now is this the daemon of the state directory.
+        if let Some(age) = configured.retention {
+            start_retention(age.value);
+        }
+    };
+    let outcome = runtime.block_on(front::serve(settings, ready));
     runtime.shutdown_background();
     outcome.map(|()| 0)
 }
 
 /// Once at the start, and then once a day. The thread ends with the process: every removal survives being interrupted.
-fn start_retention(age: Duration) -> Result<(), SandboxError> {
+fn start_retention(age: Duration) {
     let run = move || {
         loop {
             apply_retention(age);
             thread::sleep(RETENTION_PERIOD);
         }
     };
-    let started = thread::Builder::new().name("retention".into()).spawn(run);
-    let failed =
-        |error| ErrorCode::Internal.error(format!("cannot start a thread: {error}")).caused_by(error);
-    started.map(drop).map_err(failed)
+    if let Err(error) = thread::Builder::new().name("retention".into()).spawn(run) {
+        warn!("nothing is pruned: cannot start a thread: {error}");
+    }
 }
 
 fn say_ready(ready: &Ready) {

@@ -16,7 +16,7 @@ use belljar_sys::opened::{FileIdentity, open_same};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, fstat, mkdirat, openat, openat2,
-    symlinkat, unlinkat,
+    statat, symlinkat, unlinkat,
 };
 use belljar_sys::rustix::io::{Errno, write};
 use belljar_sys::rustix::process::{fchdir, getpid, set_child_subreaper, umask};
@@ -482,12 +482,18 @@ impl Building {
         mount::mount("belljar", ".", what, flags | MountFlags::NOSUID, options)
     }
 
-    /// Hides a file or directory of our own proc filesystem, where every name is the kernel's and none is a link.
+    /// Hides a file or directory of our own proc filesystem, where every name is the kernel's and none is a link. What it is, is asked
+    /// first: after a mount that fails the kernel waits until all processors have let go of it.
     fn mask_in_proc(&mut self, target: &str) -> Result<(), Errno> {
         self.go_to_root()?;
-        match mount::bind("dev/null", target) {
-            // A directory.
-            Err(Errno::NOTDIR) => mount::mount("belljar", target, "tmpfs", MASK_FLAGS, MASK),
+        let masked = match statat(CWD, target, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Directory => {
+                mount::mount("belljar", target, "tmpfs", MASK_FLAGS, MASK)
+            }
+            Ok(_) => mount::bind("dev/null", target),
+            Err(errno) => Err(errno),
+        };
+        match masked {
             Err(Errno::NOENT | Errno::ACCESS) => Ok(()),
             other => other,
         }

@@ -13,6 +13,7 @@ use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_sys::opened::{FileIdentity, OpenedPath};
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use Content::{Programs, Secrets};
@@ -138,21 +139,22 @@ impl Guarded<'_> {
         // The nearest folder that says something about it counts.
         let nearest = holders.iter().position(|holder| *holder != itself && excepted.contains(holder));
         let holders = &holders[..nearest.unwrap_or(holders.len())];
-        let mut known: HashMap<&Path, Option<FileIdentity>> = HashMap::new();
-        let mut of = |path| *known.entry(path).or_insert_with(|| identity(path));
+        let mut paths = KnownPaths::default();
         self.folders.iter().find_map(|folder| {
-            let relation = match of(&folder.path) {
-                Some(guarded) if guarded == itself => Some(Relation::Same),
-                Some(guarded) if folder.extent == Extent::AndBelow && holders.contains(&guarded) => {
+            let found = paths.find(&folder.path);
+            let relation = match &found {
+                Some(guarded) if guarded.identity == itself => Some(Relation::Same),
+                Some(guarded)
+                    if folder.extent == Extent::AndBelow && holders.contains(&guarded.identity) =>
+                {
                     Some(Relation::LiesIn)
                 }
                 found => {
                     // A link may lead to it from elsewhere, as those of settings that are kept together in a repository.
-                    let real = found.and_then(|_| folder.path.canonicalize().ok());
-                    let real = real.filter(|real| *real != folder.path);
+                    let real = found.as_ref().map(|found| &found.real).filter(|real| **real != folder.path);
                     let mut around = folder.path.ancestors().skip(1);
-                    let is_around = around.any(|above| of(above) == Some(itself));
-                    let mut around_real = real.iter().flat_map(|real| real.ancestors().skip(1));
+                    let is_around = around.any(|above| paths.identity(above) == Some(itself));
+                    let mut around_real = real.into_iter().flat_map(|real| real.ancestors().skip(1));
                     let contains = is_around || around_real.any(|above| identity(above) == Some(itself));
                     contains.then_some(Relation::Contains)
                 }
@@ -202,6 +204,55 @@ impl Guarded<'_> {
         let is_open = open.any(|open| place.path.starts_with(&open.path) && place.path != open.path);
         let lies_in = extent == Extent::AndBelow && place.path.starts_with(&guarded.path) && !is_open;
         lies_in.then_some(Relation::LiesIn)
+    }
+}
+
+/// Where guarded paths really are. Many lie in the same few folders, and few are links: the way to a folder is followed once, and of a
+/// path in it one look tells what it is.
+#[derive(Default)]
+struct KnownPaths {
+    folders: HashMap<PathBuf, Option<PathBuf>>,
+    identities: HashMap<PathBuf, Option<FileIdentity>>,
+}
+
+/// What is at a guarded path.
+struct Found {
+    identity: FileIdentity,
+    /// Its path without links.
+    real: PathBuf,
+}
+
+impl KnownPaths {
+    fn find(&mut self, path: &Path) -> Option<Found> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Some(Found { identity: self.identity(path)?, real: path.to_path_buf() });
+        };
+        let parent = match self.folders.get(parent) {
+            Some(known) => known.clone(),
+            None => {
+                let real = parent.canonicalize().ok();
+                self.folders.insert(parent.to_path_buf(), real.clone());
+                real
+            }
+        }?;
+        let real = parent.join(name);
+        let found = real.symlink_metadata().ok()?;
+        if found.is_symlink() {
+            let real = real.canonicalize().ok()?;
+            return Some(Found { identity: identity(&real)?, real });
+        }
+        let identity = FileIdentity { device: found.dev(), inode: found.ino() };
+        self.identities.insert(path.to_path_buf(), Some(identity));
+        Some(Found { identity, real })
+    }
+
+    fn identity(&mut self, path: &Path) -> Option<FileIdentity> {
+        if let Some(known) = self.identities.get(path) {
+            return *known;
+        }
+        let found = identity(path);
+        self.identities.insert(path.to_path_buf(), found);
+        found
     }
 }
 

@@ -144,9 +144,7 @@ impl Guarded<'_> {
             let found = paths.find(&folder.path);
             let relation = match &found {
                 Some(guarded) if guarded.identity == itself => Some(Relation::Same),
-                Some(guarded)
-                    if folder.extent == Extent::AndBelow && holders.contains(&guarded.identity) =>
-                {
+                Some(guarded) if folder.extent == Extent::AndBelow && holders.contains(&guarded.identity) => {
                     Some(Relation::LiesIn)
                 }
                 found => {

@@ -18,6 +18,7 @@ mod page;
 mod profile;
 mod read;
 mod sandbox;
+mod snapshot;
 mod socket;
 mod strict;
 mod text;
@@ -41,6 +42,10 @@ pub use profile::ProfileInfo;
 pub use read::read;
 pub use sandbox::{
     CreateSandbox, Created, LeaseInfo, RenewLease, SandboxInfo, Scope, State, Sweep, SweptSandbox,
+};
+pub use snapshot::{
+    AutomaticSnapshot, ForkSandbox, Forked, RestoreSandbox, Restored, SnapshotInfo, SnapshotMethod,
+    SnapshotPart, TakeSnapshot, UndoSandbox,
 };
 pub use socket::{SOCKET_VARIABLE, socket_path, socket_path_here};
 pub use text::text_and_base64;

@@ -2,7 +2,7 @@
 
 use crate::cgroup::Cgroup;
 use crate::drawing::LimitsHeld;
-use crate::layout::{Bind, BindKind, DaemonImage, GitInside, Layout, Marker, RootTree, Wanted};
+use crate::layout::{Bind, BindKind, DaemonImage, GitInside, Layout, Marker, RootTree, SealedLayers, Wanted};
 use belljar_spec::workspace::View;
 use belljar_spec::{
     Admin, AgentContext, BackendName, ByteSize, ErrorCode, Limits, LimitsRequest, Machine, Nesting, Origin,
@@ -35,6 +35,7 @@ pub struct Plan {
     root: Option<RootTree>,
     containers: Option<PathBuf>,
     prepared: Option<PathBuf>,
+    sealed: Option<SealedLayers>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
 
@@ -87,6 +88,7 @@ impl Plan {
             root: None,
             containers: None,
             prepared: None,
+            sealed: None,
             layout: OnceLock::new(),
         }
     }
@@ -155,6 +157,12 @@ impl Plan {
     /// The same, with a directory for what containers are made of while they start.
     pub fn with_containers(mut self, directory: PathBuf) -> Plan {
         self.containers = Some(directory);
+        self
+    }
+
+    /// The same, with files of earlier snapshots below those that it keeps.
+    pub fn over_layers(mut self, sealed: SealedLayers) -> Plan {
+        self.sealed = Some(sealed).filter(|sealed| !sealed.is_empty());
         self
     }
 
@@ -249,7 +257,9 @@ impl Plan {
                 let marker = Marker { id: self.id, backend: self.backend };
                 let (spec, own, root) = (&self.spec, &*self.own, self.root.as_ref());
                 let context = self.context.as_ref();
-                let wanted = Wanted { marker, spec, view, resolver, authority, own, git, root, context };
+                let sealed = self.sealed.as_ref();
+                let wanted =
+                    Wanted { marker, spec, view, resolver, authority, own, git, root, context, sealed };
                 Layout::isolated(wanted)
             }
             Isolation::Absent if self.context.is_some() => Err(context_needs_isolation()),

@@ -38,9 +38,10 @@ pub(crate) use images::{
     ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs,
 };
 pub(crate) use kept::{
-    AdminArgs, AgentConfigArgs, AllowArgs, AttachArgs, ExecArgs, ForwardArgs, InitArgs, KeptCommand,
-    KeptListArgs, ListArgs, LogsArgs, PortPair, PsArgs, RmArgs, SandboxCommand, StartArgs, TargetArgs,
-    VolumeCommand, VolumesArgs, WhichArgs,
+    AdminArgs, AgentConfigArgs, AllowArgs, AttachArgs, ExecArgs, ForkArgs, ForwardArgs, HowArg, InitArgs,
+    KeptCommand, KeptListArgs, ListArgs, LogsArgs, PortPair, PsArgs, RestoreArgs, RmArgs, SandboxCommand,
+    SnapshotArgs, SnapshotsArgs, SnapshotsCommand, StartArgs, TargetArgs, UndoArgs, VolumeCommand,
+    VolumesArgs, WhichArgs,
 };
 pub(crate) use layers::{ApplyArgs, ChangesCommand, DiffArgs, DiscardArgs, LayersArgs};
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmPricesArgs, LlmSpendArgs};

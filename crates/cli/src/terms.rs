@@ -60,6 +60,7 @@ fn words(term: Term) -> &'static str {
         Term::GetSandbox => "belljar list",
         Term::ListGrants => "belljar daemon grants list",
         Term::ListSandboxes => "belljar list",
+        Term::ListSnapshots => "belljar snapshots",
         Term::StopSandbox => "belljar stop",
         Term::Sweep => "belljar daemon sweep",
     }

@@ -9,8 +9,8 @@ use belljar_spec::request::{EnvValue, HostPath, LlmRequest, WorkspaceRequest};
 use belljar_spec::secret::SecretName;
 use belljar_spec::workspace::{CloneSpec, GitAccess, WorkspaceMode};
 use belljar_spec::{
-    Admin, Compare, Cpus, EnvName, Kept, Nesting, Permission, SandboxError, SandboxId, SandboxRequest,
-    SandboxSpec, SharedPath, Volume, WorkspacePath,
+    Admin, Compare, Cpus, EnvName, ErrorCode, Kept, Nesting, Permission, SandboxError, SandboxId,
+    SandboxRequest, SandboxSpec, SharedPath, Volume, WorkspacePath,
 };
 use belljar_vault::HostSecrets;
 use std::ffi::OsString;
@@ -84,6 +84,8 @@ pub fn resolve_with(
         backend,
         at_least,
         rootfs,
+        // The fleet has put its files in place.
+        snapshot,
         workspace,
         // It was handled above, with the files' settings.
         egress: _,
@@ -100,6 +102,12 @@ pub fn resolve_with(
         admin,
         root: as_root,
     } = request;
+    if snapshot.is_some() && surroundings.kept.is_none() {
+        let message = "`snapshot`: a sandbox of one command does not begin with a snapshot";
+        return Err(ErrorCode::RequestConflict
+            .error(message)
+            .hint("make a sandbox from it, and run the command there"));
+    }
     let mode = mode(&workspace, &surroundings);
     let WorkspaceRequest {
         folder: _,

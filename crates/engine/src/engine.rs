@@ -14,7 +14,7 @@ use crate::neighbours::{self, Neighbours};
 use crate::observe::{self, Observer};
 use crate::record::{self, Record};
 use crate::roots::{self, PreparedRoot};
-use crate::sandbox::Outside;
+use crate::sandbox::{Outside, Suspended};
 use crate::workspace::Workspace;
 use crate::{Sandbox, kept, llm, pushes, relay, sweep};
 use belljar_backend::{Backend, Isolation, RootTree, backend};
@@ -159,6 +159,21 @@ impl Engine {
     /// The same, on this thread.
     pub fn create_blocking(&self, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
         self.make(spec, None)
+    }
+
+    /// Makes a suspended sandbox again, with the files that are there now.
+    pub fn continue_blocking(
+        &self,
+        spec: &SandboxSpec,
+        suspended: &Suspended,
+    ) -> Result<Sandbox, SandboxError> {
+        let mut spec = spec.clone();
+        // What a start chose for its whole life.
+        spec.backend = BackendChoice::Named(suspended.backend);
+        let counter = observe::counter(self.observer.as_ref());
+        let record = Record::continued(self.records()?, suspended.id, &suspended.recorder, counter);
+        let _within = debug_span!("sandbox", sandbox.id = %record.id).entered();
+        self.make_recorded(&spec, None, &record)
     }
 
     /// Makes a sandbox whose first command starts with it; [`Sandbox::first_command`] has it.

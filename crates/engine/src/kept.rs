@@ -5,6 +5,7 @@
 //! fleet/sandboxes/<name>/workspace/    the folder of one, where no other was named
 //! fleet/sandboxes/<name>/home/         its home
 //! fleet/sandboxes/<name>/root/         what it changed of its root, where that is not the host's
+//! fleet/sandboxes/<name>/chain.json    layers of snapshots that lie below these three (`belljar_overlay::snapshot`)
 //! fleet/runs/<id>/workspace/           the folder of a run of an agent, where no other was named; gone with the run
 //! layers/<id>/, clones/<id>/           where its changes go; the id follows from its name
 //! ```
@@ -14,7 +15,9 @@
 
 use crate::git_session::GitSession;
 use crate::layers::discard_layer;
+use crate::snapshots;
 use belljar_backend::home_files;
+use belljar_overlay::snapshot::{Chain, Part, SnapshotStore};
 use belljar_overlay::{LayerId, Layers};
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{ErrorCode, Root, SandboxError, SandboxId, SandboxSpec, Term, VolumeName, hint};
@@ -46,11 +49,23 @@ pub(crate) fn make(
             .or_else(|_| of_sandbox(folder, &state.join("fleet/runs"), "workspace"))?;
         made(folder)?;
     }
+    let chain = snapshots::place(spec).map(|place| Chain::of(&place)).transpose()?.unwrap_or_default();
+    let is_layered = !chain.layers.is_empty();
     if let Some(home) = &spec.home {
         of_sandbox(home, &sandboxes, "home")?;
-        if made(home)? {
+        let has_one = {
+            let store = SnapshotStore::at(&state.join("fleet"));
+            chain.layers.iter().any(|layer| store.part(*layer, Part::Home).is_some())
+        };
+        if made(home)? && !has_one {
             furnish(home).map_err(|error| failed(home, error))?;
         }
+        if is_layered {
+            made(&work_beside(home))?;
+        }
+    }
+    if let Some(folder) = own.filter(|_| is_layered) {
+        made(&work_beside(folder))?;
     }
     if let Some(root) = root_of(spec) {
         of_sandbox(&root, &sandboxes, "root")?;
@@ -106,7 +121,13 @@ impl Drop for Sketch {
 /// Where a sandbox keeps what it changes of its root: beside its home, where it keeps that, and gone with it.
 pub(crate) fn root_of(spec: &SandboxSpec) -> Option<PathBuf> {
     let home = spec.home.as_ref().filter(|_| spec.root != Root::Host)?;
-    Some(home.with_file_name("root"))
+    Some(home.with_file_name(ROOT))
+}
+
+/// Where overlayfs works beside a directory that lies over layers.
+fn work_beside(directory: &Path) -> PathBuf {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    directory.with_file_name(format!("{name}.work"))
 }
 
 /// The name of what a kept sandbox works on beside a folder, in all its lives.
@@ -219,6 +240,8 @@ fn failed(path: &Path, error: io::Error) -> SandboxError {
     ErrorCode::StateFailed.error(format!("`{}` cannot be made: {error}", path.display())).caused_by(error)
 }
 
+/// What a sandbox changed of its root, in its directory.
+pub(crate) const ROOT: &str = "root";
 /// Where a home is inside.
 const HOME: &str = "/home/agent";
 

@@ -37,6 +37,16 @@ impl Record {
         Ok(Record { id, directory, counter, begun: OnceLock::new() })
     }
 
+    /// Of a sandbox that was suspended: its log goes on.
+    pub(crate) fn continued(
+        directory: PathBuf,
+        id: SandboxId,
+        recorder: &Arc<Recorder>,
+        counter: Option<Counter>,
+    ) -> Record {
+        Record { id, directory, counter, begun: OnceLock::from(Arc::clone(recorder)) }
+    }
+
     /// Records that the sandbox starts with this backend.
     pub(crate) fn begin(
         &self,

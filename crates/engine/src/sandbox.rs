@@ -41,6 +41,20 @@ pub struct Sandbox {
     commands: AtomicU64,
 }
 
+/// A sandbox between two sets of processes.
+pub struct Suspended {
+    pub(crate) id: SandboxId,
+    pub(crate) backend: BackendName,
+    pub(crate) recorder: Arc<Recorder>,
+}
+
+impl Suspended {
+    /// Nothing comes after it.
+    pub fn end(&self) {
+        self.recorder.end();
+    }
+}
+
 /// Where a sandbox's workspace is in its life.
 enum Files {
     /// Being worked on.
@@ -249,6 +263,17 @@ impl Sandbox {
         self.finish_files();
         drop(neighbours);
         self.outside.recorder.end();
+    }
+
+    /// Ends everything inside as [`Sandbox::dispose_blocking`] does, and keeps its name and its audit log for what comes next:
+    /// [`crate::Engine::continue_blocking`].
+    pub fn suspend_blocking(&self) -> Suspended {
+        let guest = self.guest.take();
+        let neighbours = self.close();
+        drop(guest);
+        self.finish_files();
+        drop(neighbours);
+        Suspended { id: self.id, backend: self.backend, recorder: Arc::clone(&self.outside.recorder) }
     }
 
     /// The same, for a process that is about to exit: does not wait for what the kernel finishes by itself. A guest that was

@@ -93,6 +93,11 @@ impl Caller {
         self.rules.as_ref()?.sandboxes
     }
 
+    /// Maximum number of snapshots. Each grant has a limit: one that none was said for cannot fill the disk with them.
+    pub fn most_snapshots(&self) -> Option<u32> {
+        self.rules.as_ref().map(|rules| rules.snapshots.unwrap_or(USUAL_SNAPSHOTS))
+    }
+
     /// Maximum requests per second.
     pub fn rate(&self) -> Option<u32> {
         self.rules.as_ref()?.rate
@@ -177,6 +182,9 @@ impl Caller {
         Err(ErrorCode::NotGranted.error(format!("this grant does not allow {what}")).hint(hint))
     }
 }
+
+/// Of a grant that does not say how many.
+const USUAL_SNAPSHOTS: u32 = 100;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! What is asked of the task of a sandbox.
 
 use crate::identity::Role;
+use crate::snapshots::{Forkable, SnapshotOrder, SnapshotReport};
 use crate::wanted::Wanted;
 use belljar_api::{Created, LeaseInfo, SandboxInfo, SweptSandbox};
 use belljar_spec::SandboxError;
@@ -28,6 +29,10 @@ pub(crate) enum Command {
         answer: Answer<()>,
     },
     Change(Change, Answer<SandboxInfo>),
+    /// Takes a snapshot, or goes back to one.
+    Snapshot(Box<SnapshotOrder>, Answer<SnapshotReport>),
+    /// What a fork of it is made of.
+    Forkable(Answer<Forkable>),
     /// Looks whether the shim lives after all.
     Check {
         dry_run: bool,

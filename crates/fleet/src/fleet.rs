@@ -14,6 +14,7 @@ use crate::sweep::Ground;
 use crate::task::World;
 use crate::wanted::Wanted;
 use belljar_api::{CreateSandbox, Created, LeaseInfo, Page, SandboxInfo, State, Sweep};
+use belljar_overlay::snapshot::Forking;
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::new_id;
 use belljar_state::sweep_removed;
@@ -272,6 +273,7 @@ impl Fleet {
             swept.push(found);
         }
         if !dry_run {
+            self.collect_layers(Forking::Perhaps).await?;
             let sandboxes = self.registry.ground.sandboxes();
             blocking(move || {
                 sweep_removed(&sandboxes);
@@ -321,7 +323,7 @@ impl Fleet {
 
     /// The sandbox of this name, for a caller that may use it. For any other there is none: names follow from keys, and another answer
     /// would tell which keys are in use.
-    fn allowed(&self, name: &str, caller: &dyn Permission) -> Result<Entry, SandboxError> {
+    pub(crate) fn allowed(&self, name: &str, caller: &dyn Permission) -> Result<Entry, SandboxError> {
         match self.registry.entry(name) {
             Ok(entry) if may_use(&entry, caller).is_ok() && !self.registry.is_waiting(name) => Ok(entry),
             Err(error) if caller.grant() == OWNER => Err(error),
@@ -329,7 +331,7 @@ impl Fleet {
         }
     }
 
-    async fn ask<T>(
+    pub(crate) async fn ask<T>(
         &self,
         entry: &Entry,
         command: impl FnOnce(Answer<T>) -> Command,
@@ -360,7 +362,7 @@ async fn told(entry: Entry) -> SandboxInfo {
 }
 
 /// As the caller is told: of leases its own, unless it is the person whose machine it is.
-fn shown(mut info: SandboxInfo, caller: &dyn Permission) -> SandboxInfo {
+pub(crate) fn shown(mut info: SandboxInfo, caller: &dyn Permission) -> SandboxInfo {
     let grant = caller.grant();
     info.leases.retain(|lease| grant == OWNER || lease.holder == grant);
     info
@@ -378,7 +380,7 @@ pub(crate) fn may_use(entry: &Entry, caller: &dyn Permission) -> Result<(), Sand
 
 /// The grant that made it, or one that has its key for its own. A request that is made under a guest's lease is a guest's, whichever
 /// grant makes it; an owner's lease adds nothing, since the caller asked for it.
-fn must_own(entry: &Entry, caller: &dyn Permission) -> Result<(), SandboxError> {
+pub(crate) fn must_own(entry: &Entry, caller: &dyn Permission) -> Result<(), SandboxError> {
     let info = entry.access.info();
     let grant = caller.grant();
     let held = |lease: &&LeaseInfo| grant == OWNER || lease.holder == grant;
@@ -395,7 +397,7 @@ fn holder(caller: &dyn Permission) -> Option<String> {
     Some(caller.grant().to_string()).filter(|grant| grant != OWNER)
 }
 
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
 ) -> Result<T, SandboxError> {
     let failed = |_| Err(ErrorCode::Internal.error("work of the fleet was cut short"));

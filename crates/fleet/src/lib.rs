@@ -27,6 +27,7 @@ mod reserve;
 mod sandbox_dir;
 mod settings;
 mod shim;
+pub mod snapshots;
 mod sweep;
 mod task;
 mod unknown;

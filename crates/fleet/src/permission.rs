@@ -26,6 +26,11 @@ pub trait Permission: Send + Sync {
     fn most_sandboxes(&self) -> Option<u32> {
         None
     }
+
+    /// How many snapshots it may have.
+    fn most_snapshots(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// The person whose machine it is. Everything is allowed.

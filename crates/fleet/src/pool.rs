@@ -78,6 +78,7 @@ impl Pool {
             && identity.key.is_unique()
             && identity.role == Role::Owner
             && !identity.persistent.persistent
+            && sandbox.snapshot.is_none()
             && sandbox.workspace == WorkspaceRequest::default()
             && sandbox.volumes.is_empty()
     }

@@ -84,7 +84,8 @@ pub fn understand(request: &SandboxRequest, surroundings: &Surroundings) -> Resu
     let surroundings = belljar_config::Surroundings {
         id: *id,
         kept: Some(Kept { name: name.clone(), key: key.clone() }),
-        home: persistent.then(|| place.home()),
+        // The files of a snapshot are on the disk, and so is what is changed of them.
+        home: (*persistent || request.snapshot.is_some()).then(|| place.home()),
         workspace: place.workspace(),
         volumes: volumes.clone(),
         more_volumes,

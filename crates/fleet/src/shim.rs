@@ -4,7 +4,9 @@
 
 use crate::SandboxDir;
 use crate::folder::FolderId;
+use crate::snapshots::{SnapshotOrder, SnapshotReport};
 use belljar_api::SandboxRequest;
+use belljar_engine::Keeps;
 use belljar_spec::SandboxError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -34,6 +36,8 @@ pub trait Shim: Send + Sync + 'static {
     /// All processes inside are paused.
     fn pause(&self) -> Future<'_, Result<(), SandboxError>>;
     fn resume(&self) -> Future<'_, Result<(), SandboxError>>;
+    /// Takes a snapshot, or goes back to one. Answers when the sandbox is ready for commands again.
+    fn snapshot<'a>(&'a self, order: &'a SnapshotOrder) -> Future<'a, Result<SnapshotReport, SandboxError>>;
     /// Ends the sandbox and the shim; answers when both are gone.
     fn stop(&self, how: Stop) -> Future<'_, Result<(), SandboxError>>;
     /// Ready when it has died, however it did.
@@ -85,6 +89,13 @@ pub struct Alive {
     /// Ports inside that can be reached from outside, with those of files.
     #[serde(default)]
     pub ports: Vec<u16>,
+    /// What of its files a snapshot holds. Nothing of sandboxes that an older belljar started.
+    #[serde(default, skip_serializing_if = "is_unknown")]
+    pub keeps: Keeps,
+}
+
+fn is_unknown(keeps: &Keeps) -> bool {
+    *keeps == Keeps::default()
 }
 
 /// What a sandbox is doing.

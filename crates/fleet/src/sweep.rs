@@ -6,8 +6,10 @@ use crate::name::is_name;
 use crate::record::{Intent, Record};
 use crate::sandbox_dir::{SANDBOXES, SandboxDir};
 use crate::shim::Stop;
+use crate::snapshots::seed;
 use belljar_api::{Sweep, SweptSandbox};
 use belljar_engine::Engine;
+use belljar_overlay::snapshot::{Forking, SnapshotStore};
 use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_state::new_id;
 use belljar_state::{Lock, create_private, remove_set_aside, set_aside, sweep_removed};
@@ -95,6 +97,8 @@ impl Ground {
             }
         }
         if !dry_run {
+            // What cannot be read keeps all layers.
+            let _ = SnapshotStore::at(&self.directory).collect(Forking::None);
             // Leftovers that dying shims could not remove: they leave that to their daemon. Those of living processes are locked by them.
             belljar_engine::sweep_leftovers(self.directory.parent());
         }
@@ -179,7 +183,12 @@ pub(crate) fn make_place(place: &SandboxDir, record: &Record) -> Result<(), Sand
         .map_err(failed)
         .and_then(|()| record.write(&SandboxDir::new(&unfinished)))
         .and_then(|()| fs::rename(&unfinished, place.directory()).map_err(failed));
-    made.inspect_err(|_| drop(remove_tree(&unfinished)))
+    made.inspect_err(|_| drop(remove_tree(&unfinished)))?;
+    match &record.sandbox.snapshot {
+        // A kill before this is done leaves a sandbox that was never ready, which the next daemon removes.
+        Some(snapshot) => seed(place, snapshot).inspect_err(|_| drop(remove_tree(place.directory()))),
+        None => Ok(()),
+    }
 }
 
 /// Removes a place that no shim holds, atomically for other processes. A kill in the middle leaves a directory that is no place
@@ -190,6 +199,10 @@ pub(crate) fn remove_place(place: &SandboxDir, held: Lock) -> Result<(), Sandbox
     drop(held);
     // It is no place any more, whatever is left of it, and the next sweep removes the rest.
     let _ = remove_set_aside(&gone);
+    if let Some(fleet) = place.directory().ancestors().nth(2) {
+        // Layers that it was the last to need; what is not removed now is removed by the next sweep.
+        let _ = SnapshotStore::at(fleet).collect(Forking::Perhaps);
+    }
     Ok(())
 }
 

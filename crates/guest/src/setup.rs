@@ -99,7 +99,10 @@ fn sources_of(step: &Step) -> Vec<&Source> {
     match step {
         Step::Bind { source, .. } | Step::PreparedRoot { source, .. } => vec![source],
         Step::Overlay { folder, layer, .. } => vec![folder, layer],
-        Step::RootOverlay { holder, layer, .. } => std::iter::once(holder).chain(layer).collect(),
+        Step::RootOverlay { holder, layer, sealed, .. } => {
+            let sealed = sealed.iter().map(|(source, _)| source);
+            std::iter::once(holder).chain(layer).chain(sealed).collect()
+        }
         Step::JoinNetwork => vec![&Source::Passed(0)],
         _ => Vec::new(),
     }
@@ -257,12 +260,13 @@ impl Building {
                 Err(errno) => Err(errno),
             },
             Step::Subreaper => set_child_subreaper(Some(getpid())),
-            Step::Overlay { target, upper, work, mountpoints, .. } => {
-                self.overlay(target, upper, work, mountpoints)
+            Step::Overlay { target, upper, work, mountpoints, lowers, .. } => {
+                self.overlay(target, upper, work, mountpoints, lowers)
             }
-            Step::RootOverlay { lowers, layer, mountpoints, links, owner, .. } => {
+            Step::RootOverlay { lowers, layer, mountpoints, links, owner, sealed, .. } => {
                 let over = Over { mountpoints, links, owner: *owner };
-                self.root_overlay(lowers, layer.is_some(), &over)
+                let sealed = sealed.as_ref().map(|(_, sealed)| &**sealed);
+                self.root_overlay(lowers, layer.is_some(), sealed, &over)
             }
             Step::Stage { place } => {
                 self.is_staged = true;
@@ -383,6 +387,7 @@ impl Building {
         upper: &str,
         work: &str,
         mountpoints: &[Mountpoint],
+        lowers: &[String],
     ) -> Result<(), Errno> {
         let (folder, layer) = (self.sources.pop_front(), self.sources.pop_front());
         let private = self.out_of_sight.as_ref().ok_or(Errno::BADF)?;
@@ -390,17 +395,21 @@ impl Building {
         for (name, tree) in [(FOLDER, folder), (LAYER, layer)] {
             mount::attach(tree.ok_or(Errno::BADF)?, make_directory(&stage, name)?)?;
         }
-        let mut lower = FOLDER.to_string();
+        let mut below = stack(&stage, FOLDER, lowers, 0)?;
+        let mounted = below.clone();
+        if below.is_empty() {
+            below.push(FOLDER.to_string());
+        }
         if !mountpoints.is_empty() {
             plant(&make_directory(&stage, MOUNTPOINTS)?, mountpoints)?;
-            lower = format!("{FOLDER}:{MOUNTPOINTS}");
+            below.push(MOUNTPOINTS.to_string());
         }
         self.is_at_root = false;
         fchdir(&stage)?;
-        let [lower, upper, work] =
-            [lower, format!("{LAYER}/{upper}"), format!("{LAYER}/{work}")].map(|path| c_string(&path));
+        let [lower, upper, work] = [below.join(":"), format!("{LAYER}/{upper}"), format!("{LAYER}/{work}")]
+            .map(|path| c_string(&path));
         let tree = mount::overlay(&lower?, &upper?, &work?)?;
-        for name in [FOLDER, LAYER] {
+        for name in mounted.iter().map(String::as_str).chain([FOLDER, LAYER]) {
             // The overlay has mounts of its own of them.
             mount::unmount(name, UnmountFlags::DETACH)?;
         }
@@ -410,9 +419,19 @@ impl Building {
 
     /// Mounts layers and makes them the new root. As an overlay's, their directories have names only meanwhile; short ones, since
     /// all of them have to fit into one word for the kernel.
-    fn root_overlay(&mut self, lowers: &[String], has_layer: bool, over: &Over<'_>) -> Result<(), Errno> {
+    fn root_overlay(
+        &mut self,
+        lowers: &[String],
+        has_layer: bool,
+        sealed: Option<&[String]>,
+        over: &Over<'_>,
+    ) -> Result<(), Errno> {
         let holder = self.sources.pop_front().ok_or(Errno::BADF)?;
         let layer = if has_layer { Some(self.sources.pop_front().ok_or(Errno::BADF)?) } else { None };
+        let sealed = match sealed {
+            Some(sealed) => Some((self.sources.pop_front().ok_or(Errno::BADF)?, sealed)),
+            None => None,
+        };
         let private = self.out_of_sight.as_ref().ok_or(Errno::BADF)?;
         let stage = make_directory(private, "root of layers")?;
         mount::attach(holder, make_directory(&stage, HOLDER)?)?;
@@ -427,21 +446,24 @@ impl Building {
                 make_directory(&layer_directory, WORK)?;
             }
         }
-        let mut names = vec![MOUNTPOINTS.to_string()];
-        for (index, lower) in lowers.iter().enumerate() {
-            let name = short_name(index);
-            let place = format!("{HOLDER}/{lower}");
-            let lower = straight(&stage, place.trim_end_matches('/'))?;
-            mount::attach(mount::clone_tree(lower, c"")?, make_directory(&stage, &name)?)?;
-            names.push(name);
+        // Earlier changes lie over what we plant, as the present ones do.
+        let mut names = Vec::new();
+        let is_sealed = sealed.is_some();
+        if let Some((tree, sealed)) = sealed {
+            mount::attach(tree, make_directory(&stage, SEALED)?)?;
+            names = stack(&stage, SEALED, sealed, 0)?;
         }
+        let below = stack(&stage, HOLDER, lowers, names.len())?;
+        let mounted: Vec<String> = names.iter().chain(&below).cloned().collect();
+        names.push(MOUNTPOINTS.to_string());
+        names.extend(below);
         self.is_at_root = false;
         fchdir(&stage)?;
         let [lower, upper, work] = [names.join(":"), format!("{LAYER}/{UPPER}"), format!("{LAYER}/{WORK}")]
             .map(|path| c_string(&path));
         let tree = mount::overlay(&lower?, &upper?, &work?)?;
-        let mounted = names[1..].iter().map(String::as_str).chain([HOLDER]).chain(is_kept.then_some(LAYER));
-        for name in mounted {
+        let holders = [HOLDER].into_iter().chain(is_sealed.then_some(SEALED)).chain(is_kept.then_some(LAYER));
+        for name in mounted.iter().map(String::as_str).chain(holders) {
             mount::unmount(name, UnmountFlags::DETACH)?;
         }
         mount::set_attributes(&tree, attributes(Access::ReadWrite), Reach::Below)?;
@@ -595,6 +617,20 @@ impl Building {
     }
 }
 
+/// Mounts directories of `holder`, which is mounted in the stage, under short names: those of all layers have to fit into one word for the
+/// kernel. `taken` names are in use.
+fn stack(stage: &OwnedFd, holder: &str, layers: &[String], taken: usize) -> Result<Vec<String>, Errno> {
+    let mut names = Vec::new();
+    for (index, layer) in layers.iter().enumerate() {
+        let name = short_name(taken + index);
+        let place = format!("{holder}/{layer}");
+        let layer = straight(stage, place.trim_end_matches('/'))?;
+        mount::attach(mount::clone_tree(layer, c"")?, make_directory(stage, &name)?)?;
+        names.push(name);
+    }
+    Ok(names)
+}
+
 /// What is at a path below `root`, over no link.
 fn straight(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
@@ -723,6 +759,7 @@ const FOLDER: &str = "folder";
 const LAYER: &str = "layer";
 const MOUNTPOINTS: &str = "stubs";
 const HOLDER: &str = "holder";
+const SEALED: &str = "sealed";
 const UPPER: &str = "upper";
 const WORK: &str = "work";
 /// The name of our own program in the private filesystem; its directories have numbers.

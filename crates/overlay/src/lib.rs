@@ -26,6 +26,7 @@ pub mod quote;
 mod record;
 mod rename;
 mod repository;
+pub mod snapshot;
 mod stat;
 mod store;
 #[cfg(test)]

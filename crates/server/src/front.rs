@@ -29,6 +29,7 @@ mod records;
 mod sandboxes;
 mod serve;
 mod slots;
+mod snapshots;
 mod sweeping;
 
 pub use host::AllowedHosts;
@@ -161,6 +162,10 @@ impl Permission for Asking {
 
     fn most_sandboxes(&self) -> Option<u32> {
         self.caller.most_sandboxes()
+    }
+
+    fn most_snapshots(&self) -> Option<u32> {
+        self.caller.most_snapshots()
     }
 }
 

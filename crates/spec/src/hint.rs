@@ -96,6 +96,7 @@ words! {
         GetSandbox "GET /v1/sandboxes/NAME"
         ListGrants "GET /v1/grants"
         ListSandboxes "GET /v1/sandboxes"
+        ListSnapshots "GET /v1/snapshots"
         StopSandbox "POST /v1/sandboxes/NAME/stop"
         Sweep "POST /v1/sweep"
     }

@@ -26,6 +26,10 @@ pub struct Volume {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeName(String);
 
+/// The name of a snapshot, written like that of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SnapshotName(String);
+
 /// Where a volume is seen inside: absolute, in its plainest spelling, where it covers nothing of the system's.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumePath(String);
@@ -49,6 +53,23 @@ impl VolumeName {
     }
 }
 
+impl SnapshotName {
+    /// The id of a new snapshot.
+    pub fn of_id(id: crate::SandboxId) -> SnapshotName {
+        SnapshotName(format!("{SNAPSHOT_ID}{id}"))
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it has the form of an id, which no caller may choose as a name.
+    pub fn is_id(&self) -> bool {
+        self.0.starts_with(SNAPSHOT_ID)
+    }
+}
+
 impl VolumePath {
     /// As text.
     pub fn as_str(&self) -> &str {
@@ -62,13 +83,19 @@ impl fmt::Display for VolumeName {
     }
 }
 
+impl fmt::Display for SnapshotName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl fmt::Display for VolumePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-crate::text::serde_as_text!(VolumeName, VolumePath);
+crate::text::serde_as_text!(VolumeName, VolumePath, SnapshotName);
 
 /// Not a name of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +103,13 @@ crate::text::serde_as_text!(VolumeName, VolumePath);
     "`{0}` cannot name a volume: write small letters, digits, `-`, `_` and `.`, at most 64, a letter or digit first"
 )]
 pub struct VolumeNameError(String);
+
+/// Not a name of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` cannot name a snapshot: write small letters, digits, `-`, `_` and `.`, at most 64, a letter or digit first"
+)]
+pub struct SnapshotNameError(String);
 
 /// Not a place for a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -88,14 +122,30 @@ impl FromStr for VolumeName {
     type Err = VolumeNameError;
 
     fn from_str(text: &str) -> Result<VolumeName, VolumeNameError> {
-        let is_first = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let is_more = |byte: u8| is_first(&byte) || b"-_.".contains(&byte);
-        let bytes = text.as_bytes();
-        match bytes.first().is_some_and(is_first) && bytes.len() <= 64 && bytes.iter().copied().all(is_more) {
+        match is_one_part(text) {
             true => Ok(VolumeName(text.to_string())),
             false => Err(VolumeNameError(text.escape_debug().to_string())),
         }
     }
+}
+
+impl FromStr for SnapshotName {
+    type Err = SnapshotNameError;
+
+    fn from_str(text: &str) -> Result<SnapshotName, SnapshotNameError> {
+        match is_one_part(text) {
+            true => Ok(SnapshotName(text.to_string())),
+            false => Err(SnapshotNameError(text.escape_debug().to_string())),
+        }
+    }
+}
+
+/// The last part of a path, and nothing that needs quoting.
+fn is_one_part(text: &str) -> bool {
+    let is_first = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_more = |byte: u8| is_first(&byte) || b"-_.".contains(&byte);
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(is_first) && bytes.len() <= 64 && bytes.iter().copied().all(is_more)
 }
 
 impl FromStr for VolumePath {
@@ -119,6 +169,9 @@ impl FromStr for VolumePath {
         Ok(VolumePath(plain))
     }
 }
+
+/// How the id of a snapshot begins.
+const SNAPSHOT_ID: &str = "snap-";
 
 /// Paths that are not the system's inside: no program, no library and no setting of the system is looked for below these.
 const ROOTS: [&str; 5] = ["/volumes", "/data", "/srv", "/mnt", "/home/agent"];

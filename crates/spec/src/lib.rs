@@ -48,7 +48,10 @@ pub use fetch::{FetchRequest, FetchResponse};
 pub use golden::GoldenTier;
 pub use hint::{CommandLine, Hint, Piece, Term};
 pub use id::SandboxId;
-pub use kept::{Admin, Kept, Volume, VolumeName, VolumeNameError, VolumePath, VolumePathError};
+pub use kept::{
+    Admin, Kept, SnapshotName, SnapshotNameError, Volume, VolumeName, VolumeNameError, VolumePath,
+    VolumePathError,
+};
 pub use limits::{Limit, LimitHit, Limits, Machine, Origin};
 pub use quantity::{ByteSize, Cpus, ParseQuantityError, parse_time};
 pub use regional::{REGIONAL_VARIABLES, TIME_ZONE_VARIABLE, is_regional_variable};

@@ -32,6 +32,7 @@ mod ports;
 mod records;
 mod sandbox;
 mod sandboxes;
+mod snapshots;
 mod sse;
 mod start;
 

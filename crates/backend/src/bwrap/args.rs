@@ -65,9 +65,11 @@ pub(super) fn args(admin: Admin, layout: &Layout, sources: &mut Sources) -> Vec<
         args.extend(["--bind".into(), std::mem::replace(path, staged.clone()), staged]);
     }
     if let Some(root) = &mut sources.root {
-        for (name, word, source) in
-            [("root", "--ro-bind", Some(&mut root.holder)), ("changes", "--bind", root.layer.as_mut())]
-        {
+        for (name, word, source) in [
+            ("root", "--ro-bind", Some(&mut root.holder)),
+            ("changes", "--bind", root.layer.as_mut()),
+            ("sealed", "--ro-bind", root.sealed.as_mut()),
+        ] {
             let Some(Source::Judged { path, .. }) = source else { continue };
             let staged = format!("{STAGE}/{name}");
             args.extend([word.into(), std::mem::replace(path, staged.clone()), staged]);

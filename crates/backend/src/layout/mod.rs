@@ -19,6 +19,7 @@ mod network;
 mod opened;
 mod regional;
 mod root;
+mod sealed;
 mod shared;
 mod sockets;
 mod system;
@@ -52,6 +53,8 @@ pub use git::GitInside;
 pub(crate) use marker::Marker;
 pub(crate) use opened::{OpenedPaths, moved};
 pub(crate) use root::RootLayer;
+/// Files of earlier snapshots.
+pub use sealed::SealedLayers;
 /// Whether a directory can be a sandbox's `/`.
 pub use shared::root_directory;
 /// What a sandbox's `/` is made of.
@@ -72,6 +75,8 @@ pub(crate) struct Wanted<'p> {
     pub(crate) root: Option<&'p RootTree>,
     /// What agents are told beside their repository.
     pub(crate) context: Option<&'p AgentContext>,
+    /// What lies below the files that it keeps.
+    pub(crate) sealed: Option<&'p SealedLayers>,
 }
 
 /// What a sandbox sees.
@@ -208,7 +213,9 @@ impl Layout {
 
     /// The layout of an isolated sandbox: of the host's own system, or of a root that brings its own.
     pub(crate) fn isolated(wanted: Wanted<'_>) -> Result<Layout, SandboxError> {
-        let Wanted { marker, spec, view, resolver, authority, own, git, root, context } = wanted;
+        let Wanted { marker, spec, view, resolver, authority, own, git, root, context, sealed } = wanted;
+        let sealed = sealed.map(SealedLayers::real);
+        let mut layers = Vec::new();
         let mut opened = OpenedPaths::default();
         let homes = Homes::here();
         let workspace_on_host =
@@ -317,14 +324,30 @@ impl Layout {
         }
         if let Some(home) = &spec.home {
             private.retain(|directory| directory.target != relative(HOME));
-            binds.push(volumes::home(home, own, &mut opened)?);
+            let bind = volumes::home(home, own, &mut opened)?;
+            match sealed.as_ref().filter(|sealed| !sealed.home.is_empty()) {
+                Some(sealed) => {
+                    let (bind, layered) = sealed.over(&sealed.home, home, &bind.target, &mut opened)?;
+                    binds.push(bind);
+                    layers.push(layered);
+                }
+                None => binds.push(bind),
+            }
         }
         let shown = view.map(|view| workspace::show(&view, &workspace, &mut opened)).transpose()?;
         match &shown {
             Some(shown) => binds.extend(shown.binds.iter().cloned()),
             None => private.push(PrivateDir { target: relative(WORKSPACE).into(), mode: 0o755 }),
         }
-        let shown = shown.unwrap_or_default();
+        let mut shown = shown.unwrap_or_default();
+        if let (WorkspaceMode::Own(folder), Some(sealed)) = (&spec.mode, &sealed)
+            && !sealed.workspace.is_empty()
+            && let Some(plain) = binds.iter_mut().find(|bind| bind.target == relative(&workspace))
+        {
+            let (bind, layered) = sealed.over(&sealed.workspace, folder, &plain.target, &mut opened)?;
+            *plain = bind;
+            shown.layers.push(layered);
+        }
         binds.extend(nested::everywhere(named, &binds));
         binds.extend(volumes::mounted(&spec.volumes, own, &binds, &mut opened)?);
         let kernels = mounts.of_the_kernel(&binds);
@@ -349,7 +372,7 @@ impl Layout {
             binds.push(root::held(place));
         }
         let files = [etc.files, shown.files, Vec::from_iter(marker)].concat();
-        let layers = shown.layers;
+        layers.extend(shown.layers);
         let mut layout = Layout {
             root: None,
             binds,
@@ -370,7 +393,7 @@ impl Layout {
         // Last: every file of ours becomes part of it.
         if let (Some(root), Some(tree)) = (root, &tree) {
             let Layout { binds, private, files, links, opened, .. } = &mut layout;
-            layout.root = root::layer(root, tree, binds, opened, private, files, links)?;
+            layout.root = root::layer(root, tree, binds, opened, private, files, links, sealed.as_ref())?;
         }
         let Layout { binds, opened, .. } = &mut layout;
         // Those were found by belljar itself: programs under a home.

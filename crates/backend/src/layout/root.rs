@@ -4,6 +4,7 @@
 
 use super::etc::Etc;
 use super::opened::OpenedPaths;
+use super::sealed::SealedLayers;
 use super::tree::{RootTree, Tree};
 use super::{Bind, BindKind, BindOrigin, HOME, Marker, PrivateDir, System, USER, java, trust};
 use belljar_spec::{ErrorCode, SandboxError};
@@ -24,6 +25,10 @@ pub(crate) struct RootLayer {
     pub(crate) mountpoints: Vec<Mountpoint>,
     /// Links that do (place, destination).
     pub(crate) links: Vec<(String, String)>,
+    /// A directory that earlier changes lie in, and its directories that lie over each other, topmost first: above all others, below the
+    /// present changes.
+    pub(crate) sealed_holder: Option<PathBuf>,
+    pub(crate) sealed: Vec<String>,
 }
 
 /// The layers of a root, opened to look into.
@@ -106,6 +111,7 @@ pub(super) fn trust(authority: &str, tree: &Tree<'_>, etc: &mut Etc) -> Vec<(OsS
     trust::variables(&format!("/{TRUSTED}"))
 }
 
+#[expect(clippy::too_many_arguments, reason = "each is a part of the layout that the root may take over")]
 /// What has to be mounted, once everything else is known. Files and links that lie in the root itself become part of it.
 pub(super) fn layer(
     root: &RootTree,
@@ -115,6 +121,7 @@ pub(super) fn layer(
     private: &[PrivateDir],
     files: &mut Vec<(String, Vec<u8>)>,
     links: &mut Vec<(String, String)>,
+    sealed: Option<&SealedLayers>,
 ) -> Result<Option<RootLayer>, SandboxError> {
     if root.lowers.is_empty() {
         return Ok(None);
@@ -158,10 +165,22 @@ pub(super) fn layer(
     }
     let (holder, lowers) = hold(&root.lowers)?;
     let links = std::mem::take(links).into_iter().map(|(place, to)| (tree.place(&place), to)).collect();
-    for directory in std::iter::once(&holder).chain(&root.kept) {
+    let sealed = sealed.filter(|sealed| !sealed.root.is_empty());
+    let (sealed_holder, sealed) = sealed.map(|sealed| (sealed.holder.clone(), sealed.root.clone())).unzip();
+    let sealed = sealed.unwrap_or_default();
+    if lowers.len() + sealed.len() > MAX_LOWERS {
+        let message = format!(
+            "the root has {} layers and {} snapshots lie over it: {MAX_LOWERS} can lie over each other",
+            lowers.len(),
+            sealed.len()
+        );
+        return Err(ErrorCode::ImageFailed.error(message).hint("remove snapshots that are not needed"));
+    }
+    for directory in std::iter::once(&holder).chain(&root.kept).chain(&sealed_holder) {
         opened.open_source(directory)?;
     }
-    Ok(Some(RootLayer { holder, lowers, kept: root.kept.clone(), mountpoints, links }))
+    let kept = root.kept.clone();
+    Ok(Some(RootLayer { holder, lowers, kept, mountpoints, links, sealed_holder, sealed }))
 }
 
 /// The directory that all of them lie in, and how they are called from there.

@@ -27,6 +27,8 @@ pub(crate) struct Layered {
     pub(crate) upper: String,
     pub(crate) work: String,
     pub(crate) mountpoints: Vec<Mountpoint>,
+    /// Named from the folder, topmost first: what lies below instead of the folder itself.
+    pub(crate) lowers: Vec<String>,
 }
 
 /// What has to be made in a folder of the host before its mounts, and is removed with the sandbox.
@@ -383,7 +385,7 @@ fn layered(
     // Belljar's own; a link on the way to it is the host's.
     let directory = walk(directory).real;
     opened.open_source(&directory)?;
-    Ok(Layered { target: target.into(), directory, upper, work, mountpoints: Vec::new() })
+    Ok(Layered { target: target.into(), directory, upper, work, mountpoints: Vec::new(), lowers: Vec::new() })
 }
 
 /// Where a git directory that lies elsewhere is seen, without the leading slash.

@@ -40,6 +40,7 @@ pub(crate) fn root_step(layout: &Layout, sources: &Sources, owner: Option<(u32, 
         mountpoints: root.mountpoints.clone(),
         links: root.links.clone(),
         owner,
+        sealed: from.sealed.clone().map(|source| (source, root.sealed.clone())),
     })
 }
 
@@ -82,6 +83,8 @@ pub(crate) struct Sources {
 pub(crate) struct RootSources {
     pub(crate) holder: Source,
     pub(crate) layer: Option<Source>,
+    /// Where earlier changes are.
+    pub(crate) sealed: Option<Source>,
 }
 
 impl Sources {
@@ -127,7 +130,9 @@ impl Sources {
             sources.layers.push(source);
         }
         if let Some(root) = &layout.root {
-            let directories = std::iter::once(&*root.holder).chain(root.kept.as_deref());
+            let directories = std::iter::once(&*root.holder)
+                .chain(root.kept.as_deref())
+                .chain(root.sealed_holder.as_deref());
             let directories: Vec<&OpenedPath> =
                 directories.map(|path| layout.opened.get(path)).collect::<Result<_, _>>()?;
             let mut opened: Vec<Source> = match identity {
@@ -137,8 +142,9 @@ impl Sources {
                     mounts.into_iter().map(|mount| sources.pass(mount)).collect()
                 }
             };
+            let sealed = root.sealed_holder.as_ref().and_then(|_| opened.pop());
             let layer = root.kept.as_ref().and_then(|_| opened.pop());
-            sources.root = opened.pop().map(|holder| RootSources { holder, layer });
+            sources.root = opened.pop().map(|holder| RootSources { holder, layer, sealed });
         }
         Ok(sources)
     }
@@ -168,7 +174,7 @@ fn step(layout: &Layout, sources: &Sources, bind: &Bind, source: &Source) -> Ste
     if bind.origin == BindOrigin::Named
         && let Some((layered, layer)) = layers.into_iter().find(|(layered, _)| layered.target == bind.target)
     {
-        let Layered { target, upper, work, mountpoints, .. } = layered.clone();
+        let Layered { target, upper, work, mountpoints, lowers, .. } = layered.clone();
         return Step::Overlay {
             target,
             folder: source.clone(),
@@ -176,6 +182,7 @@ fn step(layout: &Layout, sources: &Sources, bind: &Bind, source: &Source) -> Ste
             upper,
             work,
             mountpoints,
+            lowers,
         };
     }
     let kind = match bind.origin {

@@ -172,6 +172,9 @@ pub(crate) struct GrantArgs {
     /// Maximum number of sandboxes at the same time
     #[arg(long, value_name = "NUMBER")]
     pub(crate) sandboxes: Option<u32>,
+    /// Maximum number of snapshots [default: 100]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) snapshots: Option<u32>,
     /// Maximum requests per second
     #[arg(long, value_name = "NUMBER")]
     pub(crate) rate: Option<u32>,

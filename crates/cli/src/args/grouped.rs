@@ -74,6 +74,11 @@ const GROUPS: &[(&str, &[&str])] = &[
 const MORE: &[&str] = &[
     "sandbox",
     "changes",
+    "snapshot",
+    "snapshots",
+    "fork",
+    "restore",
+    "undo",
     "volume",
     "llm",
     "daemon",

@@ -2,7 +2,7 @@
 
 use super::{OwnImageArgs, SandboxOptions, ShowRunArgs, TerminalArgs};
 use belljar_spec::git::BranchName;
-use belljar_spec::{VolumeName, VolumePath, parse_time};
+use belljar_spec::{SnapshotName, VolumeName, VolumePath, parse_time};
 use clap::{Args as ClapArgs, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -65,6 +65,42 @@ pub(crate) enum KeptCommand {
         belljar allow registry.example.com:8443 ~/web"
     )]
     Allow(AllowArgs),
+    /// Take a snapshot of the files of a sandbox
+    #[command(
+        after_help = "Without copying where no command runs in it and nothing lies in its /tmp; else its processes are paused while files are \
+        copied. What a snapshot does not hold is said: a folder of the host, volumes. Examples:\n  \
+        belljar snapshot\n  \
+        belljar snapshot . before-upgrade\n  \
+        belljar snapshot bj-web-3f2a9c04d1e7 --how copied"
+    )]
+    Snapshot(SnapshotArgs),
+    /// List snapshots; remove one
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Examples:\n  belljar snapshots\n  belljar snapshots rm before-upgrade"
+    )]
+    Snapshots(SnapshotsArgs),
+    /// Make sandboxes like this one, with the files that it has now
+    #[command(after_help = "Examples:\n  \
+        belljar fork\n  \
+        belljar fork . --count 3\n  \
+        belljar fork --key try-1 --key try-2\n  \
+        belljar fork --snapshot before-upgrade")]
+    Fork(ForkArgs),
+    /// Put a sandbox back to a snapshot
+    #[command(
+        after_help = "No command may run in it. Its present files are kept as a snapshot, unless --force discards them. Examples:\n  \
+        belljar restore . before-upgrade\n  \
+        belljar restore bj-web-3f2a9c04d1e7 snap-1f0c3b5a7d9e2468 --force"
+    )]
+    Restore(RestoreArgs),
+    /// Undo commands that ran with --checkpoint
+    #[command(
+        after_help = "The sandbox's files are again what they were before its last command with --checkpoint, or before the last N. Examples:\n  \
+        belljar exec --checkpoint -- npm ci   # then: belljar undo\n  \
+        belljar undo . 3"
+    )]
+    Undo(UndoArgs),
     /// Remove sandboxes and their files
     #[command(
         after_help = "Folders, branches, history and agents' settings stay. Examples:\n  belljar rm .\n  belljar rm --force bj-web-3f2a9c04d1e7"
@@ -82,6 +118,11 @@ impl KeptCommand {
             KeptCommand::Logs(options) => options.json,
             KeptCommand::Stop(options) => options.json,
             KeptCommand::Rm(options) => options.json,
+            KeptCommand::Snapshot(options) => options.json,
+            KeptCommand::Snapshots(options) => options.json,
+            KeptCommand::Fork(options) => options.json,
+            KeptCommand::Restore(options) => options.json,
+            KeptCommand::Undo(options) => options.json,
             KeptCommand::Forward(options) => options.json,
             KeptCommand::Allow(options) => options.json,
         }
@@ -229,6 +270,9 @@ pub(crate) struct ExecArgs {
     /// How long it may run: `90s`, `10m` [default: the sandbox's limit; none with --detach]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
+    /// Take a checkpoint of its sandbox before: `belljar undo` goes back to it; the last 20 are kept
+    #[arg(long)]
+    pub(crate) checkpoint: bool,
     /// Start it in the background and print its id
     #[arg(short, long, conflicts_with = "when")]
     pub(crate) detach: bool,
@@ -310,6 +354,114 @@ pub(crate) struct RmArgs {
     /// Also those that run, that have changes nowhere else, or that this belljar cannot read
     #[arg(short, long)]
     pub(crate) force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SnapshotArgs {
+    /// A folder, or a sandbox's name or the beginning of one [default: the current folder]
+    #[arg(value_name = "FOLDER|NAME")]
+    pub(crate) target: Option<String>,
+    /// What to call it [default: an id]
+    #[arg(value_name = "SNAPSHOT")]
+    pub(crate) name: Option<SnapshotName>,
+    /// The folder's sandbox for this branch
+    #[arg(long, value_name = "NAME")]
+    pub(crate) branch: Option<BranchName>,
+    /// `layered` copies nothing, and ends the sandbox's processes and its /tmp; `copied` pauses them
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub(crate) how: HowArg,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How a snapshot comes about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum HowArg {
+    Auto,
+    Layered,
+    Copied,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SnapshotsArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<SnapshotsCommand>,
+    /// Also checkpoints, and what was saved before a restore
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SnapshotsCommand {
+    /// Remove snapshots; sandboxes that were made from them keep their files
+    Rm(SnapshotsRmArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SnapshotsRmArgs {
+    /// Names or ids
+    #[arg(value_name = "SNAPSHOT", required = true)]
+    pub(crate) names: Vec<SnapshotName>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ForkArgs {
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+    /// How many [default: 1, or one for each --key]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) count: Option<u32>,
+    /// The key of a fork, by which it is found again; may be repeated
+    #[arg(long = "key", value_name = "KEY")]
+    pub(crate) keys: Vec<String>,
+    /// With the files of this snapshot instead of the present ones
+    #[arg(long, value_name = "SNAPSHOT", conflicts_with = "how")]
+    pub(crate) snapshot: Option<SnapshotName>,
+    /// `layered` copies nothing, and ends the sandbox's processes and its /tmp; `copied` pauses them
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub(crate) how: HowArg,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RestoreArgs {
+    /// A folder, or a sandbox's name or the beginning of one
+    #[arg(value_name = "FOLDER|NAME")]
+    pub(crate) target: String,
+    /// A name or an id of `belljar snapshots`
+    #[arg(value_name = "SNAPSHOT")]
+    pub(crate) snapshot: SnapshotName,
+    /// The folder's sandbox for this branch
+    #[arg(long, value_name = "NAME")]
+    pub(crate) branch: Option<BranchName>,
+    /// Discard its present files
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct UndoArgs {
+    /// A folder, or a sandbox's name or the beginning of one [default: the current folder]
+    #[arg(value_name = "FOLDER|NAME")]
+    pub(crate) target: Option<String>,
+    /// How many commands
+    #[arg(value_name = "N", default_value_t = 1)]
+    pub(crate) steps: u32,
+    /// The folder's sandbox for this branch
+    #[arg(long, value_name = "NAME")]
+    pub(crate) branch: Option<BranchName>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::roots::{self, PreparedRoot};
 use crate::workspace::Workspace;
-use crate::{credentials, egress_reach, llm, relay};
+use crate::{credentials, egress_reach, llm, relay, snapshots};
 use belljar_backend::{GitInside, Isolation, Plan, WORKSPACE, context_git_config};
 use belljar_config as config;
 use belljar_gateway::Authority;
@@ -69,6 +69,9 @@ impl Engine {
         if let Some(state) = &state {
             plan = plan.with_mountpoints(state.join("stubs")).with_containers(state.join("docker"));
             plan = plan.with_prepared(crate::sweep::prepared_roots(state));
+        }
+        if spec.home.is_some() {
+            plan = plan.over_layers(snapshots::sealed(&spec, backend, &self.state()?)?);
         }
         if let Some(view) = self.view.as_ref().or(workspace.view.as_ref()) {
             plan = plan.with_workspace(view.clone());

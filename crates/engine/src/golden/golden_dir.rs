@@ -25,6 +25,8 @@ pub(super) struct GoldenDir {
     state: PathBuf,
     /// Where stopped sandboxes keep what they changed of a root.
     sandboxes: PathBuf,
+    /// Where snapshots say which root lies below them.
+    snapshots: PathBuf,
 }
 
 /// One root.
@@ -48,7 +50,9 @@ impl GoldenDir {
             let path = directory.join(place);
             create_private(&path).map_err(failed(&path))?;
         }
-        Ok(GoldenDir { directory, state: state.to_path_buf(), sandboxes: state.join("fleet/sandboxes") })
+        let [sandboxes, snapshots] =
+            ["fleet/sandboxes", "fleet/snapshots/taken"].map(|owners| state.join(owners));
+        Ok(GoldenDir { directory, state: state.to_path_buf(), sandboxes, snapshots })
     }
 
     /// Waits until no other process builds; calls `told` if one does.
@@ -174,11 +178,17 @@ impl GoldenDir {
         let is_missing = |error: &io::Error| {
             matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         };
-        let sandboxes = match fs::read_dir(&self.sandboxes) {
-            Ok(sandboxes) => sandboxes,
+        [&self.sandboxes, &self.snapshots]
+            .into_iter()
+            .any(|owners| self.is_pinned_in(owners, name, is_missing))
+    }
+
+    fn is_pinned_in(&self, owners: &Path, name: &str, is_missing: impl Fn(&io::Error) -> bool) -> bool {
+        let owners = match fs::read_dir(owners) {
+            Ok(owners) => owners,
             Err(error) => return !is_missing(&error),
         };
-        sandboxes.into_iter().any(|entry| {
+        owners.into_iter().any(|entry| {
             let pin = entry.and_then(|entry| fs::read_to_string(entry.path().join("root").join(PIN)));
             match pin {
                 Ok(pin) => pin.trim() == name || !is_name(pin.trim()),

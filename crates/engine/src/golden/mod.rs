@@ -140,6 +140,14 @@ impl Golden {
         Ok(self.place.sweep())
     }
 
+    /// Pins for one owner what is pinned for another; whether there was such a pin.
+    pub(crate) fn pin_like(&self, from: &Path, to: &Path) -> Result<bool, SandboxError> {
+        match self.place.pinned(from)? {
+            Some(build) => self.place.pin(&build, to).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
     /// The one for a sandbox, built if there is none. Where the sandbox keeps what it changes, it gets the same one in all its
     /// lives.
     pub(crate) fn hold(

@@ -9,6 +9,7 @@ use crate::record::{Intent, Record};
 use crate::refusal;
 use crate::sandbox_dir::SandboxDir;
 use crate::shim::{Shim, ShimPlan, Stop};
+use crate::snapshots::{Forkable, SnapshotOrder, SnapshotReport, Subject};
 use crate::sweep::{make_place, told};
 use belljar_api::{SandboxInfo, SweptSandbox};
 use belljar_spec::SandboxError;
@@ -42,6 +43,39 @@ impl Task {
         }
     }
 
+    /// Takes a snapshot or goes back to one: its shim does it, or, where none lives, this process with the sandbox's lock.
+    pub(super) fn snapshot(&mut self, order: Box<SnapshotOrder>, answer: Answer<SnapshotReport>) {
+        if self.work.is_some() {
+            return self.later.push_back(Command::Snapshot(order, answer));
+        }
+        match (self.phase, self.shim.clone()) {
+            (Phase::Live | Phase::Paused, Some(shim)) => {
+                self.work = Some(work::snapshot(shim, order, answer));
+            }
+            (Phase::Stopped, _) if self.made => match Subject::stopped(self.place.clone(), &self.record) {
+                Ok(subject) => self.work = Some(work::snapshot_stopped(subject, order, answer)),
+                Err(error) => drop(answer.send(Err(error))),
+            },
+            (Phase::Starting | Phase::Stopping(_), _) => {
+                self.later.push_back(Command::Snapshot(order, answer));
+            }
+            (Phase::Live | Phase::Paused | Phase::Stopped | Phase::Gone, _) => {
+                drop(answer.send(Err(refusal::not_alive(&self.record.name))));
+            }
+        }
+    }
+
+    pub(super) fn forkable(&self) -> Result<Forkable, SandboxError> {
+        // Of an older record the sum alone is known.
+        let asked = self.record.asked.clone().unwrap_or_else(|| self.record.sandbox.clone());
+        Ok(Forkable {
+            asked,
+            profile: self.record.profile.clone(),
+            persistent: self.record.persistent,
+            idle_s: self.record.idle_s,
+        })
+    }
+
     pub(super) async fn done(&mut self, done: Done) {
         self.cancel_at = None;
         match done {
@@ -61,6 +95,7 @@ impl Task {
                     "others are no work of this kind"
                 );
             }
+            Done::Snapped { outcome, answer } => drop(answer.send(outcome)),
             Done::Looked { status, entered } => self.looked(status, entered).await,
             Done::Ended(outcome) => self.ended(outcome).await,
         }

@@ -172,6 +172,8 @@ impl Task {
                 let _ = answer.send(dropped);
             }
             Command::Change(change, answer) => self.change(change, answer).await,
+            Command::Snapshot(order, answer) => self.snapshot(order, answer),
+            Command::Forkable(answer) => drop(answer.send(self.forkable())),
             Command::Check { dry_run, answer } => {
                 let swept = self.check(dry_run).await;
                 self.tell();
@@ -205,6 +207,7 @@ impl Task {
             match command {
                 Command::Acquire(hold) => drop(hold.answer.send(Err(error.clone()))),
                 Command::Change(_, answer) => drop(answer.send(Err(error.clone()))),
+                Command::Snapshot(_, answer) => drop(answer.send(Err(error.clone()))),
                 Command::Settle(answer) => drop(answer.send(Ok(()))),
                 other => self.later.push_back(other),
             }

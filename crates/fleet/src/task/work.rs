@@ -4,6 +4,7 @@ use crate::command::{Answer, Change};
 use crate::machine::Phase;
 use crate::sandbox_dir::SandboxDir;
 use crate::shim::{Shim, ShimPlan, Shims, Status, Stop};
+use crate::snapshots::{SnapshotOrder, SnapshotReport, Subject};
 use crate::sweep::remove_place;
 use belljar_api::SandboxInfo;
 use belljar_spec::{ErrorCode, SandboxError};
@@ -30,6 +31,10 @@ pub(super) enum Done {
         to: Phase,
         outcome: Result<(), SandboxError>,
         answer: Answer<SandboxInfo>,
+    },
+    Snapped {
+        outcome: Result<SnapshotReport, SandboxError>,
+        answer: Answer<SnapshotReport>,
     },
     /// The shim's status, and how many requests had entered it when that was asked.
     Looked {
@@ -99,6 +104,35 @@ pub(super) fn change(shim: Arc<dyn Shim>, change: Change, to: Phase, answer: Ans
         };
         let outcome = timeout(SHIM_ANSWER_TIMEOUT, asked).await.unwrap_or_else(|_| Err(mute()));
         Done::Changed { change, to, outcome, answer }
+    })
+}
+
+pub(super) fn snapshot(
+    shim: Arc<dyn Shim>,
+    order: Box<SnapshotOrder>,
+    answer: Answer<SnapshotReport>,
+) -> Work {
+    Box::pin(async move {
+        let outcome = timeout(SNAPSHOT, shim.snapshot(&order)).await.unwrap_or_else(|_| Err(mute()));
+        Done::Snapped { outcome, answer }
+    })
+}
+
+/// The same for a sandbox that no shim holds.
+pub(super) fn snapshot_stopped(
+    subject: Subject,
+    order: Box<SnapshotOrder>,
+    answer: Answer<SnapshotReport>,
+) -> Work {
+    Box::pin(async move {
+        let work = move || {
+            let since = std::time::Instant::now();
+            let Free::Yes(_held) = is_free(&subject.place) else { return Err(mute()) };
+            subject.check(&order)?;
+            subject.carry_out(&order, since)
+        };
+        let outcome = tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(mute()));
+        Done::Snapped { outcome, answer }
     })
 }
 
@@ -186,6 +220,8 @@ const SHIM_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const START: Duration = Duration::from_secs(600);
 /// How long it may take to end all that runs, and to put files in order.
 const END: Duration = Duration::from_secs(60);
+/// Copying some gigabytes takes its time, and so does a start.
+const SNAPSHOT: Duration = Duration::from_secs(300);
 /// How long one may be silent that was starting when we were killed.
 const MUTE: Duration = Duration::from_secs(30);
 const GLANCE: Duration = Duration::from_millis(20);

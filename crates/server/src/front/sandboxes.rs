@@ -63,7 +63,7 @@ async fn create(
 }
 
 /// What is asked, what the profile says, and what the grant allows, in one.
-async fn wanted(
+pub(super) async fn wanted(
     front: &Front,
     asking: &Asking,
     request: CreateSandbox,
@@ -72,7 +72,7 @@ async fn wanted(
 ) -> Result<Wanted, SandboxError> {
     let CreateSandbox { profile: named, idle_s, lease_s, environment, sandbox: asked, .. } = request;
     of_the_owner(asking, &environment)?;
-    let asked = asking.caller.admit(asked)?;
+    let mut asked = asking.caller.admit(asked)?;
     let profiles = front.profiles().await?;
     let (profile, sandbox) = match identity.role {
         // Nothing is made for a guest: it takes what is there.
@@ -81,6 +81,7 @@ async fn wanted(
             let profile = profiles.choose(named.as_deref())?;
             let is_default = profiles.is_default(profile);
             asking.caller.may_use_profile(&profile.name, is_default, profile.is_isolated())?;
+            asked = front.fleet.from_snapshot(asked, &profile.base, asking).await?;
             let sandbox = asking.caller.confine(profile.apply(asked.clone())?, profile.is_isolated())?;
             let sandbox = asking.caller.withhold_model(sandbox);
             request::check(&sandbox)?;
@@ -119,7 +120,7 @@ fn of_the_owner(asking: &Asking, environment: &BTreeMap<String, String>) -> Resu
     Ok(())
 }
 
-fn within_bounds(request: &CreateSandbox) -> Result<(), SandboxError> {
+pub(super) fn within_bounds(request: &CreateSandbox) -> Result<(), SandboxError> {
     let long = |field: &str, seconds: Option<u64>, least: u64| match seconds {
         Some(seconds) if !(least..=MAX_DURATION_S).contains(&seconds) => Err(ErrorCode::RequestValue
             .error(format!("`{field}`: must be from {least} to {MAX_DURATION_S} seconds"))),

@@ -5,6 +5,7 @@ use super::pool::{LinkError, Passing, Pool};
 use crate::shim::Contact;
 use axum::body::Body;
 use belljar_api::SHIM_TOKEN_HEADER;
+use belljar_fleet::snapshots::{SnapshotOrder, SnapshotReport};
 use belljar_fleet::{Alive, Future, Shim, Status, Stop};
 use belljar_spec::{ErrorCode, SandboxError};
 use http_body_util::BodyExt;
@@ -132,6 +133,20 @@ impl Shim for Line {
 
     fn resume(&self) -> Future<'_, Result<(), SandboxError>> {
         Box::pin(self.tell("/keeper/resume", Body::empty()))
+    }
+
+    fn snapshot<'a>(&'a self, order: &'a SnapshotOrder) -> Future<'a, Result<SnapshotReport, SandboxError>> {
+        // How long that takes depends on what is copied: the fleet has a limit for it.
+        Box::pin(async move {
+            let body = serde_json::to_vec(order).expect("plain data can be written as JSON");
+            let answer = self.ask(Method::POST, "/keeper/snapshot", Body::from(body)).await?;
+            let body = answer.into_body().collect().await.map_err(|error| LinkError::Broken(error).told())?;
+            serde_json::from_slice(&body.to_bytes()).map_err(|error| {
+                ErrorCode::Internal
+                    .error(format!("the sandbox's shim was not understood: {error}"))
+                    .caused_by(error)
+            })
+        })
     }
 
     fn stop(&self, how: Stop) -> Future<'_, Result<(), SandboxError>> {

@@ -43,13 +43,13 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Kept>> {
     )
 )]
 async fn fetch(State(kept): State<Arc<Kept>>, Body(asked): Body<Fetch>) -> Answer<Response> {
-    let using = kept.using()?;
+    let using = kept.using().await?;
     let request = request(asked)?;
     let permit = match timeout(request.timeout, AT_ONCE.acquire()).await {
         Ok(Ok(permit)) => permit,
         Ok(Err(_)) | Err(_) => return Err(too_many().into()),
     };
-    let response = kept.sandbox.fetch(request).await?;
+    let response = kept.sandbox().fetch(request).await?;
     // Of a large body this takes a while, and this process has one thread for all requests.
     let json = spawn_blocking(move || serde_json::to_vec(&fetched(response)));
     let json = json.await.map_err(io::Error::other).and_then(|json| json.map_err(io::Error::other));

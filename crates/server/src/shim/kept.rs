@@ -2,20 +2,28 @@
 
 use super::commands::Registry;
 use belljar_engine::Sandbox;
+use belljar_fleet::snapshots::{SnapshotReport, Subject};
 use belljar_fleet::{ShimPlan, Status, Stop};
 use belljar_spec::{ErrorCode, SandboxError};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 /// The sandbox of this process, and all that belongs to it.
 pub struct Kept {
     pub(super) plan: ShimPlan,
-    pub(super) sandbox: Arc<Sandbox>,
+    /// Another one after a snapshot.
+    sandbox: Mutex<Arc<Sandbox>>,
+    /// Held for reading while something is done in it, and for writing while it is replaced.
+    gate: Arc<RwLock<()>>,
+    /// What the first thread is to do between two sets of processes.
+    replacing: mpsc::UnboundedSender<Replacement>,
     pub(super) commands: Arc<Registry>,
     token: String,
+    subject: Subject,
+    snapshotting: tokio::sync::Mutex<()>,
     used_ms: AtomicI64,
     leaving: watch::Sender<Option<Ending>>,
     /// Its sandbox and all its commands have ended.
@@ -26,11 +34,14 @@ pub struct Kept {
 }
 
 /// Something that is done in a sandbox: its beginning and its end count as use.
-pub(super) struct Using(Arc<Kept>);
+pub(super) struct Using {
+    kept: Arc<Kept>,
+    _gate: OwnedRwLockReadGuard<()>,
+}
 
 impl Drop for Using {
     fn drop(&mut self) {
-        self.0.used();
+        self.kept.used();
     }
 }
 
@@ -41,6 +52,12 @@ impl Drop for Conversation {
     fn drop(&mut self) {
         self.0.conversations.send_modify(|count| *count -= 1);
     }
+}
+
+/// What is done while no process is inside.
+pub(super) struct Replacement {
+    pub(super) work: Box<dyn FnOnce() -> Result<SnapshotReport, SandboxError> + Send>,
+    pub(super) answer: oneshot::Sender<Result<SnapshotReport, SandboxError>>,
 }
 
 /// Why a shim ends.
@@ -59,18 +76,34 @@ impl Kept {
         sandbox: Arc<Sandbox>,
         commands: Arc<Registry>,
         token: String,
+        subject: Subject,
+        replacing: mpsc::UnboundedSender<Replacement>,
     ) -> Arc<Kept> {
         Arc::new(Kept {
             plan,
-            sandbox,
+            sandbox: Mutex::new(sandbox),
+            gate: Arc::default(),
+            replacing,
             commands,
             token,
+            subject,
+            snapshotting: tokio::sync::Mutex::default(),
             used_ms: AtomicI64::new(super::now_ms()),
             leaving: watch::Sender::new(None),
             over: watch::Sender::new(false),
             conversations: watch::Sender::new(0),
             doubted: Notify::new(),
         })
+    }
+
+    /// What of it a snapshot has.
+    pub(super) fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    /// Until this is dropped, no other snapshot is taken.
+    pub(super) async fn one_snapshot(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.snapshotting.lock().await
     }
 
     /// Whether this is the token. Takes as long for every wrong one.
@@ -95,16 +128,44 @@ impl Kept {
     }
 
     pub(super) fn is_paused(&self) -> bool {
-        self.sandbox.is_paused()
+        self.sandbox().is_paused()
     }
 
-    /// Something is done in it, until this is dropped. Nothing can be done in a sandbox that ends.
-    pub(super) fn using(self: &Arc<Kept>) -> Result<Using, SandboxError> {
+    /// The sandbox, as it is now.
+    pub(super) fn sandbox(&self) -> Arc<Sandbox> {
+        Arc::clone(&self.sandbox.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The sandbox was made again.
+    pub(super) fn replace(&self, sandbox: Arc<Sandbox>) {
+        *self.sandbox.lock().unwrap_or_else(PoisonError::into_inner) = sandbox;
+    }
+
+    /// Something is done in it, until this is dropped. Nothing can be done in a sandbox that ends; one that is being replaced is waited for.
+    pub(super) async fn using(self: &Arc<Kept>) -> Result<Using, SandboxError> {
+        let _gate = Arc::clone(&self.gate).read_owned().await;
         if self.leaving.borrow().is_some() {
             return Err(ErrorCode::SandboxNotAlive.error("the sandbox is being stopped"));
         }
         self.used();
-        Ok(Using(Arc::clone(self)))
+        Ok(Using { kept: Arc::clone(self), _gate })
+    }
+
+    /// Nothing is done in it, and nothing begins, until this is dropped; `None` while something is.
+    pub(super) fn alone(&self) -> Option<OwnedRwLockWriteGuard<()>> {
+        let gate = Arc::clone(&self.gate).try_write_owned().ok()?;
+        (self.commands.running() == 0).then_some(gate)
+    }
+
+    /// Has the first thread end what is inside, do something, and make the sandbox again.
+    pub(super) async fn between(
+        &self,
+        work: impl FnOnce() -> Result<SnapshotReport, SandboxError> + Send + 'static,
+    ) -> Result<SnapshotReport, SandboxError> {
+        let gone = || ErrorCode::SandboxNotAlive.error("the sandbox is being stopped");
+        let (answer, answered) = oneshot::channel();
+        self.replacing.send(Replacement { work: Box::new(work), answer }).map_err(|_| gone())?;
+        answered.await.unwrap_or_else(|_| Err(gone()))
     }
 
     /// Its first process may have gone: has the watching task look.
@@ -125,15 +186,17 @@ impl Kept {
     /// Whether its first process has gone. A request without an answer is no proof: a guest that is out of resources does not answer
     /// either.
     async fn is_deserted(&self) -> bool {
-        while !self.sandbox.is_gone() {
-            match self.sandbox.stat("/").await {
+        // One that was replaced since is gone, and its successor is not.
+        let sandbox = self.sandbox();
+        while !sandbox.is_gone() {
+            match sandbox.stat("/").await {
                 // Its streams end before it does.
                 Err(error) if error.code == ErrorCode::GuestGone => sleep(GONE_RETRY_INTERVAL).await,
-                Err(error) if error.code == ErrorCode::GuestUnresponsive => return true,
+                Err(error) if error.code == ErrorCode::GuestUnresponsive => break,
                 _ => return false,
             }
         }
-        true
+        Arc::ptr_eq(&sandbox, &self.sandbox())
     }
 
     /// Ends the sandbox; the shim follows. What is said first counts.
@@ -178,12 +241,12 @@ impl Kept {
 
     /// All processes inside are paused.
     pub(super) async fn pause(&self) -> Result<(), SandboxError> {
-        self.sandbox.pause().await
+        self.sandbox().pause().await
     }
 
     pub(super) async fn resume(&self) -> Result<(), SandboxError> {
         self.used();
-        self.sandbox.resume().await
+        self.sandbox().resume().await
     }
 }
 

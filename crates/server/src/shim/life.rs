@@ -28,6 +28,7 @@ pub(super) fn routes() -> Router<Arc<Kept>> {
         .route("/keeper/life", get(life))
         .route("/keeper/pause", post(pause))
         .route("/keeper/resume", post(resume))
+        .route("/keeper/snapshot", post(super::snapshot::snapshot))
         .route("/keeper/stop", post(stop))
 }
 

@@ -5,7 +5,7 @@
 //! ```text
 //!   daemon --a plan in, an answer out (protocol)--> process --> persistent | one_shot | agent_run
 //!   daemon --HTTP over an abstract socket, token--> access --> commands | files | ports
-//!                                                     \----> /keeper: status, life, pause, resume, stop
+//!                                                     \----> /keeper: status, life, pause, resume, snapshot, stop
 //! ```
 
 mod access;
@@ -24,6 +24,7 @@ mod ports;
 mod process;
 pub(crate) mod protocol;
 mod serve;
+mod snapshot;
 mod starter;
 mod wipe;
 pub mod zygote;

@@ -3,6 +3,7 @@
 //! ```text
 //! read the plan -> make the sandbox -> listen -> keeper.json, `ready` -> serve
 //!                                                                          |
+//!                                        snapshot: another sandbox <──┤
 //!                                                       stop, SIGTERM, or no process left inside
 //!                                                                          |
 //!                                           the sandbox ends, then the process, then the lock
@@ -11,20 +12,22 @@
 
 use super::commands::Registry;
 use super::contact::{self, Contact};
-use super::kept::Ending;
+use super::kept::{Ending, Replacement};
 use super::process::{engine, runtime, volumes};
 use super::protocol::Answer;
 use super::starter::Starter;
 use super::wipe::wipe;
-use super::{Kept, serve};
-use belljar_engine::Sandbox;
+use super::{Kept, serve, snapshot};
+use belljar_engine::{Engine, Keeps, Sandbox};
 use belljar_fleet::request::{self, Surroundings, Understood};
 use belljar_fleet::{Alive, FolderId, SandboxDir, ShimPlan, Stop};
 use belljar_spec::egress::Mode;
 use belljar_spec::{Assurance, ErrorCode, SandboxError, SandboxId, SandboxSpec};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// Keeps the sandbox of this place until it is to end.
@@ -34,16 +37,51 @@ pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) ->
     let folder = plan.sandbox.workspace.folder.as_deref().and_then(FolderId::of);
     starter.end_with_daemon();
     let runtime = runtime()?;
-    let made = engine(place).create_blocking(&understood.spec)?;
+    let engine = engine(place);
+    let made = engine.create_blocking(&understood.spec)?;
     let mut notes: Vec<String> = understood.notes.iter().map(|note| note.message.clone()).collect();
     notes.extend(made.warning());
-    let inside = Inside { ports: understood.ports, egress: egress(&understood.spec, &made) };
+    let keeps = Keeps::of(&understood.spec);
+    let inside = Inside { ports: understood.ports, egress: egress(&understood.spec, &made), keeps };
     let made = Arc::new(made);
-    let outcome = runtime.block_on(keep_sandbox(place, plan, folder, inside, notes, &made, starter));
+    let opened = runtime.block_on(open(place, plan, folder, inside, notes, &made, starter));
+    let outcome = opened.map(|mut open| {
+        let ending = loop {
+            match runtime.block_on(open.next()) {
+                Next::End(ending) => break ending,
+                // Not on the runtime, which stands still meanwhile: a start builds one of its own for some of its steps.
+                Next::Replace(replacement) => replace(&open.kept, &engine, &understood.spec, replacement),
+            }
+        };
+        runtime.block_on(leave(place, &open.kept, ending));
+        open.serving.abort();
+        open.kept.sandbox().dispose_blocking();
+    });
     // Also where it could not be served.
     made.dispose_blocking();
     runtime.shutdown_timeout(GRACE);
     outcome
+}
+
+/// Ends what is inside, does what is to be done meanwhile, and makes the sandbox again. On the first thread, with which it ends.
+fn replace(kept: &Kept, engine: &Engine, spec: &SandboxSpec, replacement: Replacement) {
+    let Replacement { work, answer } = replacement;
+    let suspended = kept.sandbox().suspend_blocking();
+    let done = work();
+    let answered = match engine.continue_blocking(spec, &suspended) {
+        Ok(sandbox) => {
+            kept.replace(Arc::new(sandbox));
+            done
+        }
+        Err(error) => {
+            tracing::error!("the sandbox could not be made again: {error}");
+            suspended.end();
+            kept.leave(Ending::Alone);
+            // Its files are whole: the next start finds what this one did not.
+            done.and(Err(error))
+        }
+    };
+    let _ = answer.send(answered);
 }
 
 /// The sandbox that a plan means.
@@ -66,6 +104,43 @@ fn understand(plan: &ShimPlan, place: &SandboxDir) -> Result<Understood, Sandbox
 struct Inside {
     ports: Vec<u16>,
     egress: String,
+    keeps: Keeps,
+}
+
+/// A sandbox that is served.
+struct Open {
+    kept: Arc<Kept>,
+    serving: JoinHandle<std::io::Result<()>>,
+    replacing: mpsc::UnboundedReceiver<Replacement>,
+    terminate: Signal,
+    _hangup: Signal,
+    usual: Stop,
+}
+
+/// What comes next for it.
+enum Next {
+    End(Stop),
+    Replace(Replacement),
+}
+
+impl Open {
+    async fn next(&mut self) -> Next {
+        let ending = tokio::select! {
+            ending = self.kept.left() => ending,
+            Some(replacement) = self.replacing.recv() => return Next::Replace(replacement),
+            _ = self.terminate.recv() => {
+                self.kept.leave(Ending::Asked(self.usual));
+                Ending::Asked(self.usual)
+            }
+        };
+        match ending {
+            Ending::Asked(how) => {
+                self.kept.commands.close();
+                Next::End(how)
+            }
+            Ending::Alone => Next::End(self.usual),
+        }
+    }
 }
 
 /// The egress mode that is held inside. A backend that does not isolate the network holds none.
@@ -78,7 +153,7 @@ fn egress(spec: &SandboxSpec, sandbox: &Sandbox) -> String {
     mode.as_str().into()
 }
 
-async fn keep_sandbox(
+async fn open(
     place: &SandboxDir,
     mut plan: ShimPlan,
     folder: Option<FolderId>,
@@ -86,12 +161,12 @@ async fn keep_sandbox(
     notes: Vec<String>,
     sandbox: &Arc<Sandbox>,
     starter: &Starter,
-) -> Result<(), SandboxError> {
+) -> Result<Open, SandboxError> {
     let failed = |error: std::io::Error| {
         ErrorCode::Internal.error(format!("a shim cannot listen: {error}")).caused_by(error)
     };
     // Before any process can know our id.
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let _hangup = signal(SignalKind::hangup()).map_err(failed)?;
     let (address, listener) = contact::listen().map_err(failed)?;
     let token = contact::random_hex().map_err(failed)?;
@@ -107,9 +182,12 @@ async fn keep_sandbox(
         folder,
         egress: Some(inside.egress),
         ports: inside.ports,
+        keeps: inside.keeps.clone(),
     };
+    let subject = snapshot::subject(place, &plan.name, &plan.key, sandbox, inside.keeps);
+    let (to_replace, replacing) = mpsc::unbounded_channel();
     let commands = Registry::new(place.directory());
-    let kept = Kept::new(plan, Arc::clone(sandbox), commands, token.clone());
+    let kept = Kept::new(plan, Arc::clone(sandbox), commands, token.clone(), subject, to_replace);
     let serving = tokio::spawn(serve::serve(listener, Arc::clone(&kept)));
     let version = env!("CARGO_PKG_VERSION").to_string();
     let contact = Contact { address, token, pid: std::process::id(), version, alive };
@@ -120,31 +198,15 @@ async fn keep_sandbox(
         sleep(SETTLED).await;
         belljar_sys::heap::trim();
     });
-    let ending = tokio::select! {
-        ending = kept.left() => ending,
-        _ = terminate.recv() => {
-            kept.leave(Ending::Asked(usual));
-            Ending::Asked(usual)
-        }
-    };
-    let how = match ending {
-        Ending::Asked(how) => {
-            kept.commands.close();
-            how
-        }
-        Ending::Alone => usual,
-    };
-    leave(place, &kept, how).await;
-    serving.abort();
-    Ok(())
+    Ok(Open { kept, serving, replacing, terminate, _hangup, usual })
 }
 
 /// Ends the sandbox, and tells the clients that follow its commands.
 async fn leave(place: &SandboxDir, kept: &Kept, how: Stop) {
     let _ = std::fs::remove_file(place.contact());
-    kept.sandbox.dispose().await;
+    kept.sandbox().dispose().await;
     if how == Stop::Wipe {
-        wipe(&kept.sandbox);
+        wipe(&kept.sandbox());
     }
     let _ = timeout(GRACE, kept.commands.all_ended()).await;
     kept.say_farewell().await;

@@ -7,7 +7,7 @@ use crate::git::{BranchName, RefPattern};
 use crate::llm::{Budget, ModelGlob, UpstreamKind};
 use crate::secret::{GitHubProfile, RepositoryName, SecretName, SecretRef};
 use crate::workspace::ProtectedPath;
-use crate::{Assurance, BackendChoice, ByteSize, Cpus, Root, VolumePath};
+use crate::{Assurance, BackendChoice, ByteSize, Cpus, Root, SnapshotName, VolumePath};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
@@ -209,4 +209,5 @@ value!(
     RepositoryName,
     EnvValue
 );
+value!(SnapshotName);
 value!(BranchName, RefPattern, ProtectedPath, GroupName, AllowRule, DenyRule, HostPath, WebSearch);

@@ -49,6 +49,9 @@ pub struct GrantRules {
     /// Maximum number of sandboxes at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandboxes: Option<u32>,
+    /// Maximum number of snapshots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<u32>,
     /// Maximum requests per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,

@@ -31,7 +31,7 @@ pub use within::{not_granted, pattern_matches};
 pub use workspace::WorkspaceRequest;
 
 use crate::secret::{GitHubProfile, RepositoryName, SecretName};
-use crate::{Assurance, BackendChoice, EnvName, Root, VolumeName, VolumePath};
+use crate::{Assurance, BackendChoice, EnvName, Root, SnapshotName, VolumeName, VolumePath};
 use field::{Field, request};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -47,6 +47,8 @@ request! {
         at_least: Option<Assurance> as Option<String>, anyone;
         /// What `/` is made of: `host`, `golden`, `oci:IMAGE`, or the path of a directory. Left out: the host's system.
         rootfs: Option<Root> as Option<String>, grant;
+        /// The snapshot whose files it begins with: its name or its id, of the caller's own. Left out: none.
+        snapshot: Option<SnapshotName> as Option<String>, anyone;
         workspace: WorkspaceRequest, grant;
         egress: EgressRequest, grant;
         llm: Option<LlmRequest>, grant;

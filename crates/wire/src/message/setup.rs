@@ -66,7 +66,8 @@ pub enum Step {
     /// Become the reaper of all descendants, where the guest is not process 1.
     Subreaper,
     /// A folder of the host with a layer over it that takes all changes. `layer` is a directory that holds `upper` and
-    /// `work`; nothing else of it is seen. `mountpoints` are seen where the folder has nothing.
+    /// `work`; nothing else of it is seen. `mountpoints` are seen where the folder has nothing. With `lowers`, directories that are named from
+    /// the folder, topmost first, they are what lies below, and nothing else of the folder is seen.
     Overlay {
         target: String,
         folder: Source,
@@ -74,10 +75,12 @@ pub enum Step {
         upper: String,
         work: String,
         mountpoints: Vec<Mountpoint>,
+        lowers: Vec<String>,
     },
     /// Make layers the new root; every later target lies in it. `lowers` are named from `holder`, topmost first; over them
     /// lie `mountpoints` and `links` (path, destination), owned by `owner` if that is another user. `layer` is a directory
-    /// that holds `upper` and `work`, and takes all changes; without it the private filesystem does.
+    /// that holds `upper` and `work`, and takes all changes; without it the private filesystem does. `sealed` are earlier changes, right below
+    /// the present ones: a directory, and what of it lies over each other, topmost first.
     RootOverlay {
         holder: Source,
         lowers: Vec<String>,
@@ -85,6 +88,7 @@ pub enum Step {
         mountpoints: Vec<Mountpoint>,
         links: Vec<(String, String)>,
         owner: Option<(u32, u32)>,
+        sealed: Option<(Source, Vec<String>)>,
     },
     /// Make an empty tmpfs at this absolute path of the present mount namespace, which is the host's, the new root: the
     /// container runtime mounts what is put together there. No mount travels from it to the host's or back.

@@ -62,8 +62,12 @@ fn golden_bytes_of_a_root_of_layers() {
         mountpoints: vec![Mountpoint { path: "d".into(), kind: MountpointKind::Directory }],
         links: vec![("l".into(), "/d".into())],
         owner: Some((0, 0)),
+        sealed: Some((Source::Passed(2), vec!["s".into()])),
     };
-    let bytes = [21, 1, 1, 2, 1, b'b', 1, b'a', 0, 1, 1, b'd', 0, 1, 1, b'l', 2, b'/', b'd', 1, 0, 0];
+    let bytes = [
+        21, 1, 1, 2, 1, b'b', 1, b'a', 0, 1, 1, b'd', 0, 1, 1, b'l', 2, b'/', b'd', 1, 0, 0, 1, 1, 2, 1, 1,
+        b's',
+    ];
     assert_eq!(encode(&root), bytes);
     assert_eq!(decode(&bytes), Some(root));
 }
@@ -102,9 +106,11 @@ fn golden_bytes_of_an_overlay() {
             mountpoint("d", MountpointKind::Directory),
             mountpoint("f", MountpointKind::File(Bytes(b".".to_vec()))),
         ],
+        lowers: vec!["l".into()],
     };
-    let expected =
-        [20, 1, b'w', 0, 2, b'/', b'f', 1, 1, 1, b'u', 1, b'k', 2, 1, b'd', 0, 1, b'f', 1, 1, b'.'];
+    let expected = [
+        20, 1, b'w', 0, 2, b'/', b'f', 1, 1, 1, b'u', 1, b'k', 2, 1, b'd', 0, 1, b'f', 1, 1, b'.', 1, 1, b'l',
+    ];
     assert_eq!(encode(&overlay), expected);
     let held = Step::Bind {
         source: Source::Inside("w".into()),

@@ -107,6 +107,7 @@ fn understood(options: GrantArgs) -> Result<NewGrant, SandboxError> {
             ready: options.ready_timeout,
         },
         sandboxes: options.sandboxes,
+        snapshots: options.snapshots,
         rate: options.rate,
     };
     Ok(NewGrant { name: options.name, rules, valid_s: options.valid.map(|valid| valid.as_secs().max(1)) })

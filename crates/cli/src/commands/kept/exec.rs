@@ -6,6 +6,7 @@ use super::foreground::{Leaving, attend};
 use super::hold::{Held, paused, say_notes};
 use super::living::Living;
 use super::print_json;
+use super::snapshots::checkpoint;
 use super::target::Target;
 use crate::args::{ExecArgs, Tty, variables_of};
 use crate::commands::terminal_variables::terminal_variables;
@@ -40,6 +41,19 @@ pub(crate) fn exec(options: ExecArgs) -> Result<u8, SandboxError> {
     };
     let how = How { detach: options.detach, json: options.json, size };
     block_on(async {
+        if options.checkpoint {
+            let client = client();
+            let held = Held::take(&client, &target).await?;
+            let outcome = match checkpoint(&client, held.sandbox.name()).await {
+                Ok(()) => {
+                    let outcome = run(&held.sandbox, &mut command, held.below.as_deref(), &how).await;
+                    told(outcome, held.sandbox.name())
+                }
+                Err(error) => Err(error),
+            };
+            held.release().await;
+            return outcome;
+        }
         if let Some(living) = Living::find(&target).await {
             say_notes(&living.notes);
             match run(&living.sandbox, &mut command, living.below.as_deref(), &how).await {

@@ -28,6 +28,7 @@ mod rm;
 pub(crate) mod shell;
 mod shell_rc;
 pub(crate) mod show;
+mod snapshots;
 mod start;
 mod target;
 mod templates;
@@ -50,6 +51,11 @@ pub(crate) fn kept(command: KeptCommand) -> Result<u8, SandboxError> {
         KeptCommand::Logs(options) => logs::logs(options),
         KeptCommand::Stop(options) => life::stop(options),
         KeptCommand::Rm(options) => rm::rm(options),
+        KeptCommand::Snapshot(options) => snapshots::snapshot(options),
+        KeptCommand::Snapshots(options) => snapshots::snapshots(options),
+        KeptCommand::Fork(options) => snapshots::fork(options),
+        KeptCommand::Restore(options) => snapshots::restore(options),
+        KeptCommand::Undo(options) => snapshots::undo(options),
         KeptCommand::Forward(options) => forward::forward(options),
         KeptCommand::Allow(options) => allow::allow(options),
     }

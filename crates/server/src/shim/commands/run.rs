@@ -18,7 +18,7 @@ pub(super) async fn run(
     input: CommandInput,
 ) {
     let registry = &kept.commands;
-    let outcome = drive(&command, registry, &kept.sandbox, start, input).await;
+    let outcome = drive(&command, registry, &kept.sandbox(), start, input).await;
     // The guest reported a command that ended by itself; after any other end it may be gone.
     if !matches!(&outcome, Ok(ended) if !ended.timed_out && !ended.aborted) {
         kept.doubt();

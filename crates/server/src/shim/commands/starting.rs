@@ -40,7 +40,7 @@ pub(super) async fn start(
     headers: HeaderMap,
     Body(asked): Body<StartCommand>,
 ) -> Answer<Response> {
-    let _using = kept.using()?;
+    let _using = kept.using().await?;
     if kept.is_paused() {
         return Err(ErrorCode::SandboxPaused
             .error("the sandbox is paused, and no command starts in it")
@@ -48,7 +48,7 @@ pub(super) async fn start(
             .into());
     }
     let background = asked.background;
-    let (terms, start) = understand(asked, kept.sandbox.limits())?;
+    let (terms, start) = understand(asked, kept.sandbox().limits())?;
     let command = kept.commands.start(&kept, terms, start)?;
     let named = [(COMMAND_HEADER, command.id())];
     if background {

@@ -41,14 +41,14 @@ pub(super) async fn list(
     State(kept): State<Arc<Kept>>,
     Asked(asked): Asked<ListAsked>,
 ) -> Answer<Json<Page<FileEntry>>> {
-    let _using = kept.using()?;
+    let _using = kept.using().await?;
     let limit = Part { limit: asked.limit, after: None }.limit()?;
     let after = asked
         .after
         .as_ref()
         .map(|after| URL_SAFE_NO_PAD.decode(after).map_err(|_| invalid("`after` is not what `next` said")));
     let after = after.transpose()?.map(OsString::from_vec);
-    let mut listing = kept.sandbox.list(checked(asked.path.as_deref().unwrap_or("."))?).await?;
+    let mut listing = kept.sandbox().list(checked(asked.path.as_deref().unwrap_or("."))?).await?;
     // The first ones behind `after`, and one more: however many there are, only so many are held.
     let mut first = BTreeMap::new();
     while let Some(some) = listing.next().await? {

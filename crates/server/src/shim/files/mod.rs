@@ -61,8 +61,8 @@ impl PathAsked {
     )
 )]
 async fn remove(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> Answer<StatusCode> {
-    let _using = kept.using()?;
-    kept.sandbox.remove(asked.path()?, asked.recursive()).await?;
+    let _using = kept.using().await?;
+    kept.sandbox().remove(asked.path()?, asked.recursive()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -79,8 +79,8 @@ async fn remove(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -
     )
 )]
 async fn stat(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> Answer<Json<FileStat>> {
-    let _using = kept.using()?;
-    let found = kept.sandbox.stat(asked.path()?).await?;
+    let _using = kept.using().await?;
+    let found = kept.sandbox().stat(asked.path()?).await?;
     Ok(Json(FileStat { kind: kind(found.kind), size: found.size, mtime_ms: found.mtime_ms }))
 }
 
@@ -95,8 +95,8 @@ async fn stat(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> 
     )
 )]
 async fn rename(State(kept): State<Arc<Kept>>, Body(asked): Body<MoveFile>) -> Answer<StatusCode> {
-    let _using = kept.using()?;
-    kept.sandbox.rename(checked(&asked.from)?, checked(&asked.to)?).await?;
+    let _using = kept.using().await?;
+    kept.sandbox().rename(checked(&asked.from)?, checked(&asked.to)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -111,8 +111,8 @@ async fn rename(State(kept): State<Arc<Kept>>, Body(asked): Body<MoveFile>) -> A
     )
 )]
 async fn folder(State(kept): State<Arc<Kept>>, Body(asked): Body<MakeFolder>) -> Answer<StatusCode> {
-    let _using = kept.using()?;
-    kept.sandbox.mkdir(checked(&asked.path)?, asked.recursive).await?;
+    let _using = kept.using().await?;
+    kept.sandbox().mkdir(checked(&asked.path)?, asked.recursive).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -29,10 +29,10 @@ use std::sync::Arc;
     )
 )]
 pub(super) async fn read(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> Answer<Response> {
-    let using = kept.using()?;
+    let using = kept.using().await?;
     let path = asked.path()?;
-    let reader = kept.sandbox.open_file(path).await?;
-    let length = match kept.sandbox.stat(path).await {
+    let reader = kept.sandbox().open_file(path).await?;
+    let length = match kept.sandbox().stat(path).await {
         // A file of the kernel has no size, and yet a content.
         Ok(found) if found.kind == EntryKind::File && found.size > 0 => Some(found.size),
         _ => None,
@@ -69,10 +69,10 @@ pub(super) async fn write(
     Asked(asked): Asked<PathAsked>,
     request: Request,
 ) -> Answer<StatusCode> {
-    let _using = kept.using()?;
+    let _using = kept.using().await?;
     let path = asked.path()?;
-    let was_there = kept.sandbox.exists(path).await?;
-    let mut writer = kept.sandbox.create_file(path).await?;
+    let was_there = kept.sandbox().exists(path).await?;
+    let mut writer = kept.sandbox().create_file(path).await?;
     let mut body = request.into_body().into_data_stream();
     while let Some(piece) = body.next().await {
         let piece = piece.map_err(|_| invalid("the body did not come whole"))?;

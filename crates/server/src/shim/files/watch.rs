@@ -33,12 +33,12 @@ pub(super) async fn watch(
     State(kept): State<Arc<Kept>>,
     Asked(asked): Asked<PathAsked>,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
-    let _using = kept.using()?;
-    let watch = kept.sandbox.watch(asked.path()?, asked.recursive()).await?;
-    let events = stream::unfold(watch, |mut watch| async move {
+    let using = kept.using().await?;
+    let watch = kept.sandbox().watch(asked.path()?, asked.recursive()).await?;
+    let events = stream::unfold((watch, using), |(mut watch, using)| async move {
         // An error is the end of the sandbox.
         let change = watch.next().await.ok().flatten()?;
-        Some((Ok(event(change)), watch))
+        Some((Ok(event(change)), (watch, using)))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(QUIET)))
 }

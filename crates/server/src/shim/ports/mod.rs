@@ -43,14 +43,14 @@ struct Port {
 
 impl Port {
     async fn connect(&self) -> Answer<TcpStream> {
-        let _using = self.kept.using()?;
+        let _using = self.kept.using().await?;
         if self.kept.is_paused() {
             return Err(ErrorCode::SandboxPaused
                 .error("the sandbox is paused, and nothing answers in it")
                 .hint("resume it first")
                 .into());
         }
-        Ok(self.kept.sandbox.connect(self.number).await?)
+        Ok(self.kept.sandbox().connect(self.number).await?)
     }
 }
 

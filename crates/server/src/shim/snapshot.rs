@@ -1,0 +1,130 @@
+//! `POST /keeper/snapshot`: a snapshot of the sandbox, or a return to one.
+//!
+//! ```text
+//! nothing runs, nothing private would be lost ──> layered: all processes end, the files become a layer, the sandbox is made again
+//! else ────────────────────────────────────────> copied: all processes are paused, the files are copied, they are resumed
+//! ```
+//! In both ways no process writes while the files are taken. Requests that come meanwhile wait.
+
+use super::Kept;
+use super::extract::Body;
+use super::failure::Answer;
+use axum::Json;
+use axum::extract::State;
+use belljar_api::SnapshotMethod;
+use belljar_engine::{Keeps, Sandbox};
+use belljar_fleet::SandboxDir;
+use belljar_fleet::snapshots::{SnapshotOrder, SnapshotReport, Subject};
+use belljar_spec::{ErrorCode, SandboxError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::OwnedRwLockWriteGuard;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+pub(super) async fn snapshot(
+    State(kept): State<Arc<Kept>>,
+    Body(order): Body<SnapshotOrder>,
+) -> Answer<Json<SnapshotReport>> {
+    kept.used();
+    let report = carry_out(&kept, order).await?;
+    Ok(Json(report))
+}
+
+/// What a snapshot of this sandbox has.
+pub(super) fn subject(place: &SandboxDir, name: &str, key: &str, sandbox: &Sandbox, keeps: Keeps) -> Subject {
+    Subject {
+        place: place.clone(),
+        name: name.to_string(),
+        key: key.to_string(),
+        backend: sandbox.backend().to_string(),
+        keeps,
+    }
+}
+
+async fn carry_out(kept: &Arc<Kept>, order: SnapshotOrder) -> Result<SnapshotReport, SandboxError> {
+    // One at a time, and none while the sandbox is paused or resumed by a caller.
+    let _one = kept.one_snapshot().await;
+    let (subject, looked) = (kept.subject().clone(), order.clone());
+    blocking(move || subject.check(&looked)).await?;
+    let alone = match order.how() {
+        SnapshotMethod::Copied => None,
+        SnapshotMethod::Auto | SnapshotMethod::Layered => alone(kept).await,
+    };
+    match (alone, order.how()) {
+        (Some(gate), how) => {
+            if how == SnapshotMethod::Auto && has_private_files(kept).await {
+                drop(gate);
+                return copied(kept, order).await;
+            }
+            let subject = kept.subject().clone();
+            let since = Instant::now();
+            let report = kept.between(move || subject.carry_out(&order, since)).await;
+            drop(gate);
+            report
+        }
+        (None, SnapshotMethod::Layered) => Err(ErrorCode::InUse
+            .error("the sandbox is in use: a command runs in it, or files of it are read or written")
+            .hint("wait until that has ended, or end it")),
+        (None, SnapshotMethod::Auto | SnapshotMethod::Copied) => copied(kept, order).await,
+    }
+}
+
+/// Nothing is done inside from now on. What takes a moment, such as a request that was just answered, is waited for.
+async fn alone(kept: &Arc<Kept>) -> Option<OwnedRwLockWriteGuard<()>> {
+    if kept.is_paused() {
+        return None;
+    }
+    let deadline = Instant::now() + MOMENT;
+    loop {
+        match kept.alone() {
+            Some(gate) => return Some(gate),
+            None if kept.commands.running() > 0 || Instant::now() >= deadline => return None,
+            None => sleep(LOOK_INTERVAL).await,
+        }
+    }
+}
+
+/// Whether there is something in `/tmp` or `/dev/shm`, which ends with the processes of a sandbox. What cannot be looked into may hold
+/// something.
+async fn has_private_files(kept: &Kept) -> bool {
+    let sandbox = kept.sandbox();
+    for directory in ["/tmp", "/dev/shm"] {
+        let first = async { sandbox.list(directory).await?.next().await };
+        if !matches!(first.await, Ok(None)) {
+            return true;
+        }
+    }
+    false
+}
+
+async fn copied(kept: &Arc<Kept>, order: SnapshotOrder) -> Result<SnapshotReport, SandboxError> {
+    let SnapshotOrder::Take { new, .. } = order else {
+        return Err(ErrorCode::InUse
+            .error("the sandbox is in use, and its files cannot be replaced under its processes")
+            .hint("stop it first"));
+    };
+    let sandbox = kept.sandbox();
+    let was_paused = sandbox.is_paused();
+    let since = Instant::now();
+    if !was_paused {
+        sandbox.pause().await?;
+    }
+    let subject = kept.subject().clone();
+    let report = blocking(move || subject.copy(&new, since)).await;
+    if !was_paused {
+        sandbox.resume().await?;
+    }
+    report
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
+) -> Result<T, SandboxError> {
+    let cut = |_| Err(ErrorCode::Internal.error("the snapshot was cut short"));
+    spawn_blocking(work).await.unwrap_or_else(cut)
+}
+
+/// For what is about to end.
+const MOMENT: Duration = Duration::from_millis(200);
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);

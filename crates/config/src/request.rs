@@ -97,6 +97,7 @@ pub fn resolve_with(
         ports: _,
         nested,
         volumes,
+        user,
         admin,
         root: as_root,
     } = request;
@@ -205,6 +206,7 @@ pub fn resolve_with(
         volumes,
         home: surroundings.home,
         admin,
+        user: user.unwrap_or_default(),
     };
     let mut notes = loaded.notes;
     notes.extend(suggestion);

@@ -58,6 +58,9 @@ pub struct CommandInfo {
     /// `cmd_1`, `cmd_2`: counted for each life of a sandbox.
     pub id: String,
     pub argv: Vec<String>,
+    /// Its process id as the sandbox knows it, once it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
     pub state: CommandState,
     pub terminal: bool,
     pub started_ms: i64,
@@ -142,7 +145,7 @@ impl From<&CommandResult> for Ended {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum CommandEvent {
-    /// It runs. The first event of a stream that began with its start.
+    /// It runs, or could not be started. The first event of a stream that began with its start.
     Started { command: CommandInfo },
     /// It wrote something.
     Output {

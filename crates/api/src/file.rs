@@ -19,6 +19,17 @@ pub struct FileStat {
     pub kind: FileKind,
     pub size: u64,
     pub mtime_ms: i64,
+    /// Permission bits.
+    #[serde(default)]
+    pub mode: u32,
+    /// The user that it belongs to, as the sandbox knows it.
+    #[serde(default)]
+    pub uid: u32,
+    #[serde(default)]
+    pub gid: u32,
+    /// What a symbolic link holds; text with what is no UTF-8 replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
 }
 
 /// A folder's entry.

@@ -52,5 +52,11 @@ pub use text::text_and_base64;
 
 /// Where a request to a shim shows its token.
 pub const SHIM_TOKEN_HEADER: &str = "x-belljar-keeper";
+/// The grant that the owner of this machine asks for, instead of for itself: a request with it may do what that grant may.
+pub const FOR_GRANT_HEADER: &str = "x-belljar-for-grant";
+/// A token is this, the grant's id, `_` and a secret; the id and the secret are hexadecimal digits.
+pub const TOKEN_PREFIX: &str = "bjt_";
+/// The digits of a grant's id in its token.
+pub const TOKEN_ID_DIGITS: usize = 12;
 /// Where the current version of the API begins.
 pub const PREFIX: &str = "/v1";

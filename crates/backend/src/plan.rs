@@ -254,7 +254,8 @@ impl Plan {
                     self.egress_sockets.as_ref().and_then(|egress_sockets| egress_sockets.resolver);
                 let git = self.git.as_ref();
                 let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
-                let marker = Marker { id: self.id, backend: self.backend };
+                let user = self.spec.user.clone();
+                let marker = Marker { id: self.id, backend: self.backend, user };
                 let (spec, own, root) = (&self.spec, &*self.own, self.root.as_ref());
                 let context = self.context.as_ref();
                 let sealed = self.sealed.as_ref();

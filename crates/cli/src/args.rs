@@ -30,8 +30,8 @@ pub(crate) use audit::{
 };
 pub(crate) use build::{BuildArgs, BuildBaseArgs, OwnImageArgs};
 pub(crate) use daemon::{
-    DaemonCommand, GrantArgs, GrantsCommand, ListingArgs, RevokeArgs, ServeArgs, ServiceArgs, ServiceCommand,
-    ServiceUninstallArgs, SweepArgs,
+    DaemonCommand, E2bCommand, GrantArgs, GrantsCommand, ListingArgs, RevokeArgs, ServeArgs, ServiceArgs,
+    ServiceCommand, ServiceUninstallArgs, SweepArgs,
 };
 pub(crate) use golden::{GoldenBuildArgs, GoldenCommand, GoldenStatusArgs};
 pub(crate) use images::{
@@ -127,6 +127,7 @@ impl Args {
             Some(
                 Command::Zygote { .. }
                 | Command::Serve(_)
+                | Command::E2b { .. }
                 | Command::Shell(_)
                 | Command::Completions { .. }
                 | Command::Complete(_)
@@ -294,6 +295,12 @@ pub(crate) enum Command {
     Llm {
         #[command(subcommand)]
         command: LlmCommand,
+    },
+    /// E2B-compatible clients of the daemon: env
+    #[command(name = "e2b")]
+    E2b {
+        #[command(subcommand)]
+        command: E2bCommand,
     },
     /// The daemon: stop, service, grants, sweep
     Daemon {

@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         }
         Some(args::Command::Volume { command }) => commands::kept::volume(command),
         Some(args::Command::Serve(options)) => commands::daemon::serve(options),
+        Some(args::Command::E2b { command }) => commands::daemon::e2b(&command),
         Some(args::Command::Daemon { command }) => commands::daemon::daemon(command),
         Some(args::Command::Upkeep(command)) => commands::upkeep::upkeep(command),
         Some(args::Command::Run(options)) => commands::run::run(*options),

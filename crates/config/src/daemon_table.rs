@@ -7,6 +7,7 @@ use crate::load::above;
 use crate::origin::{At, ConfigPaths};
 use crate::read::Text;
 use belljar_spec::{SandboxError, parse_age};
+use std::net::SocketAddr;
 use std::time::Duration;
 use toml::Spanned;
 
@@ -17,6 +18,10 @@ pub struct DaemonSettings {
     pub warm: Option<At<usize>>,
     /// The age from which logs, records and unused images are removed.
     pub retention: Option<At<Duration>>,
+    /// Where E2B-compatible clients are served.
+    pub e2b: Option<At<SocketAddr>>,
+    /// The domain that they are served by name.
+    pub e2b_domain: Option<At<String>>,
 }
 
 impl DaemonSettings {
@@ -27,6 +32,12 @@ impl DaemonSettings {
                 count.ok_or_else(|| format!("`warm` is from 0 to {MAX_WARM}"))
             })?,
             retention: read(text, &table.retention, |age| parse_age(age).and_then(old_enough))?,
+            e2b: read(text, &table.e2b, |address: &String| {
+                address
+                    .parse()
+                    .map_err(|_| "`e2b` is an address and a port, as in `127.0.0.1:3000`".to_string())
+            })?,
+            e2b_domain: read(text, &table.e2b_domain, |domain: &String| Ok(domain.clone()))?,
         })
     }
 }
@@ -54,7 +65,12 @@ pub fn daemon() -> Result<DaemonSettings, SandboxError> {
     let layers = above(&ConfigPaths::real(), &mut Vec::new())?;
     let of = |layer: Option<Settings>| layer.map(|layer| layer.daemon).unwrap_or_default();
     let (operator, user) = (of(layers.operator), of(layers.user));
-    Ok(DaemonSettings { warm: user.warm.or(operator.warm), retention: user.retention.or(operator.retention) })
+    Ok(DaemonSettings {
+        warm: user.warm.or(operator.warm),
+        retention: user.retention.or(operator.retention),
+        e2b: user.e2b.or(operator.e2b),
+        e2b_domain: user.e2b_domain.or(operator.e2b_domain),
+    })
 }
 
 /// Each takes about a megabyte, and there may be sixteen kinds.

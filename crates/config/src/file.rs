@@ -173,6 +173,8 @@ pub(crate) struct GoldenTable {
 pub(crate) struct DaemonTable {
     pub(crate) warm: Option<Spanned<i64>>,
     pub(crate) retention: Option<Spanned<String>>,
+    pub(crate) e2b: Option<Spanned<String>>,
+    pub(crate) e2b_domain: Option<Spanned<String>>,
 }
 
 /// `[sandbox]`: the needs of a repository's sandboxes.

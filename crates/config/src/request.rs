@@ -99,6 +99,7 @@ pub fn resolve_with(
         ports: _,
         nested,
         volumes,
+        user,
         admin,
         root: as_root,
     } = request;
@@ -213,6 +214,7 @@ pub fn resolve_with(
         volumes,
         home: surroundings.home,
         admin,
+        user: user.unwrap_or_default(),
     };
     let mut notes = loaded.notes;
     notes.extend(suggestion);

@@ -59,6 +59,9 @@ pub trait Sink {
     fn write(&mut self, stream: OutputStream, bytes: &[u8])
     -> impl Future<Output = Result<(), SandboxError>>;
 
+    /// The command runs: its process id as the sandbox knows it.
+    fn started(&mut self, _pid: u32) {}
+
     /// The command stopped itself, as at ctrl-Z. It is continued when this returns.
     fn stopped(&mut self) -> impl Future<Output = ()> {
         async {}
@@ -187,6 +190,10 @@ async fn pass_on(
         let (stream, bytes) = match events.next().await? {
             Output::Stdout(bytes) => (OutputStream::Stdout, bytes),
             Output::Stderr(bytes) => (OutputStream::Stderr, bytes),
+            Output::Started(pid) => {
+                sink.started(pid);
+                continue;
+            }
             Output::Stopped => {
                 sink.stopped().await;
                 resume.notify_one();

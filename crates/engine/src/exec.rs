@@ -44,6 +44,8 @@ impl Deref for ExecResult {
 /// What happens to a running command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
+    /// It runs: its process id as the sandbox knows it. Comes first, if the command could be started.
+    Started(u32),
     /// It wrote to its standard output, or its terminal.
     Stdout(Vec<u8>),
     /// It wrote to its standard error.
@@ -241,6 +243,7 @@ impl Events {
                 ExecEvent::Ended { ending, disk } => Ok(Output::Ended(self.ended(ending, disk))),
                 ExecEvent::NotStarted(fault) => not_started(&fault),
                 ExecEvent::Stopped => Ok(Output::Stopped),
+                ExecEvent::Started(pid) => Ok(Output::Started(pid)),
                 ExecEvent::Paused => Err(paused()),
                 // Heard where room for standard input is kept.
                 ExecEvent::Taken(_) => Err(guest_gone()),

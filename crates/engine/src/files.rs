@@ -27,12 +27,19 @@ pub struct FileEntry {
 }
 
 /// What is known of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStat {
     pub kind: EntryKind,
     pub size: u64,
     /// Milliseconds since 1970.
     pub mtime_ms: i64,
+    /// Permission bits.
+    pub mode: u32,
+    /// The user that it belongs to, as the sandbox knows it.
+    pub uid: u32,
+    pub gid: u32,
+    /// What a symbolic link holds.
+    pub link: Option<OsString>,
 }
 
 /// A folder's entries, as they come.
@@ -116,8 +123,9 @@ impl Sandbox {
     pub async fn stat(&self, path: &str) -> Result<FileStat, SandboxError> {
         let (_to, mut from) = self.request(&Request::Stat { path: path.into() }).await?;
         match self.reply_or_dead(from.receive_message()).await? {
-            Reply::Metadata(Metadata { kind: what, size, mtime_ms }) => {
-                Ok(FileStat { kind: kind(what), size, mtime_ms })
+            Reply::Metadata(Metadata { kind: what, size, mtime_ms, mode, owner: (uid, gid), link }) => {
+                let link = link.map(|link| OsString::from_vec(link.0));
+                Ok(FileStat { kind: kind(what), size, mtime_ms, mode, uid, gid, link })
             }
             Reply::Failed(fault) => Err(faults::file(&fault)),
             _ => Err(guest_gone()),

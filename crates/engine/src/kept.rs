@@ -80,7 +80,8 @@ pub(crate) fn make(
     for volume in &spec.volumes {
         of_volume(&volume.source, &state.join("fleet/volumes"))?;
         made(&volume.source)?;
-        let below = spec.home.as_ref().zip(Path::new(volume.target.as_str()).strip_prefix(HOME).ok());
+        let below =
+            spec.home.as_ref().zip(Path::new(volume.target.as_str()).strip_prefix(spec.user.home()).ok());
         if let Some((home, rest)) = below {
             room_for(home, rest).map_err(|errno| {
                 let message = format!("there is no place for a volume at `{}`: {errno}", volume.target);
@@ -242,8 +243,6 @@ fn failed(path: &Path, error: io::Error) -> SandboxError {
 
 /// What a sandbox changed of its root, in its directory.
 pub(crate) const ROOT: &str = "root";
-/// Where a home is inside.
-const HOME: &str = "/home/agent";
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@
 
 use crate::sweep::Ground;
 use crate::{Caller, admit};
-use belljar_api::{GrantInfo, NewGrant, NewToken};
+use belljar_api::{GrantInfo, NewGrant, NewToken, TOKEN_ID_DIGITS, TOKEN_PREFIX};
 use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_state::{Survives, write_atomic};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
@@ -44,6 +44,17 @@ struct Kept {
     hash: String,
 }
 
+impl Kept {
+    fn counts(&self, now_ms: i64) -> bool {
+        self.info.expires_ms.is_none_or(|expires| now_ms < expires)
+    }
+
+    fn shown(&self) -> Shown {
+        let caller = Caller::granted(&self.info.id, self.info.rules.clone());
+        Shown { caller, expires_ms: self.info.expires_ms }
+    }
+}
+
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Written {
     version: u32,
@@ -77,7 +88,7 @@ impl GrantStore {
             return Err(ErrorCode::RequestValue.error("`name`: a grant needs a name of at most 100 letters"));
         }
         admit::can_be_held(&new.rules.limits)?;
-        let (id, secret) = (random::<6>()?, random::<32>()?);
+        let (id, secret) = (random::<{ TOKEN_ID_DIGITS / 2 }>()?, random::<32>()?);
         let created_ms = now_ms();
         let expires_ms = new.valid_s.map(|valid| {
             created_ms.saturating_add(i64::try_from(valid.saturating_mul(1000)).unwrap_or(i64::MAX))
@@ -95,7 +106,7 @@ impl GrantStore {
         after.push(Kept { info: grant.clone(), hash: hash(&secret) });
         self.write(&after, Survives::PowerCut)?;
         *grants = after;
-        Ok(NewToken { grant, token: format!("{PREFIX}{id}_{secret}") })
+        Ok(NewToken { grant, token: format!("{TOKEN_PREFIX}{id}_{secret}") })
     }
 
     /// All of them, the oldest first.
@@ -125,23 +136,28 @@ impl GrantStore {
         Ok(self.shown(&mut grants, token))
     }
 
+    /// The holder of a grant, for the owner of this machine, who asks in its place. `None` where the grant does not count any more.
+    pub fn holder(&self, id: &str) -> Result<Option<Shown>, SandboxError> {
+        let grants = self.known()?;
+        let kept = grants.iter().find(|kept| kept.info.id == id && kept.counts(now_ms()));
+        Ok(kept.map(Kept::shown))
+    }
+
     fn shown(&self, grants: &mut [Kept], token: &str) -> Option<Shown> {
-        let (id, secret) = token.strip_prefix(PREFIX)?.split_once('_')?;
+        let (id, secret) = token.strip_prefix(TOKEN_PREFIX)?.split_once('_')?;
         let shown = hash(secret);
         let now = now_ms();
         let kept = grants.iter_mut().find(|kept| kept.info.id == id)?;
-        let counts = kept.info.expires_ms.is_none_or(|expires| now < expires);
-        if !same(kept.hash.as_bytes(), shown.as_bytes()) || !counts {
+        if !same(kept.hash.as_bytes(), shown.as_bytes()) || !kept.counts(now) {
             return None;
         }
-        let caller = Caller::granted(id, kept.info.rules.clone());
-        let expires_ms = kept.info.expires_ms;
+        let shown = kept.shown();
         if kept.info.last_used_ms.is_none_or(|used| now - used >= COARSE_MS) {
             kept.info.last_used_ms = Some(now);
             // For people who clean up; no caller is refused because it could not be written.
             let _ = self.write(grants, Survives::Kill);
         }
-        Some(Shown { caller, expires_ms })
+        Some(shown)
     }
 
     fn write(&self, grants: &[Kept], survives: Survives) -> Result<(), SandboxError> {
@@ -254,7 +270,6 @@ fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-const PREFIX: &str = "bjt_";
 const VERSION: u32 = 1;
 const MAX_NAME_BYTES: usize = 100;
 /// `last_used_ms` is for people: a write for each request would be too much for that.
@@ -316,11 +331,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = GrantStore::open(folder.path());
         let made = store.create(new("a")).unwrap();
+        let holder = store.holder(&made.grant.id).unwrap().expect("it counts");
+        assert_eq!((holder.caller.id(), holder.caller.is_owner()), (made.grant.id.as_str(), false));
         assert_eq!(store.revoke(&made.grant.id).unwrap().id, made.grant.id);
         assert_eq!(store.caller(&made.token).unwrap(), None);
+        assert_eq!(store.holder(&made.grant.id).unwrap(), None);
         assert_eq!(store.revoke(&made.grant.id).unwrap_err().code, ErrorCode::NameUnknown);
         let ended = store.create(NewGrant { valid_s: Some(0), ..new("b") }).unwrap();
         assert_eq!(store.caller(&ended.token).unwrap(), None);
+        assert_eq!(store.holder(&ended.grant.id).unwrap(), None);
         assert_eq!(GrantStore::open(folder.path()).list().unwrap().len(), 1);
     }
 

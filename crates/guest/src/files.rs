@@ -253,11 +253,20 @@ fn rename(place: &PathRoot, from: &str, to: &str) -> Result<(), Errno> {
 }
 
 fn describe(place: &PathRoot, path: &str) -> Result<Metadata, Errno> {
-    let stat = fstat(place.resolve(path, OFlags::PATH | OFlags::NOFOLLOW)?)?;
+    let found = place.resolve(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+    let stat = fstat(&found)?;
+    let link = match kind(&stat) {
+        // An empty path means the link that was opened (readlinkat(2)).
+        EntryKind::Symlink => Some(Bytes(readlinkat(&found, c"", Vec::new())?.into_bytes())),
+        EntryKind::File | EntryKind::Directory | EntryKind::Other => None,
+    };
     Ok(Metadata {
         kind: kind(&stat),
         size: stat.st_size.try_into().unwrap_or(0),
         mtime_ms: stat.st_mtime.saturating_mul(1000).saturating_add(stat.st_mtime_nsec as i64 / 1_000_000),
+        mode: stat.st_mode & 0o7777,
+        owner: (stat.st_uid, stat.st_gid),
+        link,
     })
 }
 

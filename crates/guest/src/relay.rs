@@ -110,11 +110,15 @@ impl<'w> Relay<'w> {
         for fd in outputs.iter().map(|output| &output.pipe).chain([&socket, &stdin]) {
             ioctl_fionbio(fd, true)?;
         }
+        let mut leaving = Vec::new();
+        if let Ok(command) = u32::try_from(supervised.command) {
+            frame::encode(Tag::Message, &message::encode(&ExecEvent::Started(command)), &mut leaving);
+        }
         Ok(Relay {
             socket,
             reader,
             alarm,
-            leaving: Vec::new(),
+            leaving,
             stop_is_leaving: false,
             supervised,
             mark,

@@ -138,6 +138,8 @@ words! {
         NpmRegistry "--npm-registry"
         PromptFile "--prompt-file"
         PublishToken "--token"
+        ServeE2b "belljar serve --e2b"
+        ServeE2bDomain "belljar serve --e2b-domain"
         ServeHostName "belljar serve --host-name"
         ServeListen "belljar serve --listen"
         ServeMaxUpload "belljar serve --max-upload"

@@ -29,6 +29,7 @@ mod sandbox;
 pub mod secret;
 mod signal;
 mod text;
+mod user;
 pub mod workspace;
 
 pub use age::parse_age;
@@ -62,3 +63,4 @@ pub use sandbox::{
 };
 pub use signal::{signal_name, signal_number};
 pub use text::OsText;
+pub use user::{UserName, UserNameError};

@@ -5,7 +5,7 @@ use crate::git::PushRules;
 use crate::llm::LlmRoute;
 use crate::secret::{Credential, Forwarded, GitHubGrant};
 use crate::workspace::{GitAccess, HidePattern, ProtectedPath, WorkspaceMode};
-use crate::{Admin, Assurance, BackendChoice, Kept, LimitsRequest, Root, SandboxId, Volume};
+use crate::{Admin, Assurance, BackendChoice, Kept, LimitsRequest, Root, SandboxId, UserName, Volume};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -70,6 +70,8 @@ pub struct SandboxSpec {
     pub home: Option<PathBuf>,
     /// Who works in it. All but the usual user is recorded.
     pub admin: Admin,
+    /// The name of the user that commands run as.
+    pub user: UserName,
 }
 
 /// Whether a folder is looked at before and after.

@@ -10,7 +10,7 @@ pub async fn read_until(running: &mut Running, expected: &str) -> String {
     while !text(&seen).contains(expected) {
         match running.events.next().await {
             Ok(Output::Stdout(bytes) | Output::Stderr(bytes)) => seen.extend(bytes),
-            Ok(Output::Stopped) => {}
+            Ok(Output::Started(_) | Output::Stopped) => {}
             Ok(Output::Ended(ended)) => panic!("no `{expected}` in `{}` before {ended:?}", text(&seen)),
             Err(error) => panic!("no `{expected}` in `{}` before {error}", text(&seen)),
         }
@@ -25,7 +25,7 @@ pub async fn drain(running: &mut Running) -> (Vec<u8>, Vec<u8>, Ended) {
         match running.events.next().await {
             Ok(Output::Stdout(bytes)) => stdout.extend(bytes),
             Ok(Output::Stderr(bytes)) => stderr.extend(bytes),
-            Ok(Output::Stopped) => {}
+            Ok(Output::Started(_) | Output::Stopped) => {}
             Ok(Output::Ended(ended)) => return (stdout, stderr, ended),
             Err(error) => panic!("{error} ({}) after `{}`", error.code, text(&stdout)),
         }

@@ -42,7 +42,12 @@ async fn hold(count: u32, ports: Ports, records: &str) -> Outcome<()> {
 
 /// The next thing that the command says.
 async fn said(running: &mut Running) -> Outcome<String> {
-    match running.events.next().await? {
+    let mut next = running.events.next().await?;
+    if let Output::Started(_) = next {
+        next = running.events.next().await?;
+    }
+    match next {
+        Output::Started(_) => Err("it started twice".into()),
         Output::Stdout(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Output::Stderr(bytes) => Err(String::from_utf8_lossy(&bytes).into()),
         Output::Stopped => Err("it was stopped".into()),

@@ -5,7 +5,7 @@ use crate::client::connect::Line;
 use crate::client::error::ClientError;
 use crate::client::start::no_listener;
 use crate::client::{Access, Client};
-use crate::{ApiError, ErrorBody, PREFIX, SHIM_TOKEN_HEADER};
+use crate::{ApiError, ErrorBody, FOR_GRANT_HEADER, PREFIX, SHIM_TOKEN_HEADER};
 use belljar_spec::ErrorCode;
 use hyper::body::Incoming;
 use hyper::header::{
@@ -199,6 +199,7 @@ impl Call<'_> {
         }
         let shown = match &self.client.access {
             Access::Nothing => None,
+            Access::For(grant) => Some((HeaderName::from_static(FOR_GRANT_HEADER), grant.to_string())),
             Access::Grant(token) => Some((AUTHORIZATION, format!("Bearer {token}"))),
             Access::Shim(token) => Some((HeaderName::from_static(SHIM_TOKEN_HEADER), token.to_string())),
         };

@@ -62,6 +62,8 @@ pub(crate) enum Access {
     Nothing,
     /// The token of a grant.
     Grant(Arc<str>),
+    /// The id of a grant, in whose place the owner asks.
+    For(Arc<str>),
     /// The token of a shim.
     Shim(Arc<str>),
 }
@@ -80,6 +82,16 @@ impl Client {
     /// Of the daemon that listens at this socket.
     pub fn unix(path: impl Into<PathBuf>) -> Client {
         Client::new(Target::Unix(path.into()), Access::Nothing)
+    }
+
+    /// The same, with a grant's token: no more is allowed than the grant allows.
+    pub fn with_token(self, token: &str) -> Client {
+        Client { access: Access::Grant(token.into()), pool: Pool::default(), ..self }
+    }
+
+    /// The same for the owner of the machine, who asks in the place of a grant: no more is allowed than the grant allows.
+    pub fn for_grant(self, id: &str) -> Client {
+        Client { access: Access::For(id.into()), pool: Pool::default(), ..self }
     }
 
     /// Of a daemon that listens at this address (`127.0.0.1:7070`), with a grant's token.

@@ -1,7 +1,7 @@
 //! The environment of commands: it starts empty, and holds what is listed here and what the caller names.
 
-use super::{HOME, USER, etc, regional};
-use belljar_spec::Admin;
+use super::{etc, regional};
+use belljar_spec::{Admin, UserName};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -12,15 +12,16 @@ type Variables = Vec<(OsString, OsString)>;
 pub(super) fn inside(
     path: &[PathBuf],
     shell: Option<&str>,
-    admin: Admin,
+    (user, admin): (&UserName, Admin),
     under: &Variables,
     tools: &Variables,
     asked: &Variables,
 ) -> Variables {
-    let user = if admin == Admin::Root { "root" } else { USER };
-    let mut ours = common(OsStr::new(HOME), user, Path::new("/tmp"), shell);
+    let home = user.home();
+    let name = if admin == Admin::Root { "root" } else { user.as_str() };
+    let mut ours = common(OsStr::new(&home), name, Path::new("/tmp"), shell);
     // What is installed without a root's rights belongs into the home, and stays as long as that does.
-    let under = &override_with(INTO_HOME.map(|(name, value)| (name.into(), value.into())).into(), under);
+    let under = &override_with(into_home(&home), under);
     // Language and time zone are the root's to know.
     ours.retain(|(name, _)| name != "LANG" || !under.iter().any(|(known, _)| known == name));
     let mut variables = override_with(under.clone(), &ours);
@@ -30,21 +31,24 @@ pub(super) fn inside(
 }
 
 /// Where programs are that commands install into the home: by pip and npm; by cargo; by go.
-pub(super) fn home_programs() -> impl Iterator<Item = PathBuf> {
-    [".local/bin", ".cargo/bin", "go/bin"].iter().map(|path| Path::new(HOME).join(path))
+pub(super) fn home_programs(home: &str) -> impl Iterator<Item = PathBuf> {
+    [".local/bin", ".cargo/bin", "go/bin"].iter().map(move |path| Path::new(home).join(path))
 }
 
 /// Variables by which package managers install into the home. A root's own come first.
-const INTO_HOME: [(&str, &str); 2] = [
-    // Distributions forbid `pip install` beside their own packages (PEP 668). pip itself chooses the home, since it cannot write elsewhere;
-    // `PIP_USER` would do the same, and break it in virtual environments.
-    ("PIP_BREAK_SYSTEM_PACKAGES", "1"),
-    ("NPM_CONFIG_PREFIX", "/home/agent/.local"),
-];
+fn into_home(home: &str) -> Variables {
+    vec![
+        // Distributions forbid `pip install` beside their own packages (PEP 668). pip itself chooses the home, since it cannot write
+        // elsewhere; `PIP_USER` would do the same, and break it in virtual environments.
+        ("PIP_BREAK_SYSTEM_PACKAGES".into(), "1".into()),
+        ("NPM_CONFIG_PREFIX".into(), format!("{home}/.local").into()),
+    ]
+}
 
 /// Without one: the host's search path, since its programs are where they are.
 pub(super) fn on_host(workspace: &Path, asked: &Variables) -> Variables {
-    let mut variables = common(workspace.as_os_str(), USER, &env::temp_dir(), Some(shell()));
+    let mut variables =
+        common(workspace.as_os_str(), UserName::default().as_str(), &env::temp_dir(), Some(shell()));
     let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     variables.push(("PATH".into(), path));
     override_with(override_with(variables, &regional::of_the_caller()), asked)

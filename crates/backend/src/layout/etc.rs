@@ -1,6 +1,6 @@
 //! The sandbox's /etc: a list of the host's harmless files, and our own for everything that names users or machines.
 
-use super::{Bind, BindKind, BindOrigin, HOME, Marker, USER};
+use super::{Bind, BindKind, BindOrigin, Marker};
 use belljar_spec::SandboxId;
 use belljar_sys::rustix::buffer::spare_capacity;
 use belljar_sys::rustix::fs::{CWD, Mode, OFlags, openat};
@@ -79,20 +79,20 @@ fn small(file: &Path) -> Option<Vec<u8>> {
 fn own_files(marker: &Marker) -> Vec<(String, Vec<u8>)> {
     // Some programs look for the shell here, and not in SHELL.
     let shell = super::environment::shell();
-    let user = marker.user();
+    let (user, name, home) = (marker.user_id(), &marker.user, marker.user.home());
     let users = [
         (
             "etc/passwd",
             format!(
                 "root:x:0:0:root:/root:/bin/sh\n\
-                 {USER}:x:{user}:{user}:{USER}:{HOME}:{shell}\n\
+                 {name}:x:{user}:{user}:{name}:{home}:{shell}\n\
                  nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
             ),
         ),
-        ("etc/group", format!("root:x:0:\n{USER}:x:{user}:\nnogroup:x:65534:\n")),
+        ("etc/group", format!("root:x:0:\n{name}:x:{user}:\nnogroup:x:65534:\n")),
     ];
     let files = users.into_iter().chain(about_host(marker.id)).chain(about_names());
-    let home = super::relative(HOME);
+    let home = super::relative(&home);
     let at_home = home_files().map(|(name, content)| (format!("{home}/{name}"), content.into_bytes()));
     files.map(|(name, content)| (name.to_string(), content.into_bytes())).chain(at_home).collect()
 }

@@ -2,13 +2,15 @@
 
 use super::USER_ID;
 use crate::native::user_of_container;
-use belljar_spec::{Admin, BackendName, Kept, SandboxId, SandboxSpec};
+use belljar_spec::{Admin, BackendName, Kept, SandboxId, SandboxSpec, UserName};
 use serde::Serialize;
 
 /// What is known of a sandbox before its layout is.
 pub(crate) struct Marker {
     pub(crate) id: SandboxId,
     pub(crate) backend: Option<BackendName>,
+    /// Who works in it.
+    pub(crate) user: UserName,
 }
 
 /// What the file says. Grows, and changes nothing that is there.
@@ -26,7 +28,7 @@ struct Content<'s> {
 
 impl Marker {
     /// The number of the sandbox's user, as the sandbox knows it.
-    pub(super) fn user(&self) -> u32 {
+    pub(super) fn user_id(&self) -> u32 {
         match self.backend {
             Some(BackendName::Docker(_)) => user_of_container(self.id),
             _ => USER_ID,
@@ -61,7 +63,11 @@ mod tests {
 
     #[test]
     fn it_says_which_sandbox_this_is_and_is_not_there_for_an_administrator() {
-        let marker = Marker { id: SandboxId::from_random([7; 8]), backend: Some(BackendName::Native) };
+        let marker = Marker {
+            id: SandboxId::from_random([7; 8]),
+            backend: Some(BackendName::Native),
+            user: UserName::default(),
+        };
         let kept = Kept { name: "bj-a-1".into(), key: "a".into() };
         let spec = SandboxSpec { kept: Some(kept), ..SandboxSpec::default() };
         let (place, text) = marker.file(&spec).unwrap();

@@ -216,6 +216,7 @@ impl Layout {
         let Wanted { marker, spec, view, resolver, authority, own, git, root, context, sealed } = wanted;
         let sealed = sealed.map(SealedLayers::real);
         let mut layers = Vec::new();
+        let user_home = spec.user.home();
         let mut opened = OpenedPaths::default();
         let homes = Homes::here();
         let workspace_on_host =
@@ -292,7 +293,7 @@ impl Layout {
             // Behind the guard: no path here is one of the host, where the guard looked for git.
             let place = usize::from(guard.is_some());
             let installed: Vec<PathBuf> =
-                environment::home_programs().filter(|entry| !system.path.contains(entry)).collect();
+                environment::home_programs(&user_home).filter(|entry| !system.path.contains(entry)).collect();
             system.path.splice(place..place, installed);
         }
         let System { etc, mut binds, mut links, path, variables, under, shell, private } = system;
@@ -309,7 +310,8 @@ impl Layout {
             (Some(path), WorkspacePath::SameAsHost) => text(path)?.to_string(),
             _ => WORKSPACE.to_string(),
         };
-        let mut private: Vec<PrivateDir> = private.into_iter().chain(private_directories()).collect();
+        let mut private: Vec<PrivateDir> =
+            private.into_iter().chain(private_directories(&user_home)).collect();
         if Path::new(&workspace).starts_with("/var/tmp") {
             // What is held in the workspace is reached through no link.
             links.retain(|(path, _)| path != "var/tmp");
@@ -323,8 +325,8 @@ impl Layout {
             }
         }
         if let Some(home) = &spec.home {
-            private.retain(|directory| directory.target != relative(HOME));
-            let bind = volumes::home(home, own, &mut opened)?;
+            private.retain(|directory| directory.target != relative(&user_home));
+            let bind = volumes::home(home, &user_home, own, &mut opened)?;
             match sealed.as_ref().filter(|sealed| !sealed.home.is_empty()) {
                 Some(sealed) => {
                     let (bind, layered) = sealed.over(&sealed.home, home, &bind.target, &mut opened)?;
@@ -349,7 +351,7 @@ impl Layout {
             shown.layers.push(layered);
         }
         binds.extend(nested::everywhere(named, &binds));
-        binds.extend(volumes::mounted(&spec.volumes, own, &binds, &mut opened)?);
+        binds.extend(volumes::mounted(&spec.volumes, &user_home, own, &binds, &mut opened)?);
         let kernels = mounts.of_the_kernel(&binds);
         let is_hidden = |hold: &Bind| kernels.iter().any(|place| Path::new(&hold.target).starts_with(place));
         // No process inside reaches what is hidden, and each process of the host would get a mount of its own.
@@ -364,7 +366,7 @@ impl Layout {
         let environment = {
             let tools = [variables, trust, git].concat();
             let asked = asked_environment(spec);
-            environment::inside(&path, shell.as_deref(), spec.admin, &under, &tools, &asked)
+            environment::inside(&path, shell.as_deref(), (&spec.user, spec.admin), &under, &tools, &asked)
         };
         let missing = shown.missing();
         let marker = marker.file(spec);
@@ -489,10 +491,10 @@ fn asked_environment(spec: &SandboxSpec) -> Vec<(OsString, OsString)> {
     spec.env.iter().map(|(name, value)| (OsString::from(name.as_str()), value.clone())).collect()
 }
 
-fn private_directories() -> Vec<PrivateDir> {
+fn private_directories(home: &str) -> Vec<PrivateDir> {
     vec![
         PrivateDir { target: "tmp".into(), mode: 0o1777 },
-        PrivateDir { target: relative(HOME).into(), mode: 0o755 },
+        PrivateDir { target: relative(home).to_string().into(), mode: 0o755 },
         PrivateDir { target: "dev/shm".into(), mode: 0o1777 },
     ]
 }
@@ -533,10 +535,6 @@ pub(crate) const LOOKED_FOR: [&str; 8] = [
 ];
 /// Where the workspace is seen inside.
 pub const WORKSPACE: &str = "/workspace";
-/// The sandbox user's home.
-pub(crate) const HOME: &str = "/home/agent";
-/// The sandbox's user.
-pub(crate) const USER: &str = "agent";
 /// The sandbox user's id, and that of its group.
 pub(crate) const USER_ID: u32 = 1000;
 /// Root's.

@@ -6,8 +6,8 @@ use super::etc::Etc;
 use super::opened::OpenedPaths;
 use super::sealed::SealedLayers;
 use super::tree::{RootTree, Tree};
-use super::{Bind, BindKind, BindOrigin, HOME, Marker, PrivateDir, System, USER, java, trust};
-use belljar_spec::{ErrorCode, SandboxError};
+use super::{Bind, BindKind, BindOrigin, Marker, PrivateDir, System, java, trust};
+use belljar_spec::{ErrorCode, SandboxError, UserName};
 use belljar_wire::message::{Bytes, Mountpoint, MountpointKind};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -238,8 +238,8 @@ fn own_files(tree: &Tree<'_>, marker: &Marker, shell: &str) -> Vec<(String, Vec<
         tree.read(path).map(|(_, content)| String::from_utf8_lossy(&content).into_owned()).unwrap_or_default()
     };
     let mut files = vec![
-        ("etc/passwd".to_string(), passwd(&text("etc/passwd"), shell, marker.user())),
-        ("etc/group".to_string(), group(&text("etc/group"), marker.user())),
+        ("etc/passwd".to_string(), passwd(&text("etc/passwd"), shell, &marker.user, marker.user_id())),
+        ("etc/group".to_string(), group(&text("etc/group"), &marker.user, marker.user_id())),
     ];
     for (name, content) in super::etc::about_host(marker.id) {
         files.push((name.to_string(), content));
@@ -250,30 +250,31 @@ fn own_files(tree: &Tree<'_>, marker: &Marker, shell: &str) -> Vec<(String, Vec<
             files.push((name.to_string(), content));
         }
     }
-    let home = super::relative(HOME);
+    let home = marker.user.home();
+    let home = super::relative(&home);
     files.extend(super::etc::home_files().map(|(name, content)| (format!("{home}/{name}"), content)));
     files.into_iter().map(|(name, content)| (name, content.into_bytes())).collect()
 }
 
 /// The root's users, and ours before them: a user with the same number there is a different one here.
-fn passwd(theirs: &str, shell: &str, user: u32) -> String {
-    let mut text = format!("{USER}:x:{user}:{user}:{USER}:{HOME}:{shell}\n");
+fn passwd(theirs: &str, shell: &str, name: &UserName, user: u32) -> String {
+    let mut text = format!("{name}:x:{user}:{user}:{name}:{}:{shell}\n", name.home());
     if !theirs.lines().any(|line| line.starts_with("root:")) {
         text.push_str("root:x:0:0:root:/root:/bin/sh\n");
     }
-    text + &others(theirs)
+    text + &others(theirs, name)
 }
 
-fn group(theirs: &str, user: u32) -> String {
-    let mut text = format!("{USER}:x:{user}:\n");
+fn group(theirs: &str, name: &UserName, user: u32) -> String {
+    let mut text = format!("{name}:x:{user}:\n");
     if !theirs.lines().any(|line| line.starts_with("root:")) {
         text.push_str("root:x:0:\n");
     }
-    text + &others(theirs)
+    text + &others(theirs, name)
 }
 
-fn others(theirs: &str) -> String {
-    let is_ours = |line: &&str| line.split(':').next() == Some(USER);
+fn others(theirs: &str, name: &UserName) -> String {
+    let is_ours = |line: &&str| line.split(':').next() == Some(name.as_str());
     theirs.lines().filter(|line| !line.is_empty() && !is_ours(line)).map(|line| format!("{line}\n")).collect()
 }
 
@@ -295,10 +296,10 @@ mod tests {
     fn our_user_is_first_and_no_other_is_lost() {
         let theirs =
             "root:x:0:0:root:/root:/bin/ash\nnode:x:1000:1000::/home/node:/bin/sh\nagent:x:7:7::/:/bin/sh\n";
-        let text = passwd(theirs, "/bin/sh", 1000);
+        let text = passwd(theirs, "/bin/sh", &UserName::default(), 1000);
         let names: Vec<&str> = text.lines().map(|line| line.split(':').next().unwrap()).collect();
         assert_eq!(names, ["agent", "root", "node"]);
-        assert!(passwd("", "/bin/sh", 1000).contains("root:x:0:0:"));
+        assert!(passwd("", "/bin/sh", &UserName::default(), 1000).contains("root:x:0:0:"));
     }
 
     #[test]

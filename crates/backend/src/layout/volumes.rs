@@ -3,18 +3,24 @@
 //! once more.
 
 use super::opened::{OpenedPaths, walk};
-use super::{Bind, BindKind, BindOrigin, HOME, relative, text};
+use super::{Bind, BindKind, BindOrigin, relative, text};
 use belljar_spec::{ErrorCode, SandboxError, SandboxSpec, Volume};
 use std::path::{Path, PathBuf};
 
 /// The kept home.
-pub(super) fn home(source: &Path, own: &[PathBuf], opened: &mut OpenedPaths) -> Result<Bind, SandboxError> {
-    bind(source, relative(HOME), own, opened)
+pub(super) fn home(
+    source: &Path,
+    place: &str,
+    own: &[PathBuf],
+    opened: &mut OpenedPaths,
+) -> Result<Bind, SandboxError> {
+    bind(source, relative(place), own, opened)
 }
 
 /// The volumes, parents first.
 pub(super) fn mounted(
     volumes: &[Volume],
+    home: &str,
     own: &[PathBuf],
     before: &[Bind],
     opened: &mut OpenedPaths,
@@ -25,7 +31,7 @@ pub(super) fn mounted(
         let covers = |other: &&Bind| {
             let (ours, theirs) = (Path::new(&bind.target), Path::new(&other.target));
             // A home is the one thing that a volume may lie in.
-            theirs.starts_with(ours) || ours.starts_with(theirs) && other.target != relative(HOME)
+            theirs.starts_with(ours) || ours.starts_with(theirs) && other.target != relative(home)
         };
         if let Some(other) = before.iter().find(covers) {
             let message = format!("a volume cannot be at `{target}`: `/{}` is seen there", other.target);

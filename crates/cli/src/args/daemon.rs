@@ -68,6 +68,18 @@ pub(crate) struct ServeArgs {
     /// Maximum size of a file uploaded into a sandbox [default: any]
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_upload: Option<ByteSize>,
+    /// Serve E2B-compatible clients at this address, with keys of `belljar daemon grants create --e2b` [default: `e2b` below [daemon]]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) e2b: Option<SocketAddr>,
+    /// The domain of E2B-compatible clients, served with TLS at the same address: every sandbox has names below it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) e2b_domain: Option<String>,
+    /// The domain's certificate, for it and for *.NAME, in PEM [default: one of a CA of our own, see `belljar e2b env`]
+    #[arg(long, value_name = "FILE", requires = "e2b_key")]
+    pub(crate) e2b_certificate: Option<PathBuf>,
+    /// The certificate's key, in PEM
+    #[arg(long, value_name = "FILE", requires = "e2b_certificate")]
+    pub(crate) e2b_key: Option<PathBuf>,
     /// Exit after this time without a running sandbox and without a request
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) idle_exit: Option<Duration>,
@@ -77,6 +89,17 @@ pub(crate) struct ServeArgs {
     /// Listen beyond this machine without TLS: tokens and all traffic can be read on the way
     #[arg(long)]
     pub(crate) danger_plain_http: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum E2bCommand {
+    /// Print the variables that E2B-compatible clients need, as a shell reads them
+    #[command(
+        after_help = "The API key is not among them: `belljar daemon grants create NAME --e2b` shows it once.\n\n\
+        Example:\n  \
+        eval \"$(belljar e2b env)\""
+    )]
+    Env,
 }
 
 #[derive(Debug, Subcommand)]
@@ -133,6 +156,9 @@ pub(crate) struct GrantArgs {
     /// No sandboxes: only profiles and capabilities can be seen
     #[arg(long)]
     pub(crate) no_sandboxes: bool,
+    /// Write the token as an API key of E2B-compatible clients (`belljar serve --e2b`)
+    #[arg(long)]
+    pub(crate) e2b: bool,
     /// Runs of agents as well
     #[arg(long)]
     pub(crate) agents: bool,

@@ -12,6 +12,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use belljar_api::FOR_GRANT_HEADER;
 use belljar_fleet::Caller;
 use belljar_spec::{ErrorCode, Term, hint};
 use std::sync::Arc;
@@ -102,7 +103,10 @@ fn judge(front: &Front, request: &mut Request) -> Answer<Judged> {
 fn caller(front: &Front, connection: &Arc<Connection>, headers: &HeaderMap) -> Answer<Caller> {
     let mut shown = headers.get_all(AUTHORIZATION).iter();
     match (shown.next(), shown.next(), connection.peer) {
-        (None, _, Peer::Owner) => Ok(Caller::owner()),
+        (None, _, Peer::Owner) => match headers.get(FOR_GRANT_HEADER) {
+            None => Ok(Caller::owner()),
+            Some(grant) => in_the_place_of(front, grant, connection),
+        },
         (None, _, Peer::Stranger) => Err(ErrorCode::TokenInvalid
             .error("this needs a grant")
             .hint(hint!("send `authorization: Bearer TOKEN`; {} makes a token", Term::CreateGrant))
@@ -119,13 +123,27 @@ fn caller(front: &Front, connection: &Arc<Connection>, headers: &HeaderMap) -> A
             })?;
             let shown = shown.ok_or_else(unknown)?;
             if !front.used.note(shown.caller.id(), shown.expires_ms, connection) {
-                let error = ErrorCode::TooManyRequests.error("this grant has too many connections");
-                return Err(Refusal::later(error.hint("close some of them"), 1));
+                return Err(too_many_connections());
             }
             Ok(shown.caller)
         }
         (Some(_), Some(_), _) => Err(unknown()),
     }
+}
+
+/// The owner asks for what a grant may do, and no more: another protocol that the daemon serves has callers of its own.
+fn in_the_place_of(front: &Front, grant: &HeaderValue, connection: &Arc<Connection>) -> Answer<Caller> {
+    let shown = grant.to_str().ok().map(|id| front.grants.holder(id)).transpose()?.flatten();
+    let shown = shown.ok_or_else(unknown)?;
+    match front.used.note(shown.caller.id(), shown.expires_ms, connection) {
+        true => Ok(shown.caller),
+        false => Err(too_many_connections()),
+    }
+}
+
+fn too_many_connections() -> Refusal {
+    let error = ErrorCode::TooManyRequests.error("this grant has too many connections");
+    Refusal::later(error.hint("close some of them"), 1)
 }
 
 fn bearer(header: &HeaderValue) -> Option<&str> {

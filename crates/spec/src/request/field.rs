@@ -7,7 +7,7 @@ use crate::git::{BranchName, RefPattern};
 use crate::llm::{Budget, ModelGlob, UpstreamKind};
 use crate::secret::{GitHubProfile, RepositoryName, SecretName, SecretRef};
 use crate::workspace::ProtectedPath;
-use crate::{Assurance, BackendChoice, ByteSize, Cpus, Root, SnapshotName, VolumePath};
+use crate::{Assurance, BackendChoice, ByteSize, Cpus, Root, SnapshotName, UserName, VolumePath};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
@@ -197,7 +197,21 @@ macro_rules! value {
     )+};
 }
 
-value!(u16, u32, u64, String, Duration, ByteSize, Cpus, Assurance, BackendChoice, Root, Mode, VolumePath);
+value!(
+    u16,
+    u32,
+    u64,
+    String,
+    Duration,
+    ByteSize,
+    Cpus,
+    Assurance,
+    BackendChoice,
+    Root,
+    Mode,
+    UserName,
+    VolumePath
+);
 value!(
     SecretName,
     SecretRef,

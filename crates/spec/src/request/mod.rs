@@ -31,7 +31,7 @@ pub use within::{not_granted, pattern_matches};
 pub use workspace::WorkspaceRequest;
 
 use crate::secret::{GitHubProfile, RepositoryName, SecretName};
-use crate::{Assurance, BackendChoice, EnvName, Root, SnapshotName, VolumeName, VolumePath};
+use crate::{Assurance, BackendChoice, EnvName, Root, SnapshotName, UserName, VolumeName, VolumePath};
 use field::{Field, request};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -69,6 +69,8 @@ request! {
         nested: Option<bool> as bool, owner;
         /// Volumes that outlive it: name to path inside.
         volumes: BTreeMap<VolumeName, VolumePath> as BTreeMap<String, String>, grant;
+        /// The name of the user that commands run as; its home is /home/NAME. Left out: `agent`.
+        user: Option<UserName> as Option<String>, anyone;
         /// Without marker and protected paths, for the person whose machine it is.
         admin: bool, owner;
         /// With `admin`: as root inside.

@@ -14,9 +14,8 @@ use std::time::Duration;
 impl SandboxRequest {
     /// Refuses what a caller with this grant may not ask for. Which folders it may name is not judged here.
     pub fn may_be_asked(&self, rules: &GrantRules) -> Result<(), SandboxError> {
-        // Taken apart, so that a new option is not let through unseen. `owner_only` judges those with a `_` that are the owner's; `at_least`
-        // and `ports` are for anyone, the fleet judges `workspace` and whose `snapshot` it
-        // is, and `within` judges `limits`.
+        // Taken apart, so that a new option is not let through unseen. `owner_only` judges those with a `_` that are the owner's; `at_least`,
+        // `ports` and `user` are for anyone, the fleet judges `workspace` and whose `snapshot` it is, and `within` judges `limits`.
         let SandboxRequest {
             backend,
             at_least: _,
@@ -33,6 +32,7 @@ impl SandboxRequest {
             ports: _,
             nested: _,
             volumes,
+            user: _,
             admin: _,
             root: _,
         } = self;

@@ -79,7 +79,7 @@ pub enum ExecControl {
     Signal(i32),
 }
 
-/// What the guest says of a command. All but `Taken` and `Stopped` end the stream.
+/// What the guest says of a command. All but `Started`, `Taken` and `Stopped` end the stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExecEvent {
     /// It ended.
@@ -94,6 +94,8 @@ pub enum ExecEvent {
     Taken(u32),
     /// A signal of job control stopped it, as at ctrl-Z. It waits for SIGCONT.
     Stopped,
+    /// It runs: its process id as the sandbox knows it. The first event of one that started.
+    Started(u32),
 }
 
 /// What a [`super::Fault`] says of a command that was to have a terminal of its own, and got none.
@@ -182,7 +184,7 @@ pub enum EntryKind {
 }
 
 /// The answer to `Stat`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
     /// What it is.
     pub kind: EntryKind,
@@ -190,4 +192,10 @@ pub struct Metadata {
     pub size: u64,
     /// Last change of the contents, in milliseconds since 1970.
     pub mtime_ms: i64,
+    /// The permission bits, with those for set-user-id and the like.
+    pub mode: u32,
+    /// The user and the group that it belongs to, as the sandbox knows them.
+    pub owner: (u32, u32),
+    /// What a symbolic link holds.
+    pub link: Option<Bytes>,
 }

@@ -109,6 +109,7 @@ async fn output_comes_before_the_end(backend: BackendName) {
         match running.events.next().await.unwrap() {
             Output::Stdout(bytes) => first |= bytes == b"first\n",
             Output::Stderr(bytes) => wrong |= bytes == b"wrong\n",
+            Output::Started(_) => {}
             Output::Stopped => panic!("it has no terminal"),
             Output::Ended(ended) => panic!("{ended:?}"),
         }
@@ -146,6 +147,7 @@ async fn a_writer_in_the_background_keeps_no_command(backend: BackendName) {
         let ended = loop {
             match running.events.next().await.unwrap() {
                 Output::Stdout(bytes) | Output::Stderr(bytes) => heard += bytes.len(),
+                Output::Started(_) => {}
                 Output::Stopped => panic!("it has no terminal"),
                 Output::Ended(ended) => break ended,
             }

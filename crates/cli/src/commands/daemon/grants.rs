@@ -21,15 +21,20 @@ pub(crate) fn grants(command: GrantsCommand) -> Result<u8, SandboxError> {
 }
 
 fn create(options: GrantArgs) -> Result<u8, SandboxError> {
-    let json = options.json;
+    let (json, e2b) = (options.json, options.e2b);
     let new = understood(options)?;
-    let made = ask(async |client| client.grant(&new).await, |grants| grants.create(new.clone()))?;
+    let mut made = ask(async |client| client.grant(&new).await, |grants| grants.create(new.clone()))?;
+    if let Some(key) = belljar_e2b::key_of_token(&made.token).filter(|_| e2b) {
+        made.token = key;
+    }
     if json {
         return print_json(&made);
     }
     eprintln!(
-        "belljar: made the grant {} ({}); its token is shown this once:",
-        made.grant.id, made.grant.name
+        "belljar: made the grant {} ({}); its {} is shown this once:",
+        made.grant.id,
+        made.grant.name,
+        if e2b { "API key" } else { "token" }
     );
     print(format!("{}\n", made.token).as_bytes())
 }

@@ -1,5 +1,6 @@
 //! Commands about the daemon: running it, having it run, who may ask it, and what can be done without it.
 
+mod e2b;
 mod grants;
 pub(super) mod profiles;
 mod serve;
@@ -10,6 +11,7 @@ pub(super) use sweep::swept;
 
 use crate::args::{DaemonCommand, ServiceCommand};
 use belljar_spec::SandboxError;
+pub(crate) use e2b::e2b;
 use serde::Serialize;
 pub(crate) use serve::serve;
 use std::path::PathBuf;

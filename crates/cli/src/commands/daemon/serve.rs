@@ -3,19 +3,24 @@
 use crate::args::ServeArgs;
 use crate::commands::upkeep::apply_retention;
 use crate::log::LogFormat;
+use belljar_api::client::Client;
+use belljar_e2b::Bound;
 use belljar_server::front::{self, AllowedHosts, Ready, Settings};
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::Inherited;
 use belljar_sys::rustix::fs::Mode;
 use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit, setsid, umask};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
     // Before anything else is opened: what was handed over has the first numbers.
     let handed = handed();
+    let handed_path = handed.first().and_then(path_of);
     if let Some(address) = options.listen.filter(|address| !address.ip().is_loopback()) {
         if !options.danger_plain_http {
             let message = format!("{address} can be reached from other machines, and nothing is encrypted");
@@ -28,8 +33,9 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
         );
     }
     forget_the_shell();
-    let socket = options.socket.unwrap_or_else(|| belljar_api::socket_path_here(getuid().as_raw()));
+    let socket = options.socket.clone().unwrap_or_else(|| belljar_api::socket_path_here(getuid().as_raw()));
     let configured = belljar_config::daemon()?;
+    let e2b = super::e2b::settings(&options, &configured)?;
     let settings = Settings {
         directory: super::directory()?,
         socket,
@@ -46,14 +52,31 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         ErrorCode::Internal.error(format!("cannot make an event loop: {error}")).caused_by(error)
     })?;
-    let ready = |ready: &Ready| {
+    let daemon = Client::unix(handed_path.unwrap_or_else(|| settings.socket.clone()));
+    let ready = |ready: &Ready, e2b: Option<Bound>| {
         say_ready(ready);
+        if let Some(bound) = e2b {
+            if let Some(address) = bound.address() {
+                info!("listening at {address}, for E2B-compatible clients with a key");
+            }
+            tokio::spawn(async move {
+                if let Err(failed) = bound.serve(daemon).await {
+                    error!("E2B-compatible clients are not served: {}", failed.message);
+                }
+            });
+        }
         // Only now is this the daemon of the state directory.
         if let Some(age) = configured.retention {
             start_retention(age.value);
         }
     };
-    let outcome = runtime.block_on(front::serve(settings, ready));
+    let outcome = runtime.block_on(async {
+        let e2b = match e2b {
+            Some(settings) => Some(Bound::new(settings).await?),
+            None => None,
+        };
+        front::serve(settings, |told| ready(told, e2b)).await
+    });
     runtime.shutdown_background();
     outcome.map(|()| 0)
 }
@@ -95,6 +118,12 @@ fn handed() -> Vec<OwnedFd> {
         // A shell that happens to start us may have a lock or a pipe open, which must not stay ours.
         _ => Inherited::take().only(0),
     }
+}
+
+/// Where clients find a socket that was handed over.
+fn path_of(socket: &OwnedFd) -> Option<PathBuf> {
+    let listener = UnixListener::from(socket.try_clone().ok()?);
+    listener.local_addr().ok()?.as_pathname().map(Path::to_path_buf)
 }
 
 /// What a shell that happens to start us said for itself is not for all sandboxes after it. Also, a connection is an open file, and

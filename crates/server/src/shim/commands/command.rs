@@ -22,6 +22,8 @@ pub(crate) struct Command {
     /// How much of each stream an answer may have.
     collected: u64,
     started_ms: i64,
+    /// Its process id inside, once it runs.
+    pid: OnceLock<u32>,
     log: Mutex<Log>,
     end: OnceLock<End>,
     progress: watch::Sender<Progress>,
@@ -47,6 +49,7 @@ struct End {
 /// How far it is. Clients that follow it wait for the next value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Progress {
+    pub(crate) started: bool,
     pub(crate) cursor: u64,
     pub(crate) ended: bool,
 }
@@ -127,6 +130,7 @@ impl Command {
             terminal: terms.terminal,
             collected: terms.collected,
             started_ms: crate::shim::now_ms(),
+            pid: OnceLock::new(),
             log: Mutex::new(Log::new(spill, terms.kept)),
             end: OnceLock::new(),
             progress: watch::Sender::default(),
@@ -154,6 +158,7 @@ impl Command {
         CommandInfo {
             id: self.id(),
             argv: self.argv.clone(),
+            pid: self.pid.get().copied(),
             state: if end.is_some() { CommandState::Ended } else { CommandState::Running },
             terminal: self.terminal,
             started_ms: self.started_ms,
@@ -190,6 +195,18 @@ impl Command {
 
     pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It runs.
+    pub(super) fn started(&self, pid: u32) {
+        // It starts once.
+        let _ = self.pid.set(pid);
+        self.progress.send_modify(|progress| progress.started = true);
+    }
+
+    /// Waits until its process id is known, or it has ended without one.
+    pub(crate) async fn has_started(&self) {
+        let _ = self.progress().wait_for(|progress| progress.started || progress.ended).await;
     }
 
     /// To wait for what comes.
@@ -257,7 +274,7 @@ impl Command {
         let cursor = log.cursor();
         drop(log);
         if self.end.set(End { at_ms: crate::shim::now_ms(), result }).is_ok() {
-            self.progress.send_replace(Progress { cursor, ended: true });
+            self.progress.send_modify(|progress| (progress.cursor, progress.ended) = (cursor, true));
         }
     }
 

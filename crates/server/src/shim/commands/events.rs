@@ -58,6 +58,8 @@ struct Following {
 impl Following {
     async fn next(&mut self) -> Option<Event> {
         if std::mem::take(&mut self.begin) {
+            // So that the client learns its process id.
+            self.command.has_started().await;
             return Some(self.event(&CommandEvent::Started { command: self.command.info() }));
         }
         while !self.over {

@@ -82,6 +82,10 @@ impl Sink for LogSink<'_> {
         Ok(())
     }
 
+    fn started(&mut self, pid: u32) {
+        self.command.started(pid);
+    }
+
     fn is_truncated(&self) -> bool {
         self.command.log().is_truncated()
     }

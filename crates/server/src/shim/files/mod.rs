@@ -81,7 +81,15 @@ async fn remove(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -
 async fn stat(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> Answer<Json<FileStat>> {
     let _using = kept.using().await?;
     let found = kept.sandbox().stat(asked.path()?).await?;
-    Ok(Json(FileStat { kind: kind(found.kind), size: found.size, mtime_ms: found.mtime_ms }))
+    Ok(Json(FileStat {
+        kind: kind(found.kind),
+        size: found.size,
+        mtime_ms: found.mtime_ms,
+        mode: found.mode,
+        uid: found.uid,
+        gid: found.gid,
+        link: found.link.map(|link| link.to_string_lossy().into_owned()),
+    }))
 }
 
 /// Give a file or a folder another name. What has that name is replaced.

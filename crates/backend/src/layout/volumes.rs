@@ -98,7 +98,7 @@ mod tests {
             origin: BindOrigin::Named,
         };
         let mounted_at = |source: &Path, target: &str, before: &[Bind]| {
-            mounted(&[volume(source, target)], &own, before, &mut OpenedPaths::default())
+            mounted(&[volume(source, target)], "/home/agent", &own, before, &mut OpenedPaths::default())
                 .map(|binds| binds[0].target.clone())
         };
         assert_eq!(mounted_at(&kept, "/volumes/a", &[]).unwrap(), "volumes/a");

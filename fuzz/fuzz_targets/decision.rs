@@ -55,7 +55,7 @@ fuzz_target!(|input: (Written, Tried)| {
 fn address(bits: [u8; 16]) -> IpAddr {
     match bits {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, four @ ..] => IpAddr::from(four),
-        _ if bits[15] % 2 == 0 => IpAddr::from([bits[0], bits[1], bits[2], bits[3]]),
+        _ if bits[15].is_multiple_of(2) => IpAddr::from([bits[0], bits[1], bits[2], bits[3]]),
         _ => IpAddr::V6(Ipv6Addr::from(bits)),
     }
 }

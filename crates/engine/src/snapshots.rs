@@ -110,7 +110,7 @@ pub(crate) fn sealed(
     }
     let is_own = matches!(&spec.mode, WorkspaceMode::Own(_));
     let workspace = if is_own { below(Part::Workspace) } else { Vec::new() };
-    if !workspace.is_empty() && !(spec.protected.is_empty() && spec.hidden.is_empty()) {
+    if !workspace.is_empty() && (!spec.protected.is_empty() || !spec.hidden.is_empty()) {
         let message = "the workspace is from a snapshot, and no path in it can be protected or hidden";
         return Err(ErrorCode::RequestConflict
             .error(message)

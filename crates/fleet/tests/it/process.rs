@@ -2,6 +2,7 @@
 //! it is told to or by itself.
 
 use crate::world::World;
+use belljar_fleet::snapshots::{SnapshotOrder, SnapshotReport};
 use belljar_fleet::*;
 use belljar_spec::request::EnvValue;
 use belljar_spec::{ErrorCode, SandboxError};
@@ -48,6 +49,7 @@ impl Process {
                 // A file of the machine may say another mode than the request, and open more ports.
                 ports: inside.iter().map(|_| 3000).collect(),
                 egress: inside,
+                keeps: belljar_engine::Keeps::default(),
             },
             state: Mutex::new(State {
                 held: Some(held),
@@ -151,6 +153,10 @@ impl Shim for Process {
             self.living()?.paused = false;
             Ok(())
         })
+    }
+
+    fn snapshot<'a>(&'a self, _: &'a SnapshotOrder) -> Future<'a, Result<SnapshotReport, SandboxError>> {
+        Box::pin(async { Err(ErrorCode::NotSupported.error("it has no files")) })
     }
 
     fn stop(&self, _: Stop) -> Future<'_, Result<(), SandboxError>> {

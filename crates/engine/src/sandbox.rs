@@ -18,7 +18,7 @@ use belljar_spec::{Assurance, BackendName, ErrorCode, Limits, SandboxError, Sand
 use belljar_spec::{FetchRequest, FetchResponse};
 use belljar_workspace::touched::Compared;
 use std::ffi::{OsStr, OsString};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tracing::Span;
@@ -39,6 +39,8 @@ pub struct Sandbox {
     pub(crate) recovered: Vec<String>,
     files: Mutex<Files>,
     commands: AtomicU64,
+    /// Its audit log is continued by another one.
+    is_suspended: AtomicBool,
 }
 
 /// A sandbox between two sets of processes.
@@ -109,6 +111,7 @@ impl Sandbox {
             recovered: Vec::new(),
             files: Mutex::new(Files::Closed),
             commands: AtomicU64::new(0),
+            is_suspended: AtomicBool::new(false),
         })
     }
 
@@ -243,11 +246,14 @@ impl Sandbox {
         // Waiting for processes to die blocks for a moment, and so does looking at what they changed.
         let workspace = self.close_files();
         let recorder = Arc::clone(&self.outside.recorder);
+        let is_suspended = self.is_suspended.load(Ordering::Relaxed);
         let work = tokio::task::spawn_blocking(move || {
             drop(guest);
             let finished = workspace.map(|workspace| workspace.finish(Some(&recorder)));
             drop(neighbours);
-            recorder.end();
+            if !is_suspended {
+                recorder.end();
+            }
             finished
         });
         if let Ok(Some(finished)) = work.await {
@@ -262,12 +268,13 @@ impl Sandbox {
         drop(guest);
         self.finish_files();
         drop(neighbours);
-        self.outside.recorder.end();
+        self.end_record();
     }
 
     /// Ends everything inside as [`Sandbox::dispose_blocking`] does, and keeps its name and its audit log for what comes next:
     /// [`crate::Engine::continue_blocking`].
     pub fn suspend_blocking(&self) -> Suspended {
+        self.is_suspended.store(true, Ordering::Relaxed);
         let guest = self.guest.take();
         let neighbours = self.close();
         drop(guest);
@@ -290,7 +297,7 @@ impl Sandbox {
             guest.iter().for_each(Guest::kill);
         }
         let neighbours = self.close();
-        self.outside.recorder.end();
+        self.end_record();
         if let Some(guest) = guest {
             guest.abandon();
         }
@@ -341,6 +348,12 @@ impl Sandbox {
         if let Some(workspace) = self.close_files() {
             let finished = workspace.finish(Some(&self.outside.recorder));
             *self.files() = Files::Done(Box::new(finished));
+        }
+    }
+
+    fn end_record(&self) {
+        if !self.is_suspended.load(Ordering::Relaxed) {
+            self.outside.recorder.end();
         }
     }
 

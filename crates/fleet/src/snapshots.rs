@@ -15,7 +15,7 @@ use crate::sandbox_dir::SandboxDir;
 use belljar_api::{AutomaticSnapshot, SnapshotInfo, SnapshotMethod, SnapshotPart};
 use belljar_engine::{Keeps, pin_like, root_directory_of};
 use belljar_overlay::snapshot::{
-    Automatic, CopyLimit, Found, Method, NewSnapshot, Part, Place, SealStep, Snapshot, SnapshotStore,
+    Automatic, CopyLimit, Found, Method, NewSnapshot, Part, Place, Snapshot, SnapshotStore,
 };
 use belljar_spec::{ErrorCode, Root, SandboxError, SnapshotName};
 use serde::{Deserialize, Serialize};
@@ -81,13 +81,13 @@ impl Subject {
         let held_ms = || u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         let taken = match order {
             SnapshotOrder::Take { new, .. } => {
-                Some(store.take(&place, self.new_snapshot(new), held_ms, &mut cut_short)?)
+                Some(store.take(&place, self.new_snapshot(new), held_ms, &mut |_| {})?)
             }
             SnapshotOrder::Restore { snapshot, saved } => {
                 let to = find_id(&store, snapshot)?;
                 self.must_fit(&to)?;
                 let saved = saved.as_ref().map(|saved| self.new_snapshot(saved));
-                store.restore(&place, &self.keeps.parts(), &to, saved, &mut cut_short)?
+                store.restore(&place, &self.keeps.parts(), &to, saved, &mut |_| {})?
             }
         };
         if let Some(taken) = &taken {
@@ -248,15 +248,3 @@ fn other(what: &str, made: &str, now: &str, snapshot: &SnapshotName) -> SandboxE
 fn unknown_backend(backend: &str) -> SandboxError {
     ErrorCode::StateFailed.error(format!("the backend `{backend}` of the sandbox is not known"))
 }
-
-/// For tests: ends this process behind a step, as a kill would.
-fn cut_short(step: SealStep) {
-    if let Ok(word) = std::env::var(CUT_SHORT)
-        && format!("{step:?}") == word
-    {
-        std::process::abort();
-    }
-}
-
-/// The name of a step, behind which a process that takes a snapshot ends.
-const CUT_SHORT: &str = "BELLJAR_TEST_CUT_SNAPSHOT";

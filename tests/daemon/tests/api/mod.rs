@@ -10,5 +10,6 @@ mod metrics;
 mod neighbours;
 mod once;
 mod race;
+mod snapshots;
 mod warm;
 mod zygote;

@@ -15,7 +15,6 @@ use belljar_spec::ErrorCode;
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The sandbox that a request is for.
@@ -77,16 +76,6 @@ impl Context {
             return Ok(());
         }
         Err(format!("invalid username: '{name}': everything in this sandbox is done as `{}`", self.user))
-    }
-
-    /// What clients wrote on a file.
-    pub(crate) async fn metadata(&self, _path: &str) -> BTreeMap<String, String> {
-        BTreeMap::new()
-    }
-
-    /// Replaces what clients wrote on a file.
-    pub(crate) async fn set_metadata(&self, _path: &str, metadata: &[(String, String)]) -> Result<(), Fault> {
-        if metadata.is_empty() { Ok(()) } else { Err(Fault::not_served("metadata of files")) }
     }
 }
 

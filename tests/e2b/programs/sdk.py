@@ -169,7 +169,6 @@ def files():
 def refused():
     assert "metadata of files" in str(raises(e2b.SandboxException, lambda: sandbox.files.write("noted", "1", metadata={"a": "b"})))
     assert not sandbox.files.exists("noted")
-    assert "does not serve" in str(raises(e2b.SandboxException, sandbox.create_snapshot))
 
 
 @case
@@ -247,6 +246,35 @@ def time_and_lists():
     [other.kill() for other in others]
     measured = sandbox.get_metrics()[0]
     assert measured.mem_used > 0 and measured.disk_total > measured.disk_used > 0, measured
+
+
+@case
+def snapshots_and_forks():
+    source = Sandbox.create(timeout=60, envs={"OWN": "kept"})
+    source.files.write("state", "1")
+    running = source.commands.run("sleep 200", background=True, timeout=0)
+    name = f"state-of-{os.getpid()}"
+    named, unnamed = source.create_snapshot(name=name), source.create_snapshot()
+    assert source.commands.run(f"kill -0 {running.pid} && cat state").stdout == "1", "the source goes on"
+    assert named.names == [f"{name}:default"] and not unnamed.names, (named, unnamed)
+    source.files.write("state", "2")
+    children = [Sandbox.create(name, timeout=60), Sandbox.create(unnamed.snapshot_id, timeout=60)]
+    assert [child.files.read("state") for child in children] == ["1", "1"]
+    children[0].files.write("state", "3")
+    assert (children[1].files.read("state"), source.files.read("state")) == ("1", "2"), "each has its own"
+    assert [found.snapshot_id for found in Sandbox.list_snapshots(name=name).next_items()] == [named.snapshot_id]
+    pages = Sandbox.list_snapshots(limit=1)
+    assert {pages.next_items()[0].snapshot_id, pages.next_items()[0].snapshot_id} == {named.snapshot_id, unnamed.snapshot_id}
+    forks = source.fork(count=2, timeout=60)
+    assert [fork.files.read("state") for fork in forks] == ["2", "2"], forks
+    said = forks[0].commands.run("echo $OWN $E2B_SANDBOX_ID").stdout
+    assert said == f"kept {forks[0].sandbox_id}\n" and not forks[0].commands.list(), said
+    assert source.commands.run(f"kill -0 {running.pid} && echo alive").stdout == "alive\n"
+    assert Sandbox.delete_snapshot(named.snapshot_id) and not Sandbox.delete_snapshot(named.snapshot_id)
+    assert children[0].files.read("state") == "3", "what was made from it stays"
+    raises(e2b.SandboxException, lambda: Sandbox.create(name))
+    assert Sandbox.delete_snapshot(unnamed.snapshot_id) and not Sandbox.list_snapshots().next_items()
+    [one.kill() for one in [source, *children, *forks]]
 
 
 @case

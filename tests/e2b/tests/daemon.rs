@@ -78,10 +78,11 @@ impl Served {
     }
 
     fn program(&self, program: PathBuf, words: &[&str], name: &str, text: &str) -> Command {
-        let file = self.home.path("tmp").join(name);
+        let folder = self.home.folder("programs");
+        let file = folder.join(name);
         fs::write(&file, text).unwrap();
         let mut command = Command::new(program);
-        command.args(words).arg(file).current_dir(self.home.path("tmp"));
+        command.args(words).arg(file).current_dir(folder);
         command
     }
 }

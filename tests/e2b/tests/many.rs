@@ -15,7 +15,7 @@ fn two_hundred_sandboxes_live_side_by_side_and_outlive_the_daemon() {
     }
     let mut served = Served::new();
     let url = format!("http://{}", served.address);
-    let ready = served.home.path("tmp/ready");
+    let ready = served.home.folder("programs").join("ready");
     let mut program = served.python("many.py", MANY);
     program.env("E2B_API_KEY", served.key("many")).env("E2B_API_URL", &url).env("E2B_SANDBOX_URL", &url);
     let running =

@@ -38,14 +38,15 @@ fn both_sdks_work_by_name_without_any_other_network() {
     }
     let served = Served::to_start();
     let home = &served.home;
-    fs::write(home.path("tmp/resolv.conf"), "nameserver 127.0.0.1\n").unwrap();
+    let folder = home.folder("programs");
+    fs::write(folder.join("resolv.conf"), "nameserver 127.0.0.1\n").unwrap();
     let dns = served.python("dns.py", DNS);
     let python = served.python("sdk.py", PYTHON);
     let node = served.node("sdk.mjs", NODE);
     let script = r#"
         set -eu
         ip link set lo up
-        mount --bind "$TMPDIR/resolv.conf" /etc/resolv.conf
+        mount --bind "$PWD/resolv.conf" /etc/resolv.conf
         "$PYTHON" dns.py "$DOMAIN" &
         dns=$!
         "$BELLJAR" serve --e2b "$ADDRESS" --e2b-domain "$DOMAIN" 2>daemon.log &
@@ -62,7 +63,7 @@ fn both_sdks_work_by_name_without_any_other_network() {
         wait $python || { cat python.log daemon.log; exit 1; }
     "#;
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--net", "sh", "-c", script]).current_dir(home.path("tmp"));
+    command.args(["--mount", "--net", "sh", "-c", script]).current_dir(folder);
     for (name, value) in home.belljar().get_envs() {
         command.env(name, value.unwrap_or_default());
     }
@@ -70,7 +71,8 @@ fn both_sdks_work_by_name_without_any_other_network() {
         command.env(name, value.unwrap_or_default());
     }
     command.env("PYTHON", python.get_program()).env("BELLJAR", home.belljar().get_program());
-    command.env("ADDRESS", served.address.to_string()).env("DOMAIN", DOMAIN).env_remove("SSL_CERT_DIR");
+    command.env("ADDRESS", "127.0.0.1:8443").env("DOMAIN", DOMAIN).env_remove("SSL_CERT_DIR");
+    command.env_remove("E2B_API_URL").env_remove("E2B_SANDBOX_URL");
     drop(dns);
     all_succeed(vec![command]);
 }

@@ -32,7 +32,7 @@ impl Entry {
 pub(crate) struct Book {
     files: FactsDir,
     entries: Mutex<HashMap<String, Arc<Entry>>>,
-    /// A time changed: whoever waits for the next end looks again.
+    /// A time changed: the task that waits for the next end looks again.
     pub(crate) changed: Notify,
 }
 

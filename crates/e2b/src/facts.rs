@@ -41,9 +41,8 @@ pub(crate) struct Facts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mask_request_host: Option<String>,
     pub(crate) size: Size,
-    /// What the daemon was asked for, until it has answered: after a crash it is asked again, under the same name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) making: Option<Box<CreateSandbox>>,
+    /// What the daemon is asked for. After a crash before its answer it is asked again, under the same name; and for a fork.
+    pub(crate) request: Box<CreateSandbox>,
 }
 
 /// Where a sandbox is in its life.
@@ -167,7 +166,7 @@ pub(crate) fn sample(id: &str) -> Facts {
         public_traffic: true,
         mask_request_host: None,
         size: Size { cpus: 2, memory_mb: 512, disk_mb: 1024 },
-        making: None,
+        request: Box::default(),
     }
 }
 
@@ -181,7 +180,7 @@ mod tests {
         let place = folder.path().join("sandboxes");
         let (files, found) = FactsDir::open(&place).unwrap();
         assert!(found.is_empty());
-        let facts = Facts { making: Some(Box::default()), ..sample("abc") };
+        let facts = sample("abc");
         files.write(&facts).unwrap();
         fs::write(place.join("x.json"), "{").unwrap();
         assert_eq!(FactsDir::open(&place).unwrap().1, [facts]);

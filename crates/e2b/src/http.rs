@@ -3,17 +3,70 @@
 use crate::fault::Fault;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Frame, Incoming};
+use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 pub(crate) type Answer = Result<Response<Body>, Fault>;
+
+/// The body of a request. Shared with what drains it where it was refused unread.
+#[derive(Clone)]
+pub(crate) struct Incoming(Arc<Mutex<hyper::body::Incoming>>);
+
+impl Incoming {
+    pub(crate) fn new(body: hyper::body::Incoming) -> Incoming {
+        Incoming(Arc::new(Mutex::new(body)))
+    }
+
+    fn held(&self) -> MutexGuard<'_, hyper::body::Incoming> {
+        // The body knows itself where it is.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what is left of a refused request, as far as that is bounded: a connection that is closed while a client still writes is
+    /// reset, and the client sees that instead of the refusal.
+    pub(crate) async fn drain(mut self) {
+        let drained = async {
+            let mut left = MAX_DRAINED_BYTES;
+            while let Some(Ok(frame)) = self.frame().await {
+                let length = frame.data_ref().map_or(0, Bytes::len);
+                let Some(rest) = left.checked_sub(length) else { return };
+                left = rest;
+            }
+        };
+        let _ = tokio::time::timeout(DRAIN_TIME, drained).await;
+    }
+}
+
+impl HttpBody for Incoming {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut *self.held()).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.held().is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.held().size_hint()
+    }
+}
 
 pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
@@ -145,6 +198,9 @@ pub(crate) fn set(response: &mut Response<Body>, name: &'static str, value: &str
     }
 }
 
+/// A client that sends more than this to be refused sees its connection closed.
+const MAX_DRAINED_BYTES: usize = 8 << 20;
+const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// Longer than any request of a client but for files.
 pub(crate) const MAX_JSON_BYTES: usize = 16 << 20;
 

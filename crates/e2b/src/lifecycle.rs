@@ -38,11 +38,10 @@ impl E2b {
                 false => Err(Fault::conflict("the sandbox of this idempotency key has ended")),
             };
         }
-        let request = facts.making.clone().ok_or_else(|| Fault::internal("there is nothing to make"))?;
         let entry = self.book.add(facts)?;
         let _turn = entry.turn.lock().await;
         let facts = entry.facts();
-        let made = self.client(&facts.grant).create_once(&request, &word(&facts.id)).await;
+        let made = self.client(&facts.grant).create_once(&facts.request, &word(&facts.id)).await;
         let created = match made {
             Ok(created) => created,
             Err(error) => {
@@ -58,7 +57,6 @@ impl E2b {
             facts.standing = Standing::Running;
             facts.started_ms = now;
             facts.ends_ms = after(now, facts.timeout_s);
-            facts.making = None;
         })?;
         drop(_turn);
         Ok(entry)
@@ -100,7 +98,7 @@ impl E2b {
     async fn pause_now(&self, entry: &Entry, memory: bool) -> Result<(), Fault> {
         let standing = if memory { Standing::Paused } else { Standing::Stopped };
         let before = entry.facts();
-        // A lease that lasts: it stays paused until somebody wants it.
+        // A lease that lasts: it stays paused until a client wants it.
         let held = self.client(&before.grant).sandbox(&before.name);
         self.renew(&before, PAUSED_LEASE_S).await?;
         self.book.change(entry, |facts| facts.standing = standing)?;
@@ -245,8 +243,7 @@ impl E2b {
     /// The daemon was killed while it made this one: nobody knows of it. Asked again under the same name, the daemon says which it is.
     async fn finish_making(&self, entry: &Entry) {
         let facts = entry.facts();
-        let Some(request) = &facts.making else { return self.book.forget(&facts.id) };
-        match self.client(&facts.grant).create_once(request, &word(&facts.id)).await {
+        match self.client(&facts.grant).create_once(&facts.request, &word(&facts.id)).await {
             Ok(created) => {
                 let named = self.book.change(entry, |facts| {
                     facts.name = created.sandbox.name;

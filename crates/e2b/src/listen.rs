@@ -3,11 +3,10 @@
 use crate::connections::{Breakable, Connection};
 use crate::envd;
 use crate::fault::Fault;
-use crate::http::{Body, refused};
+use crate::http::{Body, Incoming, refused};
 use crate::place::{ENVD_PORT, Place, place};
 use crate::server::E2b;
 use crate::{api, ports};
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -95,7 +94,21 @@ where
     }
 }
 
-async fn answer(e2b: Arc<E2b>, connection: Arc<Connection>, request: Request<Incoming>) -> Response<Body> {
+async fn answer(
+    e2b: Arc<E2b>,
+    connection: Arc<Connection>,
+    request: Request<hyper::body::Incoming>,
+) -> Response<Body> {
+    let request = request.map(Incoming::new);
+    let body = request.body().clone();
+    let response = routed(e2b, connection, request).await;
+    if response.status().is_client_error() || response.status().is_server_error() {
+        body.drain().await;
+    }
+    response
+}
+
+async fn routed(e2b: Arc<E2b>, connection: Arc<Connection>, request: Request<Incoming>) -> Response<Body> {
     let domain = e2b.domain.as_ref().map(|domain| domain.name.as_str());
     match place(domain, request.headers(), request.uri()) {
         Ok(Place::Control) => api::answer(&e2b, request).await,

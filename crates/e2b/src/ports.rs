@@ -2,13 +2,13 @@
 
 use crate::facts::Facts;
 use crate::fault::Fault;
+use crate::http::Incoming;
 use crate::http::{Body, header, refused, with_type};
 use crate::place::{ID, PORT};
 use crate::server::E2b;
 use crate::token::same;
 use belljar_spec::ErrorCode;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
 use hyper::header::{CONNECTION, HOST, HeaderName, HeaderValue, UPGRADE};
 use hyper::upgrade::OnUpgrade;

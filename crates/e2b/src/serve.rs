@@ -5,7 +5,7 @@ use crate::facts::FactsDir;
 use crate::listen::{Ways, listen};
 use crate::server::{Domain, E2b};
 use crate::token::TokenKey;
-use crate::{expiry, tls};
+use crate::{api, expiry, tls};
 use belljar_api::client::Client;
 use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_state::{Survives, write_atomic};
@@ -82,6 +82,7 @@ impl Bound {
         };
         serving.write(&settings.directory).map_err(|error| unkept(&settings, error))?;
         let e2b = Arc::new(E2b::new(daemon, Book::new(files, found), tokens, domain, machine));
+        api::snapshots::sweep(&e2b).await;
         tokio::join!(expiry::watch(Arc::clone(&e2b)), listen(listener, ways, e2b));
         Ok(())
     }

@@ -92,7 +92,7 @@ impl E2b {
         entry.ok_or_else(|| Fault::not_found(format!("sandbox {id} was not found")))
     }
 
-    /// Whether a path of the data plane is for whoever runs sandboxes, and no client.
+    /// Whether a path of the data plane is the server's own business, and no client's.
     pub(crate) fn is_internal(&self, path: &str) -> bool {
         ["/init", "/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw"].contains(&path)
     }

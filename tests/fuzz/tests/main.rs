@@ -10,6 +10,8 @@ mod agent_streams;
 mod decision;
 #[path = "../../../fuzz/fuzz_targets/dns.rs"]
 mod dns;
+#[path = "../../../fuzz/fuzz_targets/e2b.rs"]
+mod e2b;
 #[path = "../../../fuzz/fuzz_targets/first_bytes.rs"]
 mod first_bytes;
 #[path = "../../../fuzz/fuzz_targets/guest_frames.rs"]
@@ -54,6 +56,7 @@ targets!(
     agent_streams,
     decision,
     dns,
+    e2b,
     first_bytes,
     guest_frames,
     hello,

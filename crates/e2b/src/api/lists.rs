@@ -1,16 +1,16 @@
-//! Lists, with their filters and pages; and templates, which are the daemon's profiles.
+//! Lists of sandboxes, with their filters and pages.
 
-use super::shapes::{Listed, from_rfc3339, rfc3339};
+use super::shapes::{Listed, from_rfc3339};
 use crate::facts::Facts;
 use crate::fault::Fault;
+use crate::http::Incoming;
 use crate::http::{Answer, Query, json, set};
 use crate::metrics;
 use crate::server::{Caller, E2b};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
-use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
 use percent_encoding::percent_decode_str;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 pub(super) fn sandboxes(e2b: &E2b, caller: &Caller, request: &Request<Incoming>, version: &str) -> Answer {
     let query = Query::of(request.uri().query());
@@ -109,11 +109,11 @@ impl Wanted {
     }
 }
 
-fn to_token(started_ms: i64, id: &str) -> String {
+pub(super) fn to_token(started_ms: i64, id: &str) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(format!("{started_ms}:{id}"))
 }
 
-fn from_token(token: &str) -> Result<(i64, String), Fault> {
+pub(super) fn from_token(token: &str) -> Result<(i64, String), Fault> {
     let invalid = || Fault::bad_request("`nextToken` is not one of a list");
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;
     let text = String::from_utf8(bytes).map_err(|_| invalid())?;
@@ -139,49 +139,7 @@ pub(super) async fn metrics(e2b: &E2b, caller: &Caller, request: &Request<Incomi
     Ok(json(StatusCode::OK, &json!({ "sandboxes": measured })))
 }
 
-/// The profile of a template. The usual template is the profile of that name or, without one, the default profile.
-pub(super) async fn profile(e2b: &E2b, caller: &Caller, template: &str) -> Result<Option<String>, Fault> {
-    let name = template.split_once(':').map_or(template, |(name, tag)| match tag {
-        "default" | "latest" => name,
-        _ => template,
-    });
-    let profiles = e2b.client(&caller.grant).profiles().await?;
-    if profiles.iter().any(|profile| profile.name == name) {
-        return Ok(Some(name.to_string()));
-    }
-    match name {
-        "" | BASE => Ok(None),
-        name => Err(Fault::not_found(format!(
-            "template '{name}' not found: a template is a profile of the daemon"
-        ))),
-    }
-}
-
-pub(super) async fn alias(e2b: &E2b, caller: &Caller, alias: &str) -> Answer {
-    profile(e2b, caller, alias).await?;
-    Ok(json(StatusCode::OK, &json!({ "templateID": alias, "public": false })))
-}
-
-pub(super) async fn templates(e2b: &E2b, caller: &Caller) -> Answer {
-    let profiles = e2b.client(&caller.grant).profiles().await?;
-    let mut names: Vec<String> = profiles.into_iter().map(|profile| profile.name).collect();
-    if !names.iter().any(|name| name == BASE) {
-        names.insert(0, BASE.into());
-    }
-    let told = |name: String| -> Value {
-        json!({
-            "templateID": name, "buildID": "00000000-0000-0000-0000-000000000000", "aliases": [name], "names": [name],
-            "public": false, "cpuCount": e2b.machine.cpus, "memoryMB": e2b.machine.memory_bytes >> 21, "diskSizeMB": e2b.machine.memory_bytes >> 22,
-            "createdAt": rfc3339(0), "updatedAt": rfc3339(0), "createdBy": null, "lastSpawnedAt": null,
-            "spawnCount": 0, "buildCount": 0, "buildStatus": "ready", "envdVersion": super::shapes::ENVD_VERSION,
-        })
-    };
-    Ok(json(StatusCode::OK, &names.into_iter().map(told).collect::<Vec<_>>()))
-}
-
-/// The template that clients take if none is named.
-const BASE: &str = "base";
-const MAX_PAGE: usize = 100;
+pub(super) const MAX_PAGE: usize = 100;
 
 #[cfg(test)]
 mod tests {

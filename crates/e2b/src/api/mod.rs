@@ -3,11 +3,13 @@
 mod lists;
 mod sandboxes;
 pub(crate) mod shapes;
+pub(crate) mod snapshots;
+mod templates;
 
 use crate::fault::Fault;
+use crate::http::Incoming;
 use crate::http::{Answer, Body, nothing, refused, segments};
 use crate::server::E2b;
-use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
 use std::sync::Arc;
 
@@ -62,25 +64,34 @@ async fn route(e2b: &Arc<E2b>, request: Request<Incoming>) -> Answer {
             sandboxes::logs(e2b, &caller, id, &request, version).await
         }
         (&Method::PUT, "v1", ["sandboxes", id, "network"]) => sandboxes::network(e2b, &caller, id),
-        (&Method::POST, "v1", ["sandboxes", id, what @ ("snapshots" | "fork")]) => {
-            e2b.own(&caller, id)?;
-            Err(Fault::not_served(&format!("`{what}`")))
+        (&Method::POST, "v1", ["sandboxes", id, "snapshots"]) => {
+            snapshots::take(e2b, &caller, id, request).await
         }
-        (&Method::GET, "v1", ["templates", "aliases", alias]) => lists::alias(e2b, &caller, alias).await,
-        (&Method::GET, "v1" | "v2", ["templates"]) => lists::templates(e2b, &caller).await,
-        (
-            _,
-            _,
-            [
-                "templates" | "snapshots" | "volumes" | "secrets" | "teams" | "nodes" | "admin" | "api-keys"
-                | "access-tokens" | "default-templates",
-                ..,
-            ],
-        ) => Err(Fault::not_served(&format!("`{method} {path}`"))),
+        (&Method::POST, "v1", ["sandboxes", id, "fork"]) => snapshots::fork(e2b, &caller, id, request).await,
+        (&Method::GET, "v1", ["snapshots"]) => snapshots::list(e2b, &caller, &request).await,
+        (&Method::GET, "v1", ["templates", "aliases", alias]) => templates::alias(e2b, &caller, alias).await,
+        (&Method::GET, "v1" | "v2", ["templates"]) => templates::list(e2b, &caller).await,
+        (&Method::DELETE, "v1", ["templates", name]) => templates::remove(e2b, &caller, name).await,
+        (_, _, [first, ..]) if NOT_SERVED.contains(first) => {
+            Err(Fault::not_served(&format!("`{method} {path}`")))
+        }
         _ => Err(Fault::not_found(format!("there is nothing at `{method} {path}`"))),
     }
 }
 
+/// What of the API is not served, by the first part of its path.
+const NOT_SERVED: [&str; 10] = [
+    "templates",
+    "volumes",
+    "volumecontent",
+    "secrets",
+    "teams",
+    "nodes",
+    "admin",
+    "api-keys",
+    "access-tokens",
+    "default-templates",
+];
 /// How long a sandbox lives if its maker does not say, in seconds: by the old path, and by the new one.
 const V1_TIMEOUT_S: u64 = 15;
 const V2_TIMEOUT_S: u64 = 300;

@@ -4,9 +4,11 @@ use super::shapes::{
     CLIENT_ID, Connect, Detail, ENVD_VERSION, Lifecycle, Listed, Network, NewSandbox, Pause, Refresh, Resume,
     Sandbox, Timeout, rfc3339,
 };
+use super::templates::{self, Template};
 use crate::envd::USER;
 use crate::facts::{Facts, OnTimeout, Size, Standing, VERSION, now_ms};
 use crate::fault::Fault;
+use crate::http::Incoming;
 use crate::http::{Answer, Query, header, json, nothing, read_json};
 use crate::lifecycle::{Found, MAX_TIMEOUT_S, lease_s};
 use crate::metrics;
@@ -17,7 +19,6 @@ use belljar_api::{CreateSandbox, SandboxRequest};
 use belljar_spec::request::EnvValue;
 use belljar_spec::{EnvName, VolumeName, VolumePath};
 use data_encoding::HEXLOWER;
-use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -41,14 +42,16 @@ pub(super) async fn create(
         }
         // The same request has the same id, also after a restart.
         Some(word) => HEXLOWER.encode(&Sha256::digest(format!("{}:{word}", caller.grant))[..ID_BYTES]),
-        None => {
-            let id = random::<ID_BYTES>().map_err(|error| Fault::internal(error.to_string()))?;
-            HEXLOWER.encode(&id)
-        }
+        None => new_id()?,
     };
     let facts = facts(e2b, caller, id, new, default_timeout_s).await?;
     let entry = e2b.make(facts).await?;
     Ok(json(StatusCode::CREATED, &told(e2b, &entry.facts())))
+}
+
+pub(super) fn new_id() -> Result<String, Fault> {
+    let id = random::<ID_BYTES>().map_err(|error| Fault::internal(error.to_string()))?;
+    Ok(HEXLOWER.encode(&id))
 }
 
 /// What is kept of a sandbox to be, with the request that the daemon gets.
@@ -71,12 +74,12 @@ async fn facts(
             .map_err(|error| Fault::bad_request(format!("`network`: {error}")))?,
     };
     let rules = e2b.rules(&caller.grant).await?;
-    let profile = super::lists::profile(e2b, caller, &new.template_id).await?;
+    let Template { profile, snapshot } = templates::find(e2b, caller, &new.template_id).await?;
     let mut env: BTreeMap<EnvName, EnvValue> = BTreeMap::new();
-    let own = [("E2B_SANDBOX".to_string(), "true".to_string()), ("E2B_SANDBOX_ID".to_string(), id.clone())];
-    for (name, value) in own.into_iter().chain(new.env_vars) {
+    for (name, value) in new.env_vars {
         env.insert(parsed("envVars", &name)?, env_value(&value)?);
     }
+    env.extend(own_variables(&id)?);
     let mut volumes = BTreeMap::new();
     for mount in &new.volume_mounts {
         let name: VolumeName = parsed("volumeMounts", &mount.name)?;
@@ -84,12 +87,13 @@ async fn facts(
     }
     let sandbox = SandboxRequest {
         user: Some(parsed("user", USER)?),
+        snapshot,
         egress: policy(rules.as_ref(), new.allow_internet_access, &network)?,
         env,
         volumes,
         ..SandboxRequest::default()
     };
-    let making = CreateSandbox {
+    let request = CreateSandbox {
         persistent: Some(true),
         profile,
         idle_s: Some(0),
@@ -124,8 +128,16 @@ async fn facts(
         mask_request_host: network.mask_request_host,
         network: new.network.filter(|network| !network.is_null()),
         size,
-        making: Some(Box::new(making)),
+        request: Box::new(request),
     })
+}
+
+/// By which programs inside know where they are.
+pub(super) fn own_variables(id: &str) -> Result<[(EnvName, EnvValue); 2], Fault> {
+    Ok([
+        (parsed("envVars", "E2B_SANDBOX")?, env_value("true")?),
+        (parsed("envVars", "E2B_SANDBOX_ID")?, env_value(id)?),
+    ])
 }
 
 fn on_timeout(auto_pause: bool, memory: Option<bool>) -> OnTimeout {
@@ -136,7 +148,7 @@ fn on_timeout(auto_pause: bool, memory: Option<bool>) -> OnTimeout {
     }
 }
 
-fn within(timeout_s: u64) -> Result<u64, Fault> {
+pub(super) fn within(timeout_s: u64) -> Result<u64, Fault> {
     match timeout_s <= MAX_TIMEOUT_S {
         true => Ok(timeout_s),
         false => {
@@ -155,7 +167,7 @@ fn env_value(text: &str) -> Result<EnvValue, Fault> {
 }
 
 /// What the maker of a sandbox is told.
-fn told(e2b: &E2b, facts: &Facts) -> Sandbox {
+pub(super) fn told(e2b: &E2b, facts: &Facts) -> Sandbox {
     Sandbox {
         sandbox_id: facts.id.clone(),
         template_id: facts.template.clone(),

@@ -90,6 +90,20 @@ pub(crate) struct Pause {
     pub(crate) memory: Option<bool>,
 }
 
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TakenSnapshot {
+    pub(crate) name: Option<String>,
+    pub(crate) memory: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Fork {
+    pub(crate) timeout: Option<u64>,
+    pub(crate) count: Option<usize>,
+}
+
 /// The answer to a request for a sandbox.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]

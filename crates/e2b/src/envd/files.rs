@@ -6,11 +6,12 @@ use super::route::Context;
 use super::{filesystem, paths};
 use crate::connect::{Code, RpcError};
 use crate::fault::Fault;
+use crate::http::Incoming;
 use crate::http::{Answer, Query, header, json, nothing, set, streamed};
 use belljar_api::FileKind;
 use belljar_api::client::Download;
 use http_body_util::BodyExt;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 use std::io;
@@ -167,7 +168,9 @@ pub(crate) async fn write(context: &Context, request: Request<Incoming>) -> Answ
     let query = Query::of(request.uri().query());
     let asked = query.get("path").map(String::from);
     let decoder = Decoder::of(header(&request, "content-encoding"))?;
-    let metadata = metadata(&request)?;
+    if request.headers().keys().any(|name| name.as_str().starts_with(METADATA)) {
+        return Err(Fault::not_served("metadata of files"));
+    }
     let content_type = header(&request, "content-type").unwrap_or_default().to_string();
     let mut body = Body { body: request.into_body(), decoder: Some(decoder) };
     let mut written = Vec::new();
@@ -178,7 +181,7 @@ pub(crate) async fn write(context: &Context, request: Request<Incoming>) -> Answ
             let path = path.ok_or_else(|| {
                 Fault::bad_request("a file of the form has no name, and there is no `path`")
             })?;
-            written.push(take(context, &path, &metadata, &mut form).await?);
+            written.push(take(context, &path, &mut form).await?);
         }
         if written.is_empty() {
             return Err(Fault::bad_request("there is no file in the form"));
@@ -186,7 +189,7 @@ pub(crate) async fn write(context: &Context, request: Request<Incoming>) -> Answ
     } else if content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(OCTETS)) {
         let path = asked.filter(|path| !path.is_empty());
         let path = path.ok_or_else(|| Fault::bad_request("`path` is missing"))?;
-        written.push(take(context, &path, &metadata, &mut body).await?);
+        written.push(take(context, &path, &mut body).await?);
     } else {
         let message = format!("a file is sent as multipart/form-data or {OCTETS}");
         return Err(Fault::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
@@ -195,12 +198,7 @@ pub(crate) async fn write(context: &Context, request: Request<Incoming>) -> Answ
 }
 
 /// Writes one file, and says so. A body that is cut changes nothing.
-async fn take(
-    context: &Context,
-    path: &str,
-    metadata: &[(String, String)],
-    content: &mut impl Content,
-) -> Result<Value, Fault> {
+async fn take(context: &Context, path: &str, content: &mut impl Content) -> Result<Value, Fault> {
     let path = paths::absolute(path, &context.home);
     context.sandbox.make_folder(paths::parent(&path), true).await.map_err(|error| context.fault(error))?;
     let (to, pieces) = mpsc::channel(PIECES);
@@ -229,29 +227,7 @@ async fn take(
     let (written, fed) = tokio::join!(writing, feeding);
     fed?;
     written.map_err(|error| context.fault(error))?;
-    let mut told = json!({ "name": paths::name(&path), "path": path, "type": "file" });
-    context.set_metadata(&path, metadata).await?;
-    if !metadata.is_empty() {
-        told["metadata"] = metadata
-            .iter()
-            .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
-            .collect::<serde_json::Map<_, _>>()
-            .into();
-    }
-    Ok(told)
-}
-
-/// What clients write on a file, from the headers of its upload.
-fn metadata(request: &Request<Incoming>) -> Result<Vec<(String, String)>, Fault> {
-    let mut found = Vec::new();
-    for (name, value) in request.headers() {
-        let Some(name) = name.as_str().strip_prefix(METADATA) else { continue };
-        let value = value
-            .to_str()
-            .map_err(|_| Fault::bad_request(format!("the metadata `{name}` is not ASCII text")))?;
-        found.push((name.to_string(), value.to_string()));
-    }
-    Ok(found)
+    Ok(json!({ "name": paths::name(&path), "path": path, "type": "file" }))
 }
 
 /// Bytes of one file, as they come.
@@ -369,6 +345,7 @@ fn from_http_date(text: &str) -> Option<i64> {
 }
 
 const OCTETS: &str = "application/octet-stream";
+/// What clients write on a file beside its content.
 const METADATA: &str = "x-metadata-";
 const PIECES: usize = 8;
 

@@ -5,10 +5,10 @@ use super::{paths, rpc, watch};
 use crate::api::shapes::rfc3339;
 use crate::connect::{Code, RpcError};
 use crate::http::Body;
+use crate::http::Incoming;
 use belljar_api::{FileKind, FileStat, StartCommand};
 use belljar_spec::ErrorCode;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use hyper::body::Incoming;
 use hyper::{Request, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -80,10 +80,6 @@ pub(crate) async fn entry(context: &Context, path: &str) -> Result<Value, RpcErr
         entry["type"] = type_name(kind).into();
         entry["symlinkTarget"] = target.into();
     }
-    let metadata = context.metadata(path).await;
-    if !metadata.is_empty() {
-        entry["metadata"] = json!(metadata);
-    }
     Ok(entry)
 }
 
@@ -148,6 +144,8 @@ async fn list(context: &Context, path: &str, depth: u32) -> Result<Vec<Value>, R
             break;
         }
     }
+    // What lies in a folder stands behind it.
+    all.sort_by(|one, other| one.split('/').cmp(other.split('/')));
     // What was removed meanwhile is not there.
     let look = |path: String| async move {
         match entry(context, &path).await {

@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn what_is_no_form_is_refused() {
         assert_eq!(read(b"--b\r\nx: y\r\n\r\n", 64), Err(FormError::Head));
-        assert_eq!(read(b"--bx", 64), Err(FormError::Boundary));
+        assert_eq!(read(b"--bxy", 64), Err(FormError::Boundary));
         let long = [b"--b\r\n".to_vec(), vec![b'a'; MAX_HEAD_BYTES + 8]].concat();
         assert_eq!(read(&long, 999), Err(FormError::Head));
         let cut = &FORM[..FORM.len() - 20];

@@ -5,6 +5,7 @@ use super::rpc::{self, Ended, Messages, Sender};
 use super::{paths, route::Context};
 use crate::connect::{Code, RpcError};
 use crate::facts::now_ms;
+use crate::http::Incoming;
 use crate::http::{Body, with_type};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use belljar_api::client::{ClientError, CommandEvents, output_bytes};
@@ -12,7 +13,6 @@ use belljar_api::{
     CommandEvent, CommandInfo, CommandResult, CommandState, StartCommand, StreamName, Terminal,
 };
 use belljar_spec::{ErrorCode, OsText};
-use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

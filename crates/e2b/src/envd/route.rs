@@ -5,6 +5,7 @@ use crate::book::Entry;
 use crate::connect::{Code, RpcError, said};
 use crate::facts::now_ms;
 use crate::fault::Fault;
+use crate::http::Incoming;
 use crate::http::{Answer, Body, Query, header, json, nothing, refused, set};
 use crate::server::E2b;
 use crate::signature::Signed;
@@ -12,10 +13,8 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use belljar_api::State;
 use belljar_api::client::{ClientError, Sandbox};
 use belljar_spec::ErrorCode;
-use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The sandbox that a request is for.
@@ -77,16 +76,6 @@ impl Context {
             return Ok(());
         }
         Err(format!("invalid username: '{name}': everything in this sandbox is done as `{}`", self.user))
-    }
-
-    /// What clients wrote on a file.
-    pub(crate) async fn metadata(&self, _path: &str) -> BTreeMap<String, String> {
-        BTreeMap::new()
-    }
-
-    /// Replaces what clients wrote on a file.
-    pub(crate) async fn set_metadata(&self, _path: &str, metadata: &[(String, String)]) -> Result<(), Fault> {
-        if metadata.is_empty() { Ok(()) } else { Err(Fault::not_served("metadata of files")) }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Calls: what a request says, and how its answer is sent.
 
 use crate::connect::{FrameReader, RpcError, end, message};
+use crate::http::Incoming;
 use crate::http::{Body, MAX_JSON_BYTES, collect, header, parsed, streamed, with_type};
 use http_body_util::BodyExt;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 use serde::Serialize;

@@ -36,7 +36,8 @@ pub use drawing::{Drawing, LimitsHeld};
 pub use embedded::hold_guest_program;
 pub use guest::{Guest, guest_gone};
 pub use layout::{
-    DaemonImage, GitInside, RootTree, WORKSPACE, context_git_config, home_files, root_directory, shell,
+    DaemonImage, EnvFiles, GitInside, RootTree, WORKSPACE, context_git_config, home_files, root_directory,
+    shell,
 };
 pub use plan::{EgressSockets, FirstRequest, Isolation, Plan, Seen};
 pub use sweeps::{prune_prepared_roots, sweeps};

@@ -36,7 +36,7 @@ pub use drawing::{Drawing, LimitsHeld};
 pub use embedded::hold_guest_program;
 pub use guest::{Guest, guest_gone};
 pub use layout::{
-    DaemonImage, GitInside, RootTree, SealedLayers, WORKSPACE, context_git_config, home_files,
+    DaemonImage, EnvFiles, GitInside, RootTree, SealedLayers, WORKSPACE, context_git_config, home_files,
     root_directory, shell,
 };
 pub use plan::{EgressSockets, FirstRequest, Isolation, Plan, Seen};

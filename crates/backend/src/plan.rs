@@ -2,7 +2,9 @@
 
 use crate::cgroup::Cgroup;
 use crate::drawing::LimitsHeld;
-use crate::layout::{Bind, BindKind, DaemonImage, GitInside, Layout, Marker, RootTree, SealedLayers, Wanted};
+use crate::layout::{
+    Bind, BindKind, DaemonImage, EnvFiles, GitInside, Layout, Marker, RootTree, SealedLayers, Wanted,
+};
 use belljar_spec::workspace::View;
 use belljar_spec::{
     Admin, AgentContext, BackendName, ByteSize, ErrorCode, Limits, LimitsRequest, Machine, Nesting, Origin,
@@ -32,6 +34,7 @@ pub struct Plan {
     git: Option<GitInside>,
     mountpoints: Option<PathBuf>,
     context: Option<AgentContext>,
+    env_files: Option<EnvFiles>,
     root: Option<RootTree>,
     containers: Option<PathBuf>,
     prepared: Option<PathBuf>,
@@ -85,6 +88,7 @@ impl Plan {
             git: None,
             mountpoints: None,
             context: None,
+            env_files: None,
             root: None,
             containers: None,
             prepared: None,
@@ -139,6 +143,12 @@ impl Plan {
     /// The same, with this seen by agents in its workspace.
     pub fn with_context(mut self, context: AgentContext) -> Plan {
         self.context = Some(context);
+        self
+    }
+
+    /// The same, with files of variables shown as this makes them.
+    pub fn with_env_files(mut self, env_files: EnvFiles) -> Plan {
+        self.env_files = Some(env_files);
         self
     }
 
@@ -257,10 +267,21 @@ impl Plan {
                 let user = self.spec.user.clone();
                 let marker = Marker { id: self.id, backend: self.backend, user };
                 let (spec, own, root) = (&self.spec, &*self.own, self.root.as_ref());
-                let context = self.context.as_ref();
+                let (context, env_files) = (self.context.as_ref(), self.env_files.as_ref());
                 let sealed = self.sealed.as_ref();
-                let wanted =
-                    Wanted { marker, spec, view, resolver, authority, own, git, root, context, sealed };
+                let wanted = Wanted {
+                    marker,
+                    spec,
+                    view,
+                    resolver,
+                    authority,
+                    own,
+                    git,
+                    root,
+                    context,
+                    sealed,
+                    env_files,
+                };
                 Layout::isolated(wanted)
             }
             Isolation::Absent if self.context.is_some() => Err(context_needs_isolation()),
@@ -378,7 +399,7 @@ impl Enforcement {
             );
             return Err(ErrorCode::LimitUnavailable
                 .error(message)
-                .hint(hint!("ask for more with {}", Term::Memory)));
+                .hint(hint!("ask for more, as in {}: a number alone means bytes", Term::Memory.to("2g"))));
         }
         let refused = [
             ("memory", asked(limits.memory.origin) && !self.memory_by_cgroup),

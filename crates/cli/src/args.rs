@@ -67,7 +67,7 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "belljar", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Without a command, at a terminal, `belljar` is `belljar shell`.\n\
-    Exit codes: the command's own; 124 it ran too long; 125 belljar failed; 126 refused, or not executable;\n127 not found inside.")]
+    Exit codes: the command's own; 124 it ran too long; 125 belljar failed;\n126 refused, or not executable; 127 not found inside.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,

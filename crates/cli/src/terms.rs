@@ -36,6 +36,7 @@ fn words(term: Term) -> &'static str {
         Term::Folder => "--workspace",
         Term::GitHub => "--github",
         Term::Hide => "--hide",
+        Term::Placeholders => "--placeholders",
         Term::LlmKey => "--llm-key",
         Term::LlmKind => "--llm-kind",
         Term::LlmUrl => "--llm",

@@ -126,6 +126,14 @@ impl Chosen<'_> {
         }
         match self.find(name).cloned() {
             Some(credential) => self.push(credential),
+            None if is_like_a_key(name) => {
+                let message = "the name of the credential looks like a key, and every program of this machine can read the arguments \
+                               of another one";
+                Err(ErrorCode::CredentialMissing.error(message).hint(hint!(
+                    "{} asks for the value, and this option takes that name; consider a new key, since your shell has stored this one",
+                    CommandLine::SecretsSet.of("NAME")
+                )))
+            }
             None => {
                 let message = format!("there is no credential `{name}`");
                 let names: Vec<&str> = built_ins().map(|known| known.credential.name.as_str()).collect();
@@ -313,3 +321,11 @@ fn has_egress(policy: &EgressPolicy, credentials: &[Credential]) -> Result<(), S
         _ => Ok(()),
     }
 }
+
+/// Whether a name begins as keys of well-known services do, and is as long as one.
+fn is_like_a_key(name: &SecretName) -> bool {
+    let begins = |start: &&str| name.as_str().starts_with(*start);
+    name.as_str().len() >= 20 && KEYS.iter().any(|start| begins(start))
+}
+
+const KEYS: [&str; 9] = ["sk-", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "npm_", "pypi-", "tvly-"];

@@ -108,6 +108,7 @@ pub(crate) struct GitHubTable {
 pub(crate) struct WorkspaceTable {
     pub(crate) protect: Vec<Spanned<String>>,
     pub(crate) hide: Vec<Spanned<String>>,
+    pub(crate) placeholders: Vec<Spanned<String>>,
     pub(crate) visible: Option<Spanned<Vec<Spanned<String>>>>,
     pub(crate) unprotect: Option<Spanned<Vec<Spanned<String>>>>,
 }

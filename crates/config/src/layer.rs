@@ -71,6 +71,8 @@ pub struct Settings {
     pub unprotect: Vec<At<ProtectedPath>>,
     /// What of the workspace is hidden inside.
     pub hide: Vec<At<HidePattern>>,
+    /// Files of variables that are seen with placeholders in the place of their values.
+    pub placeholders: Vec<At<HidePattern>>,
     /// Files that may be seen inside though they look like secrets.
     pub visible: Vec<At<HidePattern>>,
     /// A directory of instructions for agents.
@@ -113,6 +115,7 @@ impl Settings {
             protect: Vec::new(),
             unprotect: Vec::new(),
             hide: Vec::new(),
+            placeholders: Vec::new(),
             visible: Vec::new(),
             agent_context: None,
             git: GitSettings::default(),
@@ -134,6 +137,7 @@ impl Settings {
             protect: Vec::new(),
             unprotect: Vec::new(),
             hide: Vec::new(),
+            placeholders: Vec::new(),
             visible: Vec::new(),
             agent_context: None,
             git: GitSettings::default(),
@@ -218,6 +222,12 @@ impl Settings {
             hide: file
                 .workspace
                 .hide
+                .iter()
+                .map(|path| reader.understood(path, |path| path.parse()))
+                .collect::<Result<_, _>>()?,
+            placeholders: file
+                .workspace
+                .placeholders
                 .iter()
                 .map(|path| reader.understood(path, |path| path.parse()))
                 .collect::<Result<_, _>>()?,

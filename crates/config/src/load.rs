@@ -98,6 +98,14 @@ impl Loaded {
         self.layers.iter().flat_map(|layer| layer.hide.iter().map(|pattern| pattern.value.clone())).collect()
     }
 
+    /// What of a workspace is seen with placeholders; all layers add up.
+    pub fn placeholders(&self) -> Vec<HidePattern> {
+        self.layers
+            .iter()
+            .flat_map(|layer| layer.placeholders.iter().map(|pattern| pattern.value.clone()))
+            .collect()
+    }
+
     /// Files that may be seen inside though they look like secrets. A repository can name none.
     pub fn visible(&self) -> Vec<HidePattern> {
         self.layers

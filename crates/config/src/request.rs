@@ -122,6 +122,7 @@ pub fn resolve_with(
         rw,
         protect,
         hide,
+        placeholders,
         push,
         share_git,
         agent_context: more_context,
@@ -131,7 +132,8 @@ pub fn resolve_with(
     let protected = loaded.protected().into_iter().map(|path| path.value).chain(protect).collect();
     let unprotected = loaded.unprotected().into_iter().map(|path| path.value).collect();
     let hidden: Vec<_> = loaded.hidden().into_iter().chain(hide).collect();
-    let known: Vec<_> = hidden.iter().cloned().chain(loaded.visible()).collect();
+    let placeholders: Vec<_> = loaded.placeholders().into_iter().chain(placeholders).collect();
+    let known: Vec<_> = hidden.iter().chain(&placeholders).cloned().chain(loaded.visible()).collect();
     let suggestion =
         folder.as_deref().filter(|_| !admin).and_then(|folder| secret_files::note(folder, &known));
     let mut agent_context = loaded.agent_context(configured_by);
@@ -191,6 +193,7 @@ pub fn resolve_with(
         protected,
         unprotected,
         hidden,
+        placeholders,
         agent_context,
         alternates: loaded.alternates(),
         pushes,

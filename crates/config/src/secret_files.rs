@@ -26,20 +26,28 @@ pub(crate) fn note(workspace: &Path, known: &[HidePattern]) -> Option<Note> {
         1 => format!(" and `{}`", more[0].escape_debug()),
         number => format!(" and {number} other files with secrets"),
     };
-    let first = first.escape_debug();
-    Some(Note {
-        code: SECRET_VISIBLE,
-        message: format!("the sandbox can read `{first}`{others}"),
-        hint: Some(hint!(
+    let is_environment = is_environment(first);
+    let first = first.escape_debug().to_string();
+    let message = format!("the sandbox can read `{first}`{others}");
+    let hide = Term::Hide.to(first.clone());
+    let hint = match is_environment {
+        true => hint!(
+            "hide it with {}, or its values with {} (`hide` and `placeholders` in `[workspace]` of belljar.toml); `visible` there says \
+             that it may be read",
+            hide,
+            Term::Placeholders.to(first)
+        ),
+        false => hint!(
             "hide it with {} or `hide` in `[workspace]` of belljar.toml; `visible` there says that it may be read",
-            Term::Hide.to(first.to_string())
-        )),
-    })
+            hide
+        ),
+    };
+    Some(Note { code: SECRET_VISIBLE, message, hint: Some(hint) })
 }
 
 /// Whether a file is what its name says.
 fn holds_secret(workspace: &Path, name: &str) -> bool {
-    let is_environment = name == ".env" || name.starts_with(".env.");
+    let is_environment = is_environment(name);
     let is_template = TEMPLATES.iter().any(|end| name.ends_with(end));
     let is_key = name.ends_with(".pem") || name.starts_with("id_") && !name.ends_with(".pub");
     if !(is_environment && !is_template || is_key) {
@@ -55,6 +63,10 @@ fn holds_secret(workspace: &Path, name: &str) -> bool {
         true => text.contains("PRIVATE KEY-----"),
         false => text.lines().any(assigns),
     }
+}
+
+fn is_environment(name: &str) -> bool {
+    name == ".env" || name.starts_with(".env.")
 }
 
 /// `NAME=value`, with something behind the sign.

@@ -3,10 +3,11 @@
 
 use crate::egress_reach;
 use belljar_audit::Event;
-use belljar_gateway::{Credentials, Gateway, danger_forward};
+use belljar_backend::EnvFiles;
+use belljar_gateway::{Credentials, Gateway, InEnvFileError, danger_forward};
 use belljar_spec::secret::{Forwarded, GitHubGrant, SecretRef, SecretSource};
 use belljar_spec::{EnvName, ErrorCode, SandboxError, SandboxSpec, Term, hint};
-use belljar_vault::{SecretError, SecretStore};
+use belljar_vault::{Secret, SecretError, SecretStore};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -77,6 +78,22 @@ impl Prepared {
             gateway.forget(Arc::clone(&self.credentials));
         }
     }
+}
+
+/// Shows files of variables with placeholders: those of these credentials, and others that stand for nothing.
+pub(crate) fn in_env_files(credentials: &Arc<Credentials>) -> EnvFiles {
+    let credentials = Arc::clone(credentials);
+    Arc::new(move |path, content| {
+        credentials.in_env_file(Secret::new(content)).map_err(|error| match error {
+            InEnvFileError::Secret(error) => unavailable(error),
+            InEnvFileError::File(error) => {
+                let message = format!("`{path}` cannot be shown with placeholders: {error}");
+                ErrorCode::PathRefused
+                    .error(message)
+                    .hint(hint!("correct that line, or hide the file with {}", Term::Hide.to(path)))
+            }
+        })
+    })
 }
 
 /// The host's files in which the secrets of a sandbox are kept. Who could write one would choose what is sent as ours.

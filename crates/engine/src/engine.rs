@@ -321,7 +321,8 @@ impl Engine {
         // An image may have taken long to come.
         self.must_be_wanted()?;
         let Planned { plan, spec, policy, authority, secrets } = step("plan", || {
-            self.plan(backend.name(), spec, id, &record.directory, workspace, &root, &limits)
+            let credentials = &prepared.credentials;
+            self.plan(backend.name(), spec, id, &record.directory, workspace, &root, &limits, credentials)
         })?;
         let (spec, mut plan, directory) = (&spec, plan, &record.directory);
         let repository = workspace.repository.as_ref().filter(|_| plan.isolation() == Isolation::Own);

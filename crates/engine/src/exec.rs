@@ -318,6 +318,23 @@ impl Inputs {
     }
 }
 
+/// What a user who knows shells meant by a name that is no program's.
+fn meant_instead(program: &str) -> String {
+    let first = program.split(' ').next().unwrap_or_default();
+    match () {
+        () if program.contains(' ') && !first.is_empty() => format!(
+            ": it was given as one word; write its words apart, or `sh -c '...'` for a line of a shell"
+        ),
+        () if SHELL_COMMANDS.contains(&program) => {
+            format!(": it is a part of the shell, as in `sh -c '{program} ...'`")
+        }
+        () => String::new(),
+    }
+}
+
+/// Of those that no system has as a program, the usual ones.
+const SHELL_COMMANDS: [&str; 9] = [".", "alias", "cd", "eval", "export", "set", "source", "ulimit", "unset"];
+
 /// A program that is not there, or cannot be run, is a result; anything else before it is an error.
 fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
     let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
@@ -333,7 +350,9 @@ fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
     // Whatever is in the name, a terminal shows it and does not obey it.
     let program = quote::visible(program.as_bytes());
     let (code, why) = match errno {
-        Errno::NOENT => (127, format!("`{program}` was not found inside the sandbox")),
+        Errno::NOENT => {
+            (127, format!("`{program}` was not found inside the sandbox{}", meant_instead(&program)))
+        }
         Errno::ACCESS => (126, format!("`{program}` is not executable")),
         Errno::NOEXEC => {
             (126, format!("`{program}` is neither a program nor a script that names its interpreter"))

@@ -210,7 +210,8 @@ impl Workspace {
                 refuse_unfit(&state, &HostWorktree::find(folder)?.top, &spec.alternates)?;
                 let made = managed::provision(&state, folder, branch.as_ref())?;
                 let LinkedGit { common, own, .. } = &made.git;
-                let view = protect::view_of_worktree(&made.folder, common, own, policy)?;
+                let mut view = protect::view_of_worktree(&made.folder, common, own, policy)?;
+                view.host_folder = Some(HostWorktree::find(folder)?.top);
                 let repository = Repository { directory: made.host.clone(), branch: made.branch.clone() };
                 let held = What::ManagedClone(Box::new(made));
                 Ok(Workspace::new(Some(view), Some(repository), held))

@@ -48,7 +48,7 @@ mod trust;
 mod unresolved;
 
 pub use authority::{Authority, AuthorityError};
-pub use credentials::{Credentials, Known, Redact, danger_forward};
+pub use credentials::{Credentials, EnvFault, EnvFileError, InEnvFileError, Known, Redact, danger_forward};
 pub use dial::judge_first;
 pub use egress_sockets::{DNS_ADDRESS, EgressSockets, IPV4, IPV6, LOOPBACK, PORT, left_out, ports};
 pub use fetch::FetchError;

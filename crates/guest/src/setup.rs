@@ -139,6 +139,8 @@ struct Building {
     is_at_root: bool,
     /// The new root has a proc filesystem that this setup mounted.
     has_proc: bool,
+    /// Files that are shown in the place of others.
+    covers: usize,
 }
 
 impl Building {
@@ -158,6 +160,7 @@ impl Building {
             is_staged: false,
             is_at_root: false,
             has_proc: false,
+            covers: 0,
         })
     }
 
@@ -235,6 +238,7 @@ impl Building {
                 self.mount_at(target, "devpts", MountFlags::NOEXEC, options)
             }
             Step::Mask { target, must_exist } => self.mask(target, *must_exist),
+            Step::Cover { target, content } => self.show_instead(target, &content.0),
             Step::Pivot => self.pivot(),
             Step::ReadOnlyRoot => {
                 let attributes = Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV);
@@ -539,6 +543,27 @@ impl Building {
         mount::attach(mount::clone_tree(&self.root, c"dev/null")?, place)
     }
 
+    /// Mounts a file of the private filesystem, out of sight, over one that is there. Empty ones are all the same.
+    fn show_instead(&mut self, target: &str, content: &[u8]) -> Result<(), Errno> {
+        let place = self.find(target)?;
+        let private = self.out_of_sight.as_ref().ok_or(Errno::BADF)?;
+        let name = match content.is_empty() {
+            true => EMPTY.to_string(),
+            false => {
+                self.covers += 1;
+                format!("cover {}", self.covers)
+            }
+        };
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        match openat(private, &name, flags, Mode::from_raw_mode(0o444)) {
+            Err(Errno::EXIST) if content.is_empty() => {}
+            opened => drop(io::copy(&mut &*content, &mut File::from(opened?)).map_err(kernels)?),
+        }
+        let tree = mount::clone_tree(private, &c_string(&name)?)?;
+        mount::set_attributes(&tree, attributes(Access::ReadOnly), Reach::Below)?;
+        mount::attach(tree, place)
+    }
+
     fn pivot(&mut self) -> Result<(), Errno> {
         self.is_at_root = false;
         fchdir(&self.root)?;
@@ -765,5 +790,7 @@ const WORK: &str = "work";
 /// The name of our own program in the private filesystem; its directories have numbers.
 const PROGRAM: &CStr = c"program";
 const SCRIPT: &CStr = c"script";
+/// The file that is shown in the place of hidden ones.
+const EMPTY: &str = "empty";
 const OWN: &str = "own";
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

@@ -72,6 +72,7 @@ words! {
         Folder "workspace.folder"
         GitHub "github.profile"
         Hide "workspace.hide"
+        Placeholders "workspace.placeholders"
         LlmKey "llm.key"
         LlmKind "llm.kind"
         LlmUrl "llm.url"

@@ -36,6 +36,8 @@ pub struct SandboxSpec {
     pub unprotected: Vec<ProtectedPath>,
     /// What of it no process inside can read, as far as it is there at the start.
     pub hidden: Vec<HidePattern>,
+    /// Files of variables in it that are seen with placeholders in the place of their values.
+    pub placeholders: Vec<HidePattern>,
     /// Directories whose `*.md` agents are told beside what the repository says: seen in its `AGENTS.md`.
     pub agent_context: Vec<PathBuf>,
     /// Directories whose objects its repositories may borrow, and so it is shown.

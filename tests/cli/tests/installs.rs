@@ -1,6 +1,7 @@
 //! What package managers install inside goes into the home, and is found there. The packages are made inside and come from a server on
 //! the sandbox's own loopback: nothing of the network is needed.
 
+use crate::kept::home::Home as Folder;
 use belljar_tests_cli::Home;
 use std::process::Command;
 
@@ -60,6 +61,30 @@ fn programs_of_cargo_and_go_are_found_in_the_home() {
     assert_eq!((code, stdout.as_str()), (0, "from .cargo/bin\nfrom go/bin\n"), "{stderr}");
 }
 
+/// From a package's own folder, so that no registry is asked. A persistent sandbox keeps its home.
+#[test]
+fn cargo_installs_into_the_home_which_is_kept() {
+    if !works("cargo", &["--version"]) {
+        return;
+    }
+    let folder = Folder::ready();
+    let run = folder.run(&["exec", "--", "sh", "-ec", CARGO]);
+    let expected = "/home/agent/.cargo/bin/bjcargo\nhello from cargo\n";
+    assert_eq!((run.code, run.stdout.as_str()), (0, expected), "{}", run.stderr);
+    assert_eq!(folder.run(&["stop"]).code, 0);
+    let again = folder.run(&["exec", "--", "bjcargo"]);
+    assert_eq!((again.code, again.stdout.as_str()), (0, "hello from cargo\n"), "{}", again.stderr);
+}
+
+#[test]
+fn go_installs_into_the_home() {
+    if !works("go", &["version"]) {
+        return;
+    }
+    let (code, stdout, stderr) = said(GO);
+    assert_eq!((code, stdout.as_str()), (0, "/home/agent/go/bin/bjgo\nhello from go\n"), "{stderr}");
+}
+
 /// A package with a program, in an index as PyPI has it.
 const PIP: &str = r#"
 mkdir -p index/simple/bjhello
@@ -95,6 +120,26 @@ environment/bin/pip install bjhello >&2
 test -x environment/bin/bjhello
 echo in the environment
 ";
+
+const CARGO: &str = r#"
+mkdir -p package/src
+cd package
+printf '[package]\nname = "bjcargo"\nversion = "1.0.0"\nedition = "2021"\n' > Cargo.toml
+echo 'fn main() { println!("hello from cargo"); }' > src/main.rs
+cargo install --offline --debug --path . >&2
+command -v bjcargo
+bjcargo
+"#;
+
+const GO: &str = r#"
+mkdir package
+cd package
+printf 'module example.com/bjgo\n\ngo 1.18\n' > go.mod
+printf 'package main\n\nimport "fmt"\n\nfunc main() { fmt.Println("hello from go") }\n' > main.go
+GOPROXY=off go install . >&2
+command -v bjgo
+bjgo
+"#;
 
 const NPM: &str = r#"
 mkdir package

@@ -21,6 +21,7 @@ mod limits;
 mod llm;
 mod loud;
 mod mistakes;
+mod placeholders;
 mod remote_killed;
 mod run;
 mod secrets;

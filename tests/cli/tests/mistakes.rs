@@ -30,6 +30,9 @@ const TYPOS: &[Mistake] = &[
     ("prices_of_nothing", &["llm", "price"]),
     ("missing_argument", &["rm"]),
     ("unknown_help", &["help", "nonsense"]),
+    ("exec_without_dashes", &["exec", "ls"]),
+    ("set_a_setting", &["config", "set", "egress", "open"]),
+    ("docker_logs", &["logs", "--tail", "20"]),
     ("unknown_topic", &["help", "topics", "nonsense"]),
 ];
 
@@ -46,18 +49,23 @@ const VALUES: &[Mistake] = &[
     ("allow_a_glob", &["run", "--allow", "*.example.com", "--", "true"]),
     ("allow_an_address", &["run", "--allow", "10.0.0.1", "--", "true"]),
     ("wrong_branch", &["run", "--branch", "bad..name", "--", "true"]),
+    ("memory_without_a_unit", &["run", "--memory", "2", "--", "true"]),
+    ("a_key_as_a_name", &["run", "--secret", "sk-ant-api03-0123456789abcdef", "--", "true"]),
+    ("listen_at_a_port", &["serve", "--listen", "7070"]),
     ("zero_memory", &["run", "--memory", "0", "--", "true"]),
     ("negative_cpus", &["run", "--cpus", "-1", "--", "true"]),
     ("wrong_port", &["forward", ".", "http"]),
     ("port_out_of_range", &["forward", ".", "3000:70000"]),
     ("hide_outside", &["run", "--hide", "../secret", "--", "true"]),
     ("hide_everything", &["run", "--hide", "*", "--", "true"]),
+    ("placeholders_outside", &["run", "--placeholders", "../.env", "--", "true"]),
     ("protect_outside", &["run", "--protect", "/etc", "--", "true"]),
     ("env_without_a_name", &["run", "--env", "=x", "--", "true"]),
     ("env_that_is_not_set", &["run", "--env", "NOT_SET_HERE", "--", "true"]),
     ("allow_nonsense", &["allow", "not a host"]),
     ("model_without_a_provider", &["agent", "run", "claude", "--model", "opus", "--prompt", "x"]),
     ("wrong_budget", &["run", "--llm-budget", "dollars=1", "--", "true"]),
+    ("huge_budget", &["run", "--llm-budget", "calls=99999999999999999999", "--", "true"]),
 ];
 
 /// What does not exist. All of these end alike.
@@ -91,6 +99,8 @@ const CIRCUMSTANCES: &[Mistake] = &[
     ("a_home_as_workspace", &["run", "--workspace", "../home", "--", "true"]),
     ("a_system_folder_as_workspace", &["run", "--workspace", "/etc", "--", "true"]),
     ("a_command_that_is_not_there", &["run", "--", "nosuch-command"]),
+    ("a_line_as_a_command", &["run", "--", "ls -la"]),
+    ("a_part_of_the_shell", &["run", "--", "cd", "/tmp"]),
     ("a_command_that_is_no_program", &["run", "--", "/etc/passwd"]),
     ("no_network", &["run", "--", "getent", "hosts", "example.com"]),
     (

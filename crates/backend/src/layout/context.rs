@@ -22,7 +22,6 @@ impl Layout {
         let source = folder.map(|folder| folder.join(&context.path)).unwrap_or_default();
         let (kind, origin) = (BindKind::ReadOnly, BindOrigin::Made(FILE));
         self.binds.push(Bind { source, target, kind, origin });
-        self.tell_git(context);
         Ok(())
     }
 
@@ -64,26 +63,54 @@ impl Layout {
         Ok(())
     }
 
-    /// What the config that [`git_config`] includes says: where the repository has no such file, it is passed over; where it has
-    /// one, git takes that one's content for what is there.
-    fn tell_git(&mut self, context: &AgentContext) {
-        let AgentContext { path, own, .. } = context;
-        let config = match own {
-            None => {
-                self.files.push((IGNORED.into(), format!("/{path}\n").into_bytes()));
-                format!("[core]\n\texcludesFile = /{IGNORED}\n")
-            }
-            Some(own) => {
+    /// What the config that [`git_config`] includes says. Of agent context: where the repository has no such file, it is passed over;
+    /// where it has one, git takes that one's content for what is there. Of covered files: one that git tracks has the content
+    /// that it has in the index, so that no commit takes the cover for it, and any other one is passed over.
+    pub(super) fn tell_git(&mut self, context: Option<&AgentContext>, covered: &[String]) {
+        let (mut ignored, mut attributes, mut filters) = (String::new(), String::new(), String::new());
+        match context.map(|context| (&context.path, &context.own)) {
+            Some((path, None)) => ignored += &format!("/{path}\n"),
+            Some((path, Some(own))) => {
                 self.files.push((OWN.into(), own.clone()));
-                self.files
-                    .push((ATTRIBUTES.into(), format!("/{path} filter=belljar-context\n").into_bytes()));
-                format!(
-                    "[core]\n\tattributesFile = /{ATTRIBUTES}\n[filter \"belljar-context\"]\n\tclean = cat /{OWN}\n"
-                )
+                attributes += &format!("/{path} filter=belljar-context\n");
+                filters += &format!("[filter \"belljar-context\"]\n\tclean = cat /{OWN}\n");
             }
-        };
-        self.files.push((CONFIG.into(), config.into_bytes()));
+            None => {}
+        }
+        // A line ends a pattern.
+        for path in covered.iter().filter(|path| !path.contains('\n')) {
+            let pattern = pattern(path);
+            ignored += &format!("{pattern}\n");
+            let quoted = pattern.replace('\\', "\\\\").replace('"', "\\\"");
+            attributes += &format!("\"{quoted}\" filter=belljar-covered\n");
+        }
+        if !covered.is_empty() {
+            filters += "[filter \"belljar-covered\"]\n\tclean = git cat-file blob :%f\n\tsmudge = cat\n\trequired = true\n";
+        }
+        if ignored.is_empty() && attributes.is_empty() {
+            return;
+        }
+        let mut config = "[core]\n".to_string();
+        for (key, place, text) in
+            [("excludesFile", IGNORED, ignored), ("attributesFile", ATTRIBUTES, attributes)]
+        {
+            // An empty one would be in the place of git's default.
+            if !text.is_empty() {
+                config += &format!("\t{key} = /{place}\n");
+                self.files.push((place.into(), text.into_bytes()));
+            }
+        }
+        self.files.push((CONFIG.into(), (config + &filters).into_bytes()));
     }
+}
+
+/// What matches this path alone: gitignore(5).
+fn pattern(path: &str) -> String {
+    path.chars().fold("/".to_string(), |mut pattern, letter| {
+        pattern.extend(matches!(letter, '*' | '?' | '[' | '\\' | ' ').then_some('\\'));
+        pattern.push(letter);
+        pattern
+    })
 }
 
 /// What is added to git's config: of the workspace's own repository, and of no other one that is made inside.

@@ -28,10 +28,12 @@ mod trust;
 mod volumes;
 mod workspace;
 
-use belljar_spec::workspace::{View, WorkspaceMode};
+use belljar_spec::workspace::{Shield, Shielded, View, WorkspaceMode};
 use belljar_spec::{Admin, AgentContext, ErrorCode, SandboxError, SandboxSpec, Term, WorkspacePath, hint};
-use belljar_wire::message::Step;
+use belljar_wire::message::{Bytes, Step};
 use guarded::Surroundings;
+pub(crate) use hidden::Cover;
+pub use hidden::EnvFiles;
 use hidden::Hidden;
 use home::Homes;
 use mounts::Mounts;
@@ -77,6 +79,8 @@ pub(crate) struct Wanted<'p> {
     pub(crate) context: Option<&'p AgentContext>,
     /// What lies below the files that it keeps.
     pub(crate) sealed: Option<&'p SealedLayers>,
+    /// Makes what is shown of files of variables.
+    pub(crate) env_files: Option<&'p EnvFiles>,
 }
 
 /// What a sandbox sees.
@@ -98,8 +102,8 @@ pub(crate) struct Layout {
     pub(crate) private: Vec<PrivateDir>,
     /// Places that are hidden if they exist.
     pub(crate) masks: Vec<String>,
-    /// Places that the caller hides. They exist.
-    pub(crate) hidden: Vec<String>,
+    /// What the caller hides, or has shown with placeholders. It exists.
+    pub(crate) covers: Vec<Cover>,
     /// Where commands start, as a path inside.
     pub(crate) workspace: String,
     /// What every command's environment holds.
@@ -208,12 +212,16 @@ impl Layout {
     pub(crate) fn mask_steps(&self) -> impl Iterator<Item = Step> + '_ {
         let step = |target: &String, must_exist| Step::Mask { target: target.clone(), must_exist };
         let masks = self.masks.iter().map(move |target| step(target, false));
-        masks.chain(self.hidden.iter().map(move |target| step(target, true)))
+        masks.chain(self.covers.iter().map(move |cover| match &cover.content {
+            Some(content) => Step::Cover { target: cover.target.clone(), content: Bytes(content.clone()) },
+            None => step(&cover.target, true),
+        }))
     }
 
     /// The layout of an isolated sandbox: of the host's own system, or of a root that brings its own.
     pub(crate) fn isolated(wanted: Wanted<'_>) -> Result<Layout, SandboxError> {
-        let Wanted { marker, spec, view, resolver, authority, own, git, root, context, sealed } = wanted;
+        let Wanted { marker, spec, view, resolver, authority, own, git, root, context, sealed, env_files } =
+            wanted;
         let sealed = sealed.map(SealedLayers::real);
         let mut layers = Vec::new();
         let user_home = spec.user.home();
@@ -257,7 +265,10 @@ impl Layout {
         }
         let mut view = view.cloned().or_else(|| workspace_on_host.clone().map(View::plain));
         let found = match &mut view {
-            Some(view) => hidden::find(view, &spec.hidden)?,
+            Some(view) => {
+                let (hidden, placeholders) = (&*spec.hidden, &*spec.placeholders);
+                hidden::find(view, hidden::Wanted { hidden, placeholders, env_files })?
+            }
             None => Hidden::default(),
         };
         let tree = root.map(root::open).transpose()?;
@@ -336,6 +347,8 @@ impl Layout {
                 None => binds.push(bind),
             }
         }
+        let has_place_for_git = view.as_ref().is_some_and(has_place_for_git);
+        let in_repository = view.as_ref().map(|view| found.in_repository(view)).unwrap_or_default();
         let shown = view.map(|view| workspace::show(&view, &workspace, &mut opened)).transpose()?;
         match &shown {
             Some(shown) => binds.extend(shown.binds.iter().cloned()),
@@ -361,10 +374,13 @@ impl Layout {
         masks.extend(home::below_system(&binds, &homes));
         masks.extend(kernels);
         masks.extend(sockets::below(&binds)?);
-        let hidden = found.places(&binds)?;
+        let covers = found.covers(&binds)?;
 
         let environment = {
-            let tools = [variables, trust, git].concat();
+            let mut tools = [variables, trust, git].concat();
+            if has_place_for_git && under.iter().all(|(name, _)| name != "GOFLAGS") {
+                tools.push(("GOFLAGS".into(), "-buildvcs=false".into()));
+            }
             let asked = asked_environment(spec);
             environment::inside(&path, shell.as_deref(), (&spec.user, spec.admin), &under, &tools, &asked)
         };
@@ -384,7 +400,7 @@ impl Layout {
             files,
             private,
             masks,
-            hidden,
+            covers,
             workspace,
             environment,
             opened,
@@ -392,6 +408,7 @@ impl Layout {
         if let Some(context) = context {
             layout.add_context(context)?;
         }
+        layout.tell_git(context, &in_repository);
         // Last: every file of ours becomes part of it.
         if let (Some(root), Some(tree)) = (root, &tree) {
             let Layout { binds, private, files, links, opened, .. } = &mut layout;
@@ -461,6 +478,13 @@ impl Layout {
         let devices = ["dev".to_string(), "proc".to_string()];
         private.chain(shared).chain(devices).map(|path| format!("/{path}")).collect()
     }
+}
+
+/// Whether an empty folder is seen in the place of a `.git` that is not there. Go takes it for a repository, and builds nothing when git
+/// says that it is none.
+fn has_place_for_git(view: &View) -> bool {
+    let is_place = |shield: &Shield| shield.path == ".git" && shield.what == Shielded::MissingDirectory;
+    view.shields.iter().any(is_place)
 }
 
 /// Root of a user namespace owns the switches of its network, with or without capabilities: for that root they are read-only.

@@ -209,9 +209,11 @@ pub(crate) fn private_step_beside(plan: &Plan, layout: &Layout, cover: &str, pro
     let has_guard = layout.binds.iter().any(|bind| bind.origin == BindOrigin::Guard);
     let guard = if has_guard { GIT_GUARD.len() as u64 } else { 0 };
     let pages = |bytes: u64| bytes.next_multiple_of(PAGE);
-    let bytes = disk.saturating_add(pages(program)).saturating_add(pages(guard));
+    let covers = || layout.covers.iter().filter_map(|cover| cover.content.as_ref());
+    let covers_bytes = covers().map(|content| pages(content.len() as u64)).sum::<u64>();
+    let bytes = disk.saturating_add(pages(program)).saturating_add(pages(guard)).saturating_add(covers_bytes);
     let inodes = (disk / BYTES_AN_INODE).clamp(MIN_INODES, MAX_INODES);
-    let inodes = inodes + u64::from(program > 0) + u64::from(has_guard);
+    let inodes = inodes + u64::from(program > 0) + u64::from(has_guard) + covers().count() as u64;
     let modes = layout.private.iter().map(|directory| directory.mode).collect();
     Step::Private { cover: cover.into(), bytes, inodes, modes }
 }

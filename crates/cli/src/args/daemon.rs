@@ -38,6 +38,10 @@ pub(crate) enum DaemonCommand {
     Sweep(SweepArgs),
 }
 
+fn address_with_port(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an address and a port, as in `127.0.0.1:7070`".to_string())
+}
+
 impl DaemonCommand {
     /// Whether a program is listening.
     pub(crate) fn wants_json(&self) -> bool {
@@ -57,7 +61,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     /// Listen on the network as well; every request there needs a token
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address_with_port)]
     pub(crate) listen: Option<SocketAddr>,
     /// A host name that the daemon is reached by, beside localhost; may be repeated
     #[arg(long = "host-name", value_name = "NAME")]
@@ -144,6 +148,7 @@ pub(crate) enum GrantsCommand {
     /// Make a grant, and show its token this once
     Create(Box<GrantArgs>),
     /// List grants; their tokens cannot be shown again
+    #[command(alias = "ls")]
     List(ListingArgs),
     /// Revoke a grant; what its token is being used for ends at once
     Revoke(RevokeArgs),

@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 pub(super) fn with_tip(mut error: clap::Error) -> clap::Error {
     // That a flag can be a word of the command inside is seldom what is meant.
     error.remove(ContextKind::TrailingArg);
-    match tip_for(&error) {
+    match tip_for(&error).or_else(|| of_exec(&error)) {
         Some(tip) => {
             error.remove(ContextKind::SuggestedArg);
             error.remove(ContextKind::SuggestedSubcommand);
@@ -45,6 +45,16 @@ fn tip_for(error: &clap::Error) -> Option<&'static str> {
     table.iter().find(|(words, _)| words.contains(&given)).map(|(_, tip)| *tip)
 }
 
+/// `belljar exec ls`: what is meant as the command was taken for the sandbox.
+fn of_exec(error: &clap::Error) -> Option<&'static str> {
+    let mut words = std::env::args_os().skip(1);
+    let is_exec =
+        error.kind() == ErrorKind::MissingRequiredArgument && words.next().is_some_and(|word| word == "exec");
+    let has_word = words.any(|word| !word.as_encoded_bytes().starts_with(b"-"));
+    (is_exec && has_word)
+        .then_some("for the sandbox of this folder write `--` before the command: `belljar exec -- COMMAND`")
+}
+
 type Table = &'static [(&'static [&'static str], &'static str)];
 
 const FLAGS: Table = &[
@@ -76,6 +86,7 @@ const FLAGS: Table = &[
     ),
     (&["--entrypoint"], "write the program and its arguments behind `--`"),
     (&["-m"], "`--memory SIZE` limits memory"),
+    (&["--tail", "-n"], "`belljar logs NAME | tail -n 20` shows the end"),
     (&["-a", "--attach"], "omit it: standard input and output are always the command's"),
 ];
 
@@ -96,5 +107,9 @@ const COMMANDS: Table = &[
     (&["ssh", "enter"], "`belljar shell` opens a shell in a folder's sandbox"),
     (&["version"], "`belljar --version`"),
     (&["login"], "`belljar secrets set NAME` keeps a key; `docker login` is for registries"),
+    (
+        &["set"],
+        "`belljar config init` writes a file with all settings to edit; `belljar allow HOST` adds a host to a folder's",
+    ),
     (&["get"], "a value is never shown again: `belljar secrets list` shows names"),
 ];

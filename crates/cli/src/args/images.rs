@@ -18,6 +18,9 @@ pub(crate) struct ImagesArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImagesCommand {
+    /// List images, as without a command
+    #[command(alias = "ls")]
+    List(ImagesListArgs),
     /// Get an image from its registry, or what is missing of it
     #[command(after_help = "Examples:\n  \
         belljar images pull alpine:3.22\n  \
@@ -70,6 +73,13 @@ pub(crate) enum ImagesCommand {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct ImagesListArgs {
+    /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct ImagesPullArgs {
     /// Its name, with a tag or a digest
     #[arg(value_name = "IMAGE")]
@@ -115,6 +125,7 @@ impl ImagesArgs {
     pub(crate) fn wants_json(&self) -> bool {
         match &self.command {
             None => self.json,
+            Some(ImagesCommand::List(options)) => options.json,
             Some(ImagesCommand::Pull(options)) => options.json,
             Some(ImagesCommand::Import(options)) => options.json,
             Some(ImagesCommand::Rm(_)) => false,

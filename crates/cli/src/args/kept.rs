@@ -184,6 +184,7 @@ impl SandboxCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum VolumeCommand {
     /// List the volumes of a folder's sandboxes: what outlives them
+    #[command(alias = "ls")]
     List(VolumesArgs),
     /// List the volumes that belong to no folder
     Shared(KeptListArgs),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, Subcommand)]
 pub(crate) enum ChangesCommand {
     /// List unapplied changes of sandboxes
-    #[command(after_help = "Examples:\n  belljar changes list\n  belljar changes list --json")]
+    #[command(alias = "ls", after_help = "Examples:\n  belljar changes list\n  belljar changes list --json")]
     List(LayersArgs),
     /// Discard what a sandbox changed beside its folder
     #[command(after_help = "Examples:\n  belljar changes discard\n  belljar changes discard 3f2a --yes")]

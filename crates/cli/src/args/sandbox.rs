@@ -172,6 +172,7 @@ impl SandboxOptions {
                 rw: paths(sandbox.rw)?,
                 protect: workspace.protect,
                 hide: workspace.hide,
+                placeholders: workspace.placeholders,
                 push: workspace.push,
                 share_git: workspace.git == GitArg::Share,
                 agent_context: paths(workspace.agent_context)?,
@@ -390,7 +391,7 @@ mod tests {
     #[test]
     fn every_flag_reaches_the_daemon() {
         let words = "--backend bwrap --at-least namespace --image alpine:3.22 --workspace-path same --ro /a --rw b --env A=b --env K=secret:key \
-            --nested --overlay --protect x --hide .env --push agent/* --egress strict --allow =a.example:8443 --group github \
+            --nested --overlay --protect x --hide .env --placeholders .env.local --push agent/* --egress strict --allow =a.example:8443 --group github \
             --secret anthropic --web-search --github read --github-repo a/b --llm https://m.example --llm-key secret:m \
             --llm-kind openai --llm-model gpt-* --llm-budget calls=5 --timeout 90s --memory 1536m --cpus 0.5 --pids 64 \
             --open-files 512 --disk 1g --output 10k";
@@ -402,7 +403,7 @@ mod tests {
             serde_json::json!({
                 "backend": "bwrap", "at_least": "namespace", "rootfs": "oci:alpine:3.22",
                 "workspace": {
-                    "overlay": true, "same_path": true, "ro": ["/a"], "rw": [here], "protect": ["x"], "hide": [".env"], "push": ["agent/*"],
+                    "overlay": true, "same_path": true, "ro": ["/a"], "rw": [here], "protect": ["x"], "hide": [".env"], "placeholders": [".env.local"], "push": ["agent/*"],
                 },
                 "egress": { "mode": "strict", "allow": ["=a.example:8443"], "groups": ["github"] },
                 "llm": {

@@ -21,6 +21,7 @@ pub(crate) enum SecretsCommand {
     )]
     Set(SecretsSetArgs),
     /// List the secrets by name; no value is shown
+    #[command(alias = "ls")]
     List(SecretsListArgs),
     /// Remove secrets from the vault
     #[command(after_help = "A copy of the value still works: revoke it at the service that issued it.\n\n\

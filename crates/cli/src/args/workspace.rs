@@ -33,6 +33,10 @@ pub(crate) struct WorkspaceArgs {
     /// workspace (`config/keys`); may be repeated
     #[arg(long, value_name = "PATH")]
     pub(super) hide: Vec<HidePattern>,
+    /// Show this file of variables, such as `.env`, with a placeholder in the place of each value: a name at any depth, or a path
+    /// from the top of the workspace; may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub(super) placeholders: Vec<HidePattern>,
     /// Let `git push` go to these branches: `agent/*`, `!main`; may be repeated [default: the sandbox's own branch of the
     /// repository here; over the network all but main and master]
     #[arg(long, value_name = "PATTERN")]

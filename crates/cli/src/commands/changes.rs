@@ -58,8 +58,10 @@ pub(super) fn say_of(changes: &Changes) {
                     }
                 }
             }
+            let them = if summary.files() == 1 && git.set_aside.is_empty() { "it" } else { "them" };
             eprintln!(
-                "  hint: `belljar diff {id}` shows them, `belljar apply {id}` applies them, `belljar changes discard {id}` discards them"
+                "  hint: `belljar diff {id}` shows {them}, `belljar apply {id}` applies {them}, `belljar changes discard {id}` discards \
+                 {them}"
             );
         }
         Changes::ManagedClone { clone_name, branch, folder, left } => {
@@ -83,8 +85,9 @@ pub(super) fn say_of(changes: &Changes) {
                 let files = counted_as(collected.uncommitted.len() as u64, "file");
                 eprintln!("belljar: {files} changed and not committed; only commits leave a clone");
             }
+            let them = if collected.count == 1 { "it" } else { "them" };
             eprintln!(
-                "  hint: `belljar changes publish {id}` pushes them, `belljar changes discard {id}` discards them"
+                "  hint: `belljar changes publish {id}` pushes {them}, `belljar changes discard {id}` discards {them}"
             );
         }
     }

@@ -8,6 +8,7 @@ use crate::record::loosened;
 use crate::workspace::Workspace;
 use belljar_backend::{Drawing, LimitsHeld, backend};
 use belljar_config::machine;
+use belljar_gateway::Credentials;
 use belljar_spec::egress::{EgressPolicy, Rule};
 use belljar_spec::workspace::{Shield, Shielded, View};
 use belljar_spec::{BackendChoice, BackendName, Limits, SandboxError, SandboxId, SandboxSpec};
@@ -16,6 +17,7 @@ use belljar_wire::message::{Confinement, Step};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A sandbox, described. No secret is in it.
 #[derive(Debug, Clone)]
@@ -59,7 +61,16 @@ impl Engine {
         let limits = Limits::understand(&spec.limits, machine());
         let id = spec.id.map_or_else(new_id, Ok)?;
         let root = self.root(spec, name)?;
-        let planned = self.plan(name, spec, id, &self.records()?, workspace, &root, &limits)?;
+        let planned = self.plan(
+            name,
+            spec,
+            id,
+            &self.records()?,
+            workspace,
+            &root,
+            &limits,
+            &Arc::new(Credentials::none()),
+        )?;
         let drawing = backend(name).draw(&planned.plan)?;
         let json = told(name, id, &planned, workspace, &limits, &drawing)?;
         let command = drawing.program.zip(drawing.command).map(|((program, _), words)| {
@@ -134,6 +145,7 @@ fn told(
         })).collect::<Vec<_>>(),
         "protected": workspace.view.as_ref().map(protected).unwrap_or_default(),
         "hidden": spec.hidden,
+        "placeholders": spec.placeholders,
         "volumes": spec.volumes.iter().map(|volume| json!({ "source": volume.source.display().to_string(), "target": volume.target.as_str() })).collect::<Vec<_>>(),
         "environment": environment,
         "limits": limits_of(limits, &drawing.held),
@@ -222,7 +234,7 @@ fn step(step: &Step) -> Value {
     })
     .unwrap_or_default();
     // Small ones as text; whole bundles of certificates as what they are.
-    if let Step::File { content, .. } = step {
+    if let Step::File { content, .. } | Step::Cover { content, .. } = step {
         let value = match std::str::from_utf8(&content.0) {
             Ok(text) if text.len() <= SHOWN => json!(text),
             _ => {

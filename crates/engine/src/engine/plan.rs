@@ -6,7 +6,7 @@ use crate::workspace::Workspace;
 use crate::{credentials, egress_reach, llm, relay, snapshots};
 use belljar_backend::{GitInside, Isolation, Plan, WORKSPACE, context_git_config};
 use belljar_config as config;
-use belljar_gateway::Authority;
+use belljar_gateway::{Authority, Credentials};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{
     Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId, SandboxSpec, Term, WorkspacePath,
@@ -41,15 +41,18 @@ impl Engine {
         workspace: &Workspace,
         root: &PreparedRoot,
         limits: &Limits,
+        credentials: &Arc<Credentials>,
     ) -> Result<Planned, SandboxError> {
         let isolation =
             if backend.assurance() < Assurance::Namespace { Isolation::Absent } else { Isolation::Own };
-        if isolation == Isolation::Absent && !spec.hidden.is_empty() {
+        let hides = !spec.hidden.is_empty() || !spec.placeholders.is_empty();
+        if isolation == Isolation::Absent && hides {
             let message = format!("the backend {backend} does not isolate, and hides no files");
+            let omitted = if spec.hidden.is_empty() { Term::Placeholders } else { Term::Hide };
             return Err(ErrorCode::NotSupported.error(message).hint(hint!(
                 "use {}, or omit {}, also in belljar.toml",
                 Term::Backend.to("native"),
-                Term::Hide
+                omitted
             )));
         }
         let policy = egress(backend, isolation, spec)?;
@@ -80,6 +83,9 @@ impl Engine {
         if let Some(context) = &context {
             plan = plan.with_context(context.clone());
         }
+        if !spec.placeholders.is_empty() {
+            plan = plan.with_env_files(credentials::in_env_files(credentials));
+        }
         let repository = workspace.repository.as_ref().filter(|_| isolation == Isolation::Own);
         let relay = repository.map(|_| relay::PORT);
         if isolation == Isolation::Own {
@@ -94,7 +100,7 @@ impl Engine {
                 .map(|repository| Remote { port: relay::PORT, branch: repository.without_upstream() });
             let mut config = inside::config(&person, remote.as_ref());
             config.push_str(&inside::helpers(&spec.credentials));
-            if context.is_some() {
+            if context.is_some() || hides {
                 config.push_str(&context_git_config(&seen_at(&spec)));
             }
             plan = plan.with_git(GitInside { config });

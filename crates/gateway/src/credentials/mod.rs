@@ -12,6 +12,7 @@
 
 mod bound;
 mod carrier;
+mod env_file;
 mod forms;
 mod forward;
 mod held;
@@ -24,6 +25,7 @@ mod tests;
 mod watch;
 mod wrapped;
 
+pub use env_file::{EnvFault, EnvFileError};
 pub use forward::danger_forward;
 #[cfg(test)]
 pub(crate) use redact::MAX_EMPTY_FRAMES;
@@ -149,6 +151,26 @@ impl Credentials {
         self.bound.iter().find(|bound| bound.credential.name == *name).map(|bound| bound.placeholder.as_str())
     }
 
+    /// A file of variables with a placeholder in the place of each value: that of a credential for its variables and its value, and
+    /// one that stands for nothing for every other one.
+    pub fn in_env_file(&self, text: Secret) -> Result<Vec<u8>, InEnvFileError> {
+        let mut values = Vec::new();
+        for bound in &self.bound {
+            if let (SecretSource::Kept(reference), Some(store)) = (&bound.credential.source, &self.store) {
+                values.push((bound, store.read(reference)?));
+            }
+        }
+        let mut stand_in = |name: &str, value: &[u8]| {
+            let is_named =
+                |bound: &&Bound| bound.credential.variables.iter().any(|known| known.as_str() == name);
+            let by_name = self.bound.iter().find(is_named);
+            let by_value =
+                || values.iter().find(|(_, secret)| secret.reveal() == value).map(|(bound, _)| *bound);
+            by_name.or_else(by_value).map(|bound| bound.placeholder.clone())
+        };
+        Ok(placeholder::with_numbers(|draw| env_file::rendered(text.reveal(), &mut stand_in, draw))??)
+    }
+
     /// Does a secret belong to this host and port? Then TLS there has to be terminated.
     pub fn covers(&self, name: &HostName, port: u16) -> bool {
         self.bound.iter().any(|bound| bound.credential.places.iter().any(|place| place.is_at(name, port)))
@@ -237,6 +259,15 @@ impl Credentials {
             recorder.write_some(of, key, event);
         }
     }
+}
+
+/// Why a file of variables is not shown.
+#[derive(Debug, thiserror::Error)]
+pub enum InEnvFileError {
+    #[error(transparent)]
+    File(#[from] EnvFileError),
+    #[error(transparent)]
+    Secret(#[from] SecretError),
 }
 
 fn no_app(credential: &Credential) -> SecretError {

@@ -8,6 +8,14 @@ use belljar_vault::{Secret, SecretError};
 /// A placeholder for a value: the same length, the same known beginning, a letter for a letter and a digit for a digit.
 /// A value with too little to vary gets a longer one.
 pub(crate) fn like(value: &Secret) -> Result<String, SecretError> {
+    with_numbers(|draw| shaped(value.reveal(), draw))
+}
+
+/// Where numbers come from.
+pub(super) type Draw<'d> = &'d mut dyn FnMut() -> u32;
+
+/// Calls this with random numbers.
+pub(super) fn with_numbers<T>(make: impl FnOnce(Draw<'_>) -> T) -> Result<T, SecretError> {
     let mut numbers = [0u8; 4 * 1024];
     getrandom(&mut numbers, GetRandomFlags::empty()).map_err(|errno| SecretError {
         message: format!("no placeholder can be made: the system has no randomness: {errno}"),
@@ -24,7 +32,57 @@ pub(crate) fn like(value: &Secret) -> Result<String, SecretError> {
         }
         number
     };
-    Ok(shaped(value.reveal(), &mut draw))
+    Ok(make(&mut draw))
+}
+
+/// For a value that nothing is put in for, as it is written in quotes of this kind: as long as it is, and never itself.
+pub(super) fn of_no_use(value: &[u8], quote: Option<u8>, draw: Draw<'_>) -> Vec<u8> {
+    let kept = beginning(value);
+    for _ in 0..TRIES {
+        let made = written_like(value, kept, quote, draw);
+        if made != value && !shares_a_piece(&value[kept..], &made[kept..]) {
+            return made;
+        }
+    }
+    let plain = filled(b"a", value.len() - kept);
+    written_like(&[&value[..kept], &plain[..]].concat(), kept, None, draw)
+}
+
+/// How much of the beginning says what kind of value it is.
+fn beginning(value: &[u8]) -> usize {
+    let scheme = |name: &&&str| value.starts_with(name.as_bytes()) && value[name.len()..].starts_with(b"://");
+    let known = KNOWN.iter().find(|known| value.starts_with(known.as_bytes())).map(|known| known.len());
+    let scheme = || SCHEMES.iter().find(scheme).map(|name| name.len() + 3);
+    known.or_else(scheme).filter(|kept| *kept < value.len()).unwrap_or(0)
+}
+
+/// Signs stay, unless they mean something to a program that reads them here.
+fn written_like(value: &[u8], kept: usize, quote: Option<u8>, draw: Draw<'_>) -> Vec<u8> {
+    let (lower, upper) = alphabets(&value[kept..]);
+    let mut made = value[..kept].to_vec();
+    let mut rest = value[kept..].iter();
+    while let Some(byte) = rest.next() {
+        let mut pick = |letters: &[u8]| letters[draw() as usize % letters.len()];
+        match byte {
+            b'\\' if quote == Some(b'"') => {
+                let next = rest.next().copied().unwrap_or(b'n');
+                let stays = matches!(next, b'n' | b'r' | b't') || next.is_ascii_punctuation();
+                made.extend([b'\\', if stays { next } else { b'n' }]);
+            }
+            // A number that begins with 0 is another kind of number to some.
+            b'0'..=b'9' => made.push(pick(b"123456789")),
+            b'a'..=b'z' => made.push(pick(lower)),
+            b'A'..=b'Z' => made.push(pick(upper)),
+            b'"' | b'\'' | b'`' if quote.is_some_and(|quote| quote != *byte && *byte != b'`') => {
+                made.push(*byte)
+            }
+            b'#' if quote.is_some() => made.push(*byte),
+            b'$' | b'`' | b'\\' | b'"' | b'\'' | b'#' => made.push(pick(lower)),
+            byte if byte.is_ascii() => made.push(*byte),
+            _ => made.push(pick(lower)),
+        }
+    }
+    made
 }
 
 /// The same, with numbers from elsewhere.
@@ -43,12 +101,7 @@ fn shaped(value: &[u8], draw: &mut dyn FnMut() -> u32) -> String {
 
 fn vary(value: &[u8], kept: usize, draw: &mut dyn FnMut() -> u32) -> String {
     let rest = &value[kept..];
-    let is = |letters: &[u8]| {
-        rest.iter()
-            .all(|byte| !byte.is_ascii_alphanumeric() || byte.is_ascii_digit() || letters.contains(byte))
-    };
-    let (lower, upper): (&[u8], &[u8]) =
-        (if is(b"abcdef") { b"abcdef" } else { LOWER }, if is(b"ABCDEF") { b"ABCDEF" } else { UPPER });
+    let (lower, upper) = alphabets(rest);
     let mut made: Vec<u8> = value[..kept].to_vec();
     let mut bits = 0.0;
     let mut pick = |letters: &[u8], made: &mut Vec<u8>| {
@@ -68,6 +121,15 @@ fn vary(value: &[u8], kept: usize, draw: &mut dyn FnMut() -> u32) -> String {
         bits += (LOWER.len() as f64).log2();
     }
     made.into_iter().map(char::from).collect()
+}
+
+/// The letters to choose from: what is hexadecimal stays so.
+fn alphabets(text: &[u8]) -> (&'static [u8], &'static [u8]) {
+    let is = |letters: &[u8]| {
+        text.iter()
+            .all(|byte| !byte.is_ascii_alphanumeric() || byte.is_ascii_digit() || letters.contains(byte))
+    };
+    (if is(b"abcdef") { b"abcdef" } else { LOWER }, if is(b"ABCDEF") { b"ABCDEF" } else { UPPER })
 }
 
 /// How much of the beginning says what kind of key it is, and is no part of the secret.
@@ -112,6 +174,31 @@ const KNOWN: [&str; 24] = [
     "npm_",
     "pypi-",
     "hf_",
+];
+/// Of addresses in settings: a program that reads one refuses any other text.
+const SCHEMES: [&str; 22] = [
+    "amqp",
+    "amqps",
+    "file",
+    "http",
+    "https",
+    "kafka",
+    "ldap",
+    "ldaps",
+    "mariadb",
+    "mongodb",
+    "mongodb+srv",
+    "mysql",
+    "nats",
+    "postgres",
+    "postgresql",
+    "redis",
+    "rediss",
+    "s3",
+    "smtp",
+    "smtps",
+    "ws",
+    "wss",
 ];
 /// As hard to guess as a key must be.
 const BITS: f64 = 64.0;

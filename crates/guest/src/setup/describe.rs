@@ -29,6 +29,7 @@ pub(super) fn describe(step: &Step) -> String {
         Step::Proc { target } => format!("mount proc at /{target}"),
         Step::DevPts { target } => format!("mount devpts at /{target}"),
         Step::Mask { target, .. } => format!("hide /{target}"),
+        Step::Cover { target, .. } => format!("show another file at /{target}"),
         Step::Pivot => "change to the new root".into(),
         Step::ReadOnlyRoot => "make the root read-only".into(),
         Step::Hostname { .. } => "set the host name".into(),

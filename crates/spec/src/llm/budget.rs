@@ -26,6 +26,8 @@ pub enum BudgetError {
     Part(Printable),
     #[error("`{0}` is not a number: write one above 0, as in `100`, `50k` or `2m`")]
     Number(Printable),
+    #[error("`{0}` is more than can be counted: write less, or omit it for no limit")]
+    TooLarge(Printable),
     #[error(transparent)]
     Usd(#[from] UsdError),
     #[error("`{0}` is given twice")]
@@ -46,8 +48,13 @@ impl Budget {
         if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(wrong());
         }
-        let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-        number.filter(|number| *number > 0).ok_or_else(wrong)
+        match digits.parse::<u64>().map(|number| number.checked_mul(factor)) {
+            Ok(Some(number)) if number > 0 => Ok(number),
+            Ok(Some(_)) => Err(wrong()),
+            Err(_) if digits.is_empty() => Err(wrong()),
+            // Nothing but digits.
+            Ok(None) | Err(_) => Err(BudgetError::TooLarge(text.into())),
+        }
     }
 
     /// Within both.

@@ -31,6 +31,9 @@ request! {
         protect: Vec<ProtectedPath> as Vec<String>, anyone;
         /// Files and folders of the workspace that are hidden inside: names at any depth (`.env`, `*.pem`), or paths from its top.
         hide: Vec<HidePattern> as Vec<String>, anyone;
+        /// Files of variables (`.env`) that are seen inside with a placeholder in the place of each value: names at any depth, or
+        /// paths from the top of the workspace. `hide` counts more.
+        placeholders: Vec<HidePattern> as Vec<String>, anyone;
         /// Branches that may be pushed to.
         push: Vec<RefPattern> as Vec<String>, anyone;
         /// Let the sandbox write the folder's own `.git`, whose content git of the host believes, instead of a git directory of its own.

@@ -1,4 +1,4 @@
-//! What of a workspace a sandbox does not see.
+//! What of a workspace a sandbox does not see, or sees with placeholders.
 
 use crate::glob;
 use serde::Serialize;
@@ -46,7 +46,7 @@ impl From<HidePattern> for String {
 /// Not such a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` cannot be hidden: write a name (`.env`, `*.pem`) or a path from the top of the workspace (`config/keys`), without `..`"
+    "`{0}` names no files of a workspace: write a name (`.env`, `*.pem`) or a path from the top of the workspace (`config/keys`), without `..`"
 )]
 pub struct HidePatternError(String);
 

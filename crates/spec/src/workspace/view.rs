@@ -16,12 +16,21 @@ pub struct View {
     /// What no process inside may change, relative to the folder; parents first. Not `.git` where `git` is set: what is
     /// shown in its place holds it.
     pub shields: Vec<Shield>,
+    /// The host's folder that this one is a worktree of, where the files lie that git does not track.
+    pub host_folder: Option<PathBuf>,
 }
 
 impl View {
     /// A folder with nothing special about it.
     pub fn plain(folder: PathBuf) -> View {
-        View { folder, layer: None, git: None, private_git: Vec::new(), shields: Vec::new() }
+        View {
+            folder,
+            layer: None,
+            git: None,
+            private_git: Vec::new(),
+            shields: Vec::new(),
+            host_folder: None,
+        }
     }
 }
 

@@ -47,6 +47,8 @@ pub enum Step {
     /// Hide what is there: nothing in it can be read, written or connected to. Where nothing is, there is nothing to hide, unless it
     /// `must_exist`: then it was there a moment ago and has another name now.
     Mask { target: String, must_exist: bool },
+    /// Show a read-only file with this content in the place of a file that was there a moment ago.
+    Cover { target: String, content: Bytes },
     /// Make the new root `/`, and let go of the old one.
     Pivot,
     /// Make `/` itself read-only.

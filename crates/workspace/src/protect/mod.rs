@@ -200,7 +200,7 @@ fn decide(
         shields: shields.finish(),
     });
     let (folder, shields) = (folder.to_path_buf(), shields.finish());
-    Ok(View { folder, layer: None, git, private_git: Vec::new(), shields })
+    Ok(View { folder, layer: None, git, private_git: Vec::new(), shields, host_folder: None })
 }
 
 /// Files that the hooks of a git directory lead to, and hooks in other places that config names, which run at `top`.

@@ -9,3 +9,4 @@ mod limits;
 mod shell;
 mod stopped;
 mod task;
+mod tutorial;

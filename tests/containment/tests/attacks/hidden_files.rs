@@ -1,4 +1,4 @@
-//! A hidden file is read under no name and by no way, and is not changed on the host.
+//! A hidden file is read under no name and by no way, and is not changed on the host; neither is a value behind a placeholder.
 
 use belljar_spec::workspace::{HidePattern, WorkspaceMode};
 use belljar_spec::{Permission, SandboxSpec};
@@ -67,6 +67,34 @@ fn a_hidden_file_is_read_under_no_name_and_by_no_way() {
             assert!(!said.contains(&secret), "{backend} {mode:?}: {said}");
             // A folder around them may have been renamed; no byte of what is hidden is lost.
             let kept = kept(jail.workspace.path(), &secret);
+            assert_eq!(kept, HIDDEN.len() + 2, "{backend} {mode:?}: something was changed");
+        }
+    }
+}
+
+/// A file with placeholders: its values are read under no name and by no way, and are in no change set; its names are.
+#[test]
+fn a_value_behind_a_placeholder_is_read_under_no_name_and_by_no_way() {
+    for backend in backends() {
+        for mode in [WorkspaceMode::Bind, WorkspaceMode::Overlay { layer: None }] {
+            let secret = canary("value");
+            let file =
+                format!("# old: {secret}\nexport TOKEN={secret}\nKEY=\"{secret}\n{secret}\" # {secret}\n");
+            let jail = jail_with(*backend, |spec, workspace| {
+                fill(workspace, &file);
+                let files = [".env", ".env.*", "server.pem", "keys/a", "config/secret"];
+                spec.placeholders = files.map(|pattern| pattern.parse::<HidePattern>().unwrap()).to_vec();
+                spec.mode = mode.clone();
+                spec.shared.push(share(&workspace.join("web"), Permission::Read));
+            });
+            let shared = jail.workspace.path().join("web");
+            let script = format!("cat {0}/.env.local {0}/target.txt\n{ATTACK}", shared.display());
+            let result = jail.sh(&script);
+            let said = text(&result.stdout);
+            assert!(said.ends_with("seenEND\n"), "{backend} {mode:?}: {}", text(&result.stderr));
+            assert!(!said.contains(&secret), "{backend} {mode:?}: {said}");
+            assert!(said.contains("export TOKEN="), "{backend} {mode:?}: {said}");
+            let kept = kept(jail.workspace.path(), &file);
             assert_eq!(kept, HIDDEN.len() + 2, "{backend} {mode:?}: something was changed");
         }
     }

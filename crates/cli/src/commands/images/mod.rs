@@ -17,6 +17,7 @@ use std::sync::Arc;
 pub(crate) fn images(options: ImagesArgs) -> Result<u8, SandboxError> {
     match options.command {
         None => list::list(&store()?, options.json),
+        Some(ImagesCommand::List(options)) => list::list(&store()?, options.json),
         Some(ImagesCommand::Pull(options)) => pull(&options),
         Some(ImagesCommand::Import(options)) => import(&options),
         Some(ImagesCommand::Rm(options)) => rm(&options),

@@ -26,7 +26,7 @@ pub(crate) fn upkeep(command: UpkeepCommand) -> Result<u8, SandboxError> {
 fn confirmed(question: &str, command: &str) -> Result<bool, SandboxError> {
     if !isatty(stdin()) {
         return Err(ErrorCode::RequestValue
-            .error("there is no terminal to ask at: standard input is none")
+            .error("cannot prompt: standard input is not a terminal")
             .hint(format!("`{command} --dry-run` lists what goes, `{command} --yes` removes it")));
     }
     eprint!("{question} [y/N] ");

@@ -18,7 +18,7 @@ fn frames(bytes: &[u8], size: usize) -> (Vec<(bool, Vec<u8>)>, bool) {
     for piece in bytes.chunks(size) {
         reader.push(piece);
         loop {
-            match reader.next() {
+            match reader.next_frame() {
                 Ok(Some(frame)) => found.push((frame.is_end, frame.payload)),
                 Ok(None) => break,
                 Err(_) => return (found, false),
@@ -34,7 +34,7 @@ fn form(bytes: &[u8], size: usize) -> (Vec<(String, Option<String>, Vec<u8>)>, b
     for piece in bytes.chunks(size) {
         reader.push(piece);
         loop {
-            match reader.next() {
+            match reader.next_piece() {
                 Ok(Some(Piece::Begin { field, file })) => parts.push((field, file, Vec::new())),
                 Ok(Some(Piece::Data(data))) => parts.last_mut().expect("data is in a part").2.extend(data),
                 Ok(Some(Piece::End)) => {}

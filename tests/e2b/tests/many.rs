@@ -26,7 +26,6 @@ fn two_hundred_sandboxes_live_side_by_side_and_outlive_the_daemon() {
     let output = running.wait_with_output().unwrap();
     let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     assert!(output.status.success(), "{}\n{}", said[0], said[1]);
-    println!("{}", said[0]);
     assert!(eventually(|| std::fs::read_dir(served.home.places()).unwrap().count() == 0), "files are left");
     served.home.is_clean(&[], &[], served.started.as_ref());
 }

@@ -104,7 +104,7 @@ async fn facts(
     let limits = rules.map(|rules| rules.limits).unwrap_or_default();
     let machine = &e2b.machine;
     let size = Size {
-        cpus: limits.cpus.map_or(machine.cpus, |cpus| (cpus.as_millis().div_ceil(1000) as u32).max(1)),
+        cpus: limits.cpus.map_or(machine.cpus, |cpus| cpus.as_millis().div_ceil(1000).max(1)),
         memory_mb: limits.memory.map_or(machine.memory_bytes / 2, |memory| memory.as_u64()) >> 20,
         disk_mb: limits.disk.map_or(machine.memory_bytes / 4, |disk| disk.as_u64()) >> 20,
     };

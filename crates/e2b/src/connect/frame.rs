@@ -45,7 +45,7 @@ impl FrameReader {
     }
 
     /// The next message, if all of it is there.
-    pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let rest = &self.bytes[self.taken..];
         let Some((head, behind)) = rest.split_at_checked(HEAD) else { return Ok(None) };
         let flags = head[0];
@@ -104,7 +104,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn all(reader: &mut FrameReader) -> Vec<Frame> {
-        std::iter::from_fn(|| reader.next().unwrap()).collect()
+        std::iter::from_fn(|| reader.next_frame().unwrap()).collect()
     }
 
     #[test]
@@ -138,13 +138,13 @@ mod tests {
     fn what_is_no_message_is_refused_before_it_is_kept() {
         let mut reader = FrameReader::default();
         reader.push(&[0, 0xff, 0xff, 0xff, 0xff]);
-        assert_eq!(reader.next(), Err(FrameError::TooLong));
+        assert_eq!(reader.next_frame(), Err(FrameError::TooLong));
         let mut reader = FrameReader::default();
         reader.push(&[1, 0, 0, 0, 0]);
-        assert_eq!(reader.next(), Err(FrameError::Compressed));
+        assert_eq!(reader.next_frame(), Err(FrameError::Compressed));
         let mut reader = FrameReader::default();
         reader.push(&[0, 0, 0, 0, 2, b'{']);
-        assert_eq!((reader.next(), reader.is_empty()), (Ok(None), false), "a stream that was cut");
+        assert_eq!((reader.next_frame(), reader.is_empty()), (Ok(None), false), "a stream that was cut");
     }
 
     proptest! {
@@ -153,7 +153,7 @@ mod tests {
             let mut reader = FrameReader::default();
             for piece in pieces {
                 reader.push(&piece);
-                while let Ok(Some(frame)) = reader.next() {
+                while let Ok(Some(frame)) = reader.next_frame() {
                     prop_assert!(frame.payload.len() <= MAX_FRAME_BYTES);
                 }
             }

@@ -281,7 +281,7 @@ impl Form {
 
     async fn piece(&mut self) -> Result<Option<Piece>, Fault> {
         loop {
-            let piece = self.reader.next().map_err(|error| Fault::bad_request(error.message()))?;
+            let piece = self.reader.next_piece().map_err(|error| Fault::bad_request(error.message()))?;
             if piece.is_some() {
                 return Ok(piece);
             }

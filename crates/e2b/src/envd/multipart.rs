@@ -72,7 +72,7 @@ impl FormReader {
     }
 
     /// What comes next, if all of it is there.
-    pub fn next(&mut self) -> Result<Option<Piece>, FormError> {
+    pub fn next_piece(&mut self) -> Result<Option<Piece>, FormError> {
         loop {
             match self.at {
                 At::Over => return Ok(None),
@@ -222,12 +222,15 @@ mod tests {
     const FORM: &[u8] = b"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"/a/\\\"x\\\"%22.txt\"\r\nContent-Type: x\r\n\r\n\
         one\r\n--\r\n-b\r\n--b \r\ncontent-disposition: form-data; name=file; filename*=UTF-8''%c3%a4\r\n\r\n\r\n--b--\r\nrest";
 
-    fn read(form: &[u8], size: usize) -> Result<(Vec<(String, Option<String>, Vec<u8>)>, bool), FormError> {
+    /// Field, file name, content.
+    type Part = (String, Option<String>, Vec<u8>);
+
+    fn read(form: &[u8], size: usize) -> Result<(Vec<Part>, bool), FormError> {
         let mut reader = FormReader::new("b");
-        let mut parts: Vec<(String, Option<String>, Vec<u8>)> = Vec::new();
+        let mut parts: Vec<Part> = Vec::new();
         for piece in form.chunks(size) {
             reader.push(piece);
-            while let Some(piece) = reader.next()? {
+            while let Some(piece) = reader.next_piece()? {
                 match piece {
                     Piece::Begin { field, file } => parts.push((field, file, Vec::new())),
                     Piece::Data(bytes) => parts.last_mut().unwrap().2.extend(bytes),
@@ -278,7 +281,7 @@ mod tests {
             let mut reader = FormReader::new("b");
             for piece in pieces {
                 reader.push(&piece);
-                while let Ok(Some(_)) = reader.next() {}
+                while let Ok(Some(_)) = reader.next_piece() {}
             }
         }
 

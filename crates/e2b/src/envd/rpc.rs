@@ -44,7 +44,7 @@ impl Messages {
     /// The next one; nothing behind the last.
     pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, RpcError> {
         loop {
-            let frame = self.reader.next().map_err(|error| RpcError::invalid(error.message()))?;
+            let frame = self.reader.next_frame().map_err(|error| RpcError::invalid(error.message()))?;
             match frame {
                 Some(frame) if frame.is_end => return Ok(None),
                 Some(frame) => return parsed(&frame.payload).map(Some).map_err(RpcError::invalid),

@@ -1,6 +1,7 @@
 //! Files in a sandbox.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// What a path is.
@@ -30,6 +31,9 @@ pub struct FileStat {
     /// What a symbolic link holds; text with what is no UTF-8 replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
+    /// Attributes that users may write (`user.*`, xattr(7)): names without `user.`, and values as text.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, String>,
 }
 
 /// A folder's entry.
@@ -49,6 +53,18 @@ pub struct FileEntry {
 pub struct MoveFile {
     pub from: String,
     pub to: String,
+}
+
+/// Attributes that a file gets, and has none beside whose names begin with the prefix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetAttributes {
+    pub path: String,
+    /// What the names begin with.
+    #[serde(default)]
+    pub prefix: String,
+    /// Names without `user.`, and values.
+    pub attributes: BTreeMap<String, String>,
 }
 
 /// A folder to make.

@@ -34,7 +34,7 @@ pub use command::{
 };
 pub use error::{ApiCode, ApiError, ErrorBody};
 pub use fetch::{Fetch, Fetched, Header};
-pub use file::{FileEntry, FileKind, FileStat, MakeFolder, MoveFile, WatchEvent, WatchKind};
+pub use file::{FileEntry, FileKind, FileStat, MakeFolder, MoveFile, SetAttributes, WatchEvent, WatchKind};
 pub use grant::{GrantInfo, NewGrant, NewToken};
 pub use once::{RunOnce, RunResult};
 pub use page::{AuditRecord, Page};

@@ -20,6 +20,8 @@ pub(crate) async fn watch(e2b: Arc<E2b>) {
         let is_leftover_time = Instant::now() >= look_for_leftovers;
         if is_leftover_time {
             look_for_leftovers = Instant::now() + BETWEEN_LEFTOVERS;
+            let e2b = Arc::clone(&e2b);
+            tokio::spawn(async move { e2b.reconcile().await });
         }
         let is_due = |facts: &Facts| match facts.standing {
             Standing::Running => facts.ends_ms <= now,

@@ -12,10 +12,11 @@ use crate::book::Entry;
 use crate::facts::{Facts, OnTimeout, Standing, after, now_ms};
 use crate::fault::Fault;
 use crate::server::E2b;
-use belljar_api::client::ClientError;
+use belljar_api::client::{ClientError, SandboxFilter};
 use belljar_api::{CreateSandbox, State};
 use belljar_spec::ErrorCode;
 use hyper::StatusCode;
+use std::collections::HashMap;
 use std::sync::Arc;
 use tracing::warn;
 
@@ -255,6 +256,33 @@ impl E2b {
             }
             Err(error) if error.status().is_some() => self.book.forget(&facts.id),
             Err(error) => warn!("cannot find the sandbox {} again: {error}", facts.id),
+        }
+    }
+
+    /// What became of sandboxes while no request came here: one that died, that the owner of the machine removed, or that a reboot ended.
+    pub(crate) async fn reconcile(&self) {
+        let known: Vec<_> = self.book.there().into_iter().map(|entry| (entry.facts(), entry)).collect();
+        let Ok(all) = self.owner.sandboxes(&SandboxFilter::default()).await else { return };
+        let states: HashMap<&str, State> = all.iter().map(|info| (info.name.as_str(), info.state)).collect();
+        for (facts, entry) in known {
+            // One that is being changed, or was meanwhile, is looked at the next time.
+            let Ok(_turn) = entry.turn.try_lock() else { continue };
+            if entry.facts() != facts {
+                continue;
+            }
+            match (states.get(facts.name.as_str()), facts.standing) {
+                (None, Standing::Running | Standing::Paused | Standing::Stopped)
+                | (Some(State::Stopped), Standing::Running) => {
+                    self.book.hide(&entry);
+                    self.under_way.break_off(&facts.id);
+                    self.remove(&entry).await;
+                }
+                (Some(State::Stopped), Standing::Paused) => {
+                    // Its memory is lost, and its files are not.
+                    let _ = self.book.change(&entry, |facts| facts.standing = Standing::Stopped);
+                }
+                _ => {}
+            }
         }
     }
 

@@ -40,6 +40,8 @@ pub struct FileStat {
     pub gid: u32,
     /// What a symbolic link holds.
     pub link: Option<OsString>,
+    /// Attributes that users may write (`user.*`, xattr(7)): names without `user.`, and values.
+    pub attributes: Vec<(OsString, Vec<u8>)>,
 }
 
 /// A folder's entries, as they come.
@@ -123,13 +125,31 @@ impl Sandbox {
     pub async fn stat(&self, path: &str) -> Result<FileStat, SandboxError> {
         let (_to, mut from) = self.request(&Request::Stat { path: path.into() }).await?;
         match self.reply_or_dead(from.receive_message()).await? {
-            Reply::Metadata(Metadata { kind: what, size, mtime_ms, mode, owner: (uid, gid), link }) => {
+            Reply::Metadata(Metadata { kind: what, size, mtime_ms, mode, owner, link, attributes }) => {
                 let link = link.map(|link| OsString::from_vec(link.0));
-                Ok(FileStat { kind: kind(what), size, mtime_ms, mode, uid, gid, link })
+                let attributes = attributes
+                    .into_iter()
+                    .map(|(name, value)| (OsString::from_vec(name.0), value.0))
+                    .collect();
+                let (uid, gid) = owner;
+                Ok(FileStat { kind: kind(what), size, mtime_ms, mode, uid, gid, link, attributes })
             }
             Reply::Failed(fault) => Err(faults::file(&fault)),
             _ => Err(guest_gone()),
         }
+    }
+
+    /// Gives a file these attributes, and none beside them whose name begins with the prefix. Names are without `user.`.
+    pub async fn set_attributes(
+        &self,
+        path: &str,
+        prefix: &str,
+        attributes: Vec<(String, Vec<u8>)>,
+    ) -> Result<(), SandboxError> {
+        let attributes = attributes.into_iter().map(|(name, value)| (name, message::Bytes(value))).collect();
+        let request = Request::SetAttributes { path: path.into(), prefix: prefix.into(), attributes };
+        let (_to, mut from) = self.request(&request).await?;
+        self.reply_or_dead(done(&mut from)).await
     }
 
     pub(crate) async fn request(&self, request: &Request) -> Result<(ToGuest, FromGuest), SandboxError> {

@@ -1,7 +1,7 @@
 //! File operations, as the sandbox's user and inside its world: the kernel says what a path may reach.
 
 use crate::stream::{Stream, fault};
-use crate::{upload, watch};
+use crate::{attributes, upload, watch};
 use belljar_sys::rustix::fd::{AsRawFd, OwnedFd};
 use belljar_sys::rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, StatxAttributes, StatxFlags, fstat,
@@ -122,6 +122,9 @@ pub(crate) fn answer(place: &PathRoot, request: Request, stream: &mut Stream) ->
         },
         Request::Rename { from, to } => done(rename(place, from, to), || format!("move {from} to {to}")),
         Request::Watch { path, recursive } => return watch::answer(place, path, *recursive, stream),
+        Request::SetAttributes { path, prefix, attributes } => {
+            done(attributes::set(place, path, prefix, attributes), || format!("write attributes of {path}"))
+        }
         Request::Exec(_) | Request::Connect { .. } | Request::Pause | Request::Resume => {
             Reply::Failed(fault("take something else for a file operation", Errno::INVAL))
         }
@@ -267,6 +270,10 @@ fn describe(place: &PathRoot, path: &str) -> Result<Metadata, Errno> {
         mode: stat.st_mode & 0o7777,
         owner: (stat.st_uid, stat.st_gid),
         link,
+        attributes: match kind(&stat) {
+            EntryKind::File | EntryKind::Directory => attributes::of(&found),
+            EntryKind::Symlink | EntryKind::Other => Vec::new(),
+        },
     })
 }
 

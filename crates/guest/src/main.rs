@@ -11,6 +11,7 @@
 //!
 //! It holds no policy and no secret, resolves no name through libc, and prints nothing.
 
+mod attributes;
 mod confinement;
 mod connect;
 mod egress;

@@ -166,9 +166,14 @@ def files():
 
 
 @case
-def refused():
-    assert "metadata of files" in str(raises(e2b.SandboxException, lambda: sandbox.files.write("noted", "1", metadata={"a": "b"})))
-    assert not sandbox.files.exists("noted")
+def metadata():
+    written = sandbox.files.write("noted", "1", metadata={"author": "me", "kind": "x"})
+    assert written.metadata == {"author": "me", "kind": "x"}, written
+    assert sandbox.files.get_info("noted").metadata == {"author": "me", "kind": "x"}
+    sandbox.files.rename("noted", "noted2")
+    assert sandbox.files.get_info("noted2").metadata == {"author": "me", "kind": "x"}
+    sandbox.files.write("noted2", "2")
+    assert not sandbox.files.get_info("noted2").metadata, "every upload replaces all of it"
 
 
 @case

@@ -4,7 +4,7 @@ use crate::client::body::{self, Download};
 use crate::client::error::ClientError;
 use crate::client::events::Events;
 use crate::client::sandbox::Sandbox;
-use crate::{Fetch, Fetched, FileEntry, FileStat, MakeFolder, MoveFile, Page, WatchEvent};
+use crate::{Fetch, Fetched, FileEntry, FileStat, MakeFolder, MoveFile, Page, SetAttributes, WatchEvent};
 use hyper::Method;
 use hyper::body::Bytes;
 use tokio::io::AsyncRead;
@@ -72,6 +72,11 @@ impl Sandbox {
     pub async fn make_folder(&self, path: &str, recursive: bool) -> Result<(), ClientError> {
         let asked = MakeFolder { path: path.into(), recursive };
         self.call(Method::POST, "/files/folder").json(&asked).done().await
+    }
+
+    /// Gives a file attributes, in the place of those whose names begin with the prefix.
+    pub async fn set_attributes(&self, asked: &SetAttributes) -> Result<(), ClientError> {
+        self.call(Method::PUT, "/files/attributes").json(asked).done().await
     }
 
     /// What happens to a path from now on.

@@ -8,12 +8,13 @@ use crate::connect::{Code, RpcError};
 use crate::fault::Fault;
 use crate::http::Incoming;
 use crate::http::{Answer, Query, header, json, nothing, set, streamed};
-use belljar_api::FileKind;
 use belljar_api::client::Download;
+use belljar_api::{FileKind, SetAttributes};
 use http_body_util::BodyExt;
 use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context as Polling, Poll, ready};
@@ -168,9 +169,7 @@ pub(crate) async fn write(context: &Context, request: Request<Incoming>) -> Answ
     let query = Query::of(request.uri().query());
     let asked = query.get("path").map(String::from);
     let decoder = Decoder::of(header(&request, "content-encoding"))?;
-    if request.headers().keys().any(|name| name.as_str().starts_with(METADATA)) {
-        return Err(Fault::not_served("metadata of files"));
-    }
+    let metadata = metadata(&request)?;
     let content_type = header(&request, "content-type").unwrap_or_default().to_string();
     let mut body = Body { body: request.into_body(), decoder: Some(decoder) };
     let mut written = Vec::new();
@@ -181,7 +180,7 @@ pub(crate) async fn write(context: &Context, request: Request<Incoming>) -> Answ
             let path = path.ok_or_else(|| {
                 Fault::bad_request("a file of the form has no name, and there is no `path`")
             })?;
-            written.push(take(context, &path, &mut form).await?);
+            written.push(take(context, &path, &metadata, &mut form).await?);
         }
         if written.is_empty() {
             return Err(Fault::bad_request("there is no file in the form"));
@@ -189,7 +188,7 @@ pub(crate) async fn write(context: &Context, request: Request<Incoming>) -> Answ
     } else if content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(OCTETS)) {
         let path = asked.filter(|path| !path.is_empty());
         let path = path.ok_or_else(|| Fault::bad_request("`path` is missing"))?;
-        written.push(take(context, &path, &mut body).await?);
+        written.push(take(context, &path, &metadata, &mut body).await?);
     } else {
         let message = format!("a file is sent as multipart/form-data or {OCTETS}");
         return Err(Fault::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
@@ -198,7 +197,12 @@ pub(crate) async fn write(context: &Context, request: Request<Incoming>) -> Answ
 }
 
 /// Writes one file, and says so. A body that is cut changes nothing.
-async fn take(context: &Context, path: &str, content: &mut impl Content) -> Result<Value, Fault> {
+async fn take(
+    context: &Context,
+    path: &str,
+    metadata: &BTreeMap<String, String>,
+    content: &mut impl Content,
+) -> Result<Value, Fault> {
     let path = paths::absolute(path, &context.home);
     context.sandbox.make_folder(paths::parent(&path), true).await.map_err(|error| context.fault(error))?;
     let (to, pieces) = mpsc::channel(PIECES);
@@ -227,7 +231,33 @@ async fn take(context: &Context, path: &str, content: &mut impl Content) -> Resu
     let (written, fed) = tokio::join!(writing, feeding);
     fed?;
     written.map_err(|error| context.fault(error))?;
-    Ok(json!({ "name": paths::name(&path), "path": path, "type": "file" }))
+    let mut told = json!({ "name": paths::name(&path), "path": path, "type": "file" });
+    // Every upload replaces all of it; most files have none, before and after.
+    let had = context.sandbox.stat(&path).await.map_err(|error| context.fault(error))?;
+    if !metadata.is_empty() || had.attributes.keys().any(|name| name.starts_with(filesystem::METADATA)) {
+        let named =
+            metadata.iter().map(|(name, value)| (format!("{}{name}", filesystem::METADATA), value.clone()));
+        let (prefix, attributes) = (filesystem::METADATA.into(), named.collect());
+        let asked = SetAttributes { path, prefix, attributes };
+        context.sandbox.set_attributes(&asked).await.map_err(|error| context.fault(error))?;
+    }
+    if !metadata.is_empty() {
+        told["metadata"] = json!(metadata);
+    }
+    Ok(told)
+}
+
+/// What clients write on a file beside its content, from the headers of its upload.
+fn metadata(request: &Request<Incoming>) -> Result<BTreeMap<String, String>, Fault> {
+    let mut found = BTreeMap::new();
+    for (name, value) in request.headers() {
+        let Some(name) = name.as_str().strip_prefix(METADATA) else { continue };
+        let value = value
+            .to_str()
+            .map_err(|_| Fault::bad_request(format!("the metadata `{name}` is not ASCII text")))?;
+        found.insert(name.to_string(), value.to_string());
+    }
+    Ok(found)
 }
 
 /// Bytes of one file, as they come.
@@ -345,7 +375,6 @@ fn from_http_date(text: &str) -> Option<i64> {
 }
 
 const OCTETS: &str = "application/octet-stream";
-/// What clients write on a file beside its content.
 const METADATA: &str = "x-metadata-";
 const PIECES: usize = 8;
 

@@ -12,6 +12,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use hyper::{Request, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -75,6 +76,14 @@ pub(crate) async fn entry(context: &Context, path: &str) -> Result<Value, RpcErr
         "group": user_name(context, stat.gid),
         "modifiedTime": rfc3339(stat.mtime_ms),
     });
+    let metadata: BTreeMap<&str, &String> = stat
+        .attributes
+        .iter()
+        .filter_map(|(name, value)| Some((name.strip_prefix(METADATA)?, value)))
+        .collect();
+    if !metadata.is_empty() {
+        entry["metadata"] = json!(metadata);
+    }
     if stat.kind == FileKind::Symlink {
         let (target, kind) = target(context, path, stat).await;
         entry["type"] = type_name(kind).into();
@@ -223,6 +232,8 @@ fn user_name(context: &Context, id: u32) -> String {
     }
 }
 
+/// Where a file has what clients write on it: `user.e2b.*`.
+pub(crate) const METADATA: &str = "e2b.";
 /// The sandbox user's number, as sandboxes know it.
 const USER_ID: u32 = 1000;
 /// As many as the kernel follows (path_resolution(7)).

@@ -22,7 +22,7 @@ pub use setup::{
 use serde::{Deserialize, Serialize};
 
 /// Both sides must say the same number.
-pub const VERSION: u16 = 14;
+pub const VERSION: u16 = 15;
 
 /// What went wrong, as the kernel said it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

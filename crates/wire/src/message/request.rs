@@ -35,6 +35,9 @@ pub enum Request {
     /// Say what changes in a directory: `Reply::Opened`, then `Reply::Changes` until the host closes its direction. An empty
     /// one is the last: the directory itself is gone.
     Watch { path: String, recursive: bool },
+    /// Give a file these attributes (`user.*`, see xattr(7)), and none beside them whose name begins with the prefix. Names are without
+    /// `user.`.
+    SetAttributes { path: String, prefix: String, attributes: Vec<(String, Bytes)> },
 }
 
 /// A command.
@@ -198,4 +201,6 @@ pub struct Metadata {
     pub owner: (u32, u32),
     /// What a symbolic link holds.
     pub link: Option<Bytes>,
+    /// Attributes of a file or directory (`user.*`, see xattr(7)): names without `user.`, and values.
+    pub attributes: Vec<(Bytes, Bytes)>,
 }

@@ -39,9 +39,13 @@ fn golden_bytes_of_what_living_sandboxes_need() {
     assert_eq!(encode(&ExecEvent::Stopped), [5]);
     assert_eq!(encode(&ExecEvent::Started(300)), [6, 0xac, 2]);
     let link = Some(Bytes(b"t".to_vec()));
-    let metadata =
-        Metadata { kind: EntryKind::Symlink, size: 1, mtime_ms: 1, mode: 0o777, owner: (0, 5), link };
-    assert_eq!(encode(&metadata), [2, 1, 2, 0xff, 3, 0, 5, 1, 1, b't']);
+    let attributes = vec![(Bytes(b"a".to_vec()), Bytes(Vec::new()))];
+    let (kind, owner) = (EntryKind::Symlink, (0, 5));
+    let metadata = Metadata { kind, size: 1, mtime_ms: 1, mode: 0o777, owner, link, attributes };
+    assert_eq!(encode(&metadata), [2, 1, 2, 0xff, 3, 0, 5, 1, 1, b't', 1, 1, b'a', 0]);
+    let attributes = vec![("a".into(), Bytes(b"b".to_vec()))];
+    let set = Request::SetAttributes { path: "p".into(), prefix: "x".into(), attributes };
+    assert_eq!(encode(&set), [12, 1, b'p', 1, b'x', 1, 1, b'a', 1, b'b']);
     let change = |kind, path: &[u8]| Change { kind, path: Bytes(path.to_vec()) };
     let changes = vec![change(ChangeKind::Created, b"f"), change(ChangeKind::Overflow, b"")];
     assert_eq!(encode(&Reply::Changes(changes)), [5, 2, 0, 1, b'f', 3, 0]);

@@ -10,10 +10,11 @@ use super::failure::Answer;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use belljar_api::{ErrorBody, FileKind, FileStat, MakeFolder, MoveFile};
+use belljar_api::{ErrorBody, FileKind, FileStat, MakeFolder, MoveFile, SetAttributes};
 use belljar_engine::EntryKind;
 use belljar_spec::{ErrorCode, SandboxError};
 use serde::Deserialize;
+use std::ffi::OsString;
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -25,6 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Kept>> {
         .routes(routes!(list::list))
         .routes(routes!(rename))
         .routes(routes!(folder))
+        .routes(routes!(set_attributes))
         .routes(routes!(watch::watch))
 }
 
@@ -89,6 +91,7 @@ async fn stat(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> 
         uid: found.uid,
         gid: found.gid,
         link: found.link.map(|link| link.to_string_lossy().into_owned()),
+        attributes: found.attributes.into_iter().map(attribute).collect(),
     }))
 }
 
@@ -124,6 +127,39 @@ async fn folder(State(kept): State<Arc<Kept>>, Body(asked): Body<MakeFolder>) ->
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Text with what is no UTF-8 replaced.
+fn attribute((name, value): (OsString, Vec<u8>)) -> (String, String) {
+    (name.to_string_lossy().into_owned(), String::from_utf8_lossy(&value).into_owned())
+}
+
+/// Give a file attributes, in the place of those whose names begin with the same.
+#[utoipa::path(
+    put, path = "/v1/sandboxes/{name}/files/attributes", tag = "files", operation_id = "set_file_attributes",
+    params(("name" = String, Path, description = "The sandbox.")),
+    request_body = SetAttributes,
+    responses(
+        (status = 204, description = "It has them."),
+        (status = "4XX", description = "Why not.", body = ErrorBody),
+    )
+)]
+async fn set_attributes(
+    State(kept): State<Arc<Kept>>,
+    Body(asked): Body<SetAttributes>,
+) -> Answer<StatusCode> {
+    let _using = kept.using().await?;
+    let SetAttributes { path, prefix, attributes } = asked;
+    let is_name =
+        |name: &String| name.starts_with(&prefix) && !name.is_empty() && name.len() <= MAX_NAME_BYTES;
+    if let Some(name) = attributes.keys().find(|name| !is_name(name) || name.contains('\0')) {
+        let message =
+            format!("`attributes`: `{}` does not begin with the prefix, or is no name", name.escape_debug());
+        return Err(ErrorCode::RequestValue.error(message).into());
+    }
+    let attributes = attributes.into_iter().map(|(name, value)| (name, value.into_bytes())).collect();
+    kept.sandbox().set_attributes(checked(&path)?, &prefix, attributes).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Where a path leads is the guest's business; whether it is one at all is ours.
 fn checked(path: &str) -> Result<&str, SandboxError> {
     if path.is_empty() || path.contains('\0') || path.len() > MAX_PATH_BYTES {
@@ -145,3 +181,5 @@ fn kind(kind: EntryKind) -> FileKind {
 
 /// The kernel's PATH_MAX.
 const MAX_PATH_BYTES: usize = 4096;
+/// The kernel's XATTR_NAME_MAX, without `user.`.
+const MAX_NAME_BYTES: usize = 250;

@@ -12,7 +12,7 @@ use super::failure::Answer;
 use axum::Json;
 use axum::extract::State;
 use belljar_api::SnapshotMethod;
-use belljar_engine::{Keeps, Sandbox};
+use belljar_engine::{Keeps, Sandbox, Snapshotted};
 use belljar_fleet::SandboxDir;
 use belljar_fleet::snapshots::{SnapshotOrder, SnapshotReport, Subject};
 use belljar_spec::{ErrorCode, SandboxError};
@@ -27,7 +27,18 @@ pub(super) async fn snapshot(
     Body(order): Body<SnapshotOrder>,
 ) -> Answer<Json<SnapshotReport>> {
     kept.used();
+    let restored = match &order {
+        SnapshotOrder::Restore { snapshot, .. } => Some(snapshot.clone()),
+        SnapshotOrder::Take { .. } => None,
+    };
     let report = carry_out(&kept, order).await?;
+    let sandbox = kept.sandbox();
+    if let Some(taken) = &report.snapshot {
+        sandbox.record_snapshot(taken, Snapshotted::Taken { copied: report.copied });
+    }
+    if let Some(restored) = &restored {
+        sandbox.record_snapshot(restored, Snapshotted::Restored);
+    }
     Ok(Json(report))
 }
 
@@ -59,9 +70,9 @@ async fn carry_out(kept: &Arc<Kept>, order: SnapshotOrder) -> Result<SnapshotRep
             }
             let subject = kept.subject().clone();
             let since = Instant::now();
-            let report = kept.between(move || subject.carry_out(&order, since)).await;
+            let report = kept.between(move || subject.carry_out(&order)).await;
             drop(gate);
-            report
+            report.map(|report| report.since(since))
         }
         (None, SnapshotMethod::Layered) => Err(ErrorCode::InUse
             .error("the sandbox is in use: a command runs in it, or files of it are read or written")
@@ -111,11 +122,11 @@ async fn copied(kept: &Arc<Kept>, order: SnapshotOrder) -> Result<SnapshotReport
         sandbox.pause().await?;
     }
     let subject = kept.subject().clone();
-    let report = blocking(move || subject.copy(&new, since)).await;
+    let report = blocking(move || subject.copy(&new)).await;
     if !was_paused {
         sandbox.resume().await?;
     }
-    report
+    report.map(|report| report.since(since))
 }
 
 async fn blocking<T: Send + 'static>(

@@ -1,8 +1,8 @@
 //! `POST /keeper/snapshot`: a snapshot of the sandbox, or a return to one.
 //!
 //! ```text
-//! nothing runs, nothing private would be lost ──> layered: all processes end, the files become a layer, the sandbox is made again
-//! else ────────────────────────────────────────> copied: all processes are paused, the files are copied, they are resumed
+//! nothing runs, nothing would be lost or begin anew ──> layered: all processes end, the files become a layer, the sandbox is made again
+//! else ──────────────────────────────────────────────> copied: all processes are paused, the files are copied, they are resumed
 //! ```
 //! In both ways no process writes while the files are taken. Requests that come meanwhile wait.
 
@@ -60,6 +60,8 @@ async fn carry_out(kept: &Arc<Kept>, order: SnapshotOrder) -> Result<SnapshotRep
     blocking(move || subject.check(&looked)).await?;
     let alone = match order.how() {
         SnapshotMethod::Copied => None,
+        SnapshotMethod::Auto if kept.subject().keeps.counts => None,
+        SnapshotMethod::Layered if kept.subject().keeps.counts => return Err(counts()),
         SnapshotMethod::Auto | SnapshotMethod::Layered => alone(kept).await,
     };
     match (alone, order.how()) {
@@ -127,6 +129,13 @@ async fn copied(kept: &Arc<Kept>, order: SnapshotOrder) -> Result<SnapshotReport
         sandbox.resume().await?;
     }
     report.map(|report| report.since(since))
+}
+
+/// Why it is not started again.
+fn counts() -> SandboxError {
+    ErrorCode::NotSupported
+        .error("the sandbox has a budget for a model or for bytes, which would be counted anew if it was started again")
+        .hint("stop it first; a snapshot can also be copied")
 }
 
 async fn blocking<T: Send + 'static>(

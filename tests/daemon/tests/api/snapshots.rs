@@ -191,7 +191,7 @@ fn a_grant_sees_and_uses_its_own_snapshots_alone() {
         home.stranger().token(made["token"].as_str().unwrap())
     };
     let own = grant(
-        json!({ "name": "own", "allow_sandbox": true, "snapshots": 2, "sandboxes": 3, "limits": { "memory": "256m" } }),
+        json!({ "name": "own", "allow_sandbox": true, "snapshots": 2, "sandboxes": 3, "limits": { "pids": 200 } }),
     );
     let other =
         grant(json!({ "name": "other", "allow_sandbox": true, "keys": ["*"], "own_keys": ["nothing"] }));
@@ -225,7 +225,7 @@ fn a_grant_sees_and_uses_its_own_snapshots_alone() {
     own.post(&sandbox.path("/snapshots"), &json!({})).refused(403, "quota_exceeded");
     own.post(&sandbox.path("/fork"), &json!({ "count": 3 })).refused(403, "quota_exceeded");
     assert_eq!(own.get("/v1/sandboxes").ok()["items"].as_array().unwrap().len(), 1, "all forks, or none");
-    let create = json!({ "sandbox": { "snapshot": "mine", "limits": { "memory": "1g" } } });
+    let create = json!({ "sandbox": { "snapshot": "mine", "limits": { "pids": 1000 } } });
     own.post("/v1/sandboxes", &create).refused(403, "not_granted");
     let forked = own.post(&sandbox.path("/fork"), &json!({})).ok();
     let fork = Sandbox::of(&own, forked["sandboxes"][0].clone());

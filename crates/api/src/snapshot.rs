@@ -60,8 +60,9 @@ pub struct SnapshotInfo {
     pub bytes: Option<u64>,
     /// How it was made: `layered` or `copied`.
     pub how: SnapshotMethod,
-    /// For how long the sandbox was paused or away, in milliseconds.
-    pub held_ms: u64,
+    /// For how long the sandbox was paused or away, in milliseconds: in the answer to taking it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_ms: Option<u64>,
     /// Sandboxes whose files lie over a layer of this one.
     pub used_by: Vec<String>,
     /// Why belljar keeps it, if no caller named it: the last 20 of each kind of a sandbox are kept.

@@ -36,6 +36,10 @@ pub enum Event {
     /// Another sandbox lives at the same time and shares a folder that one of the two can write to: so each of them may reach all
     /// that the other may.
     FolderShared { folder: Printable, with: Printable, egress_differs: bool },
+    /// A snapshot of its files was taken; with `copied`, while its processes were paused, else between two sets of processes.
+    SnapshotTaken { snapshot: String, copied: bool },
+    /// Its files are those of a snapshot from now on.
+    SnapshotRestored { snapshot: String },
     /// A DNS query was refused.
     NameRefused { name: Destination, record_type: Printable, reason: Reason, times: u64 },
     /// A connection was allowed, by this rule, to this address.
@@ -383,6 +387,14 @@ mod tests {
                     times: 2,
                 },
                 r#"{"kind":"name_refused","name":"a\"b\\n","record_type":"TXT","reason":"record_type_refused","times":2}"#,
+            ),
+            (
+                Event::SnapshotTaken { snapshot: "snap-0101010101010101".into(), copied: true },
+                r#"{"kind":"snapshot_taken","snapshot":"snap-0101010101010101","copied":true}"#,
+            ),
+            (
+                Event::SnapshotRestored { snapshot: "snap-0101010101010101".into() },
+                r#"{"kind":"snapshot_restored","snapshot":"snap-0101010101010101"}"#,
             ),
             (
                 Event::FolderShared {

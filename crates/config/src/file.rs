@@ -187,6 +187,7 @@ pub(crate) struct SandboxTable {
     pub(crate) env: BTreeMap<String, Spanned<String>>,
     pub(crate) rootfs: Option<Spanned<String>>,
     pub(crate) profile: Option<Spanned<String>>,
+    pub(crate) checkpoint: bool,
 }
 
 /// `[images]`: where images come from.

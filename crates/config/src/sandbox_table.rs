@@ -21,6 +21,8 @@ pub struct SandboxSettings {
     pub rootfs: Option<Root>,
     /// The profile that is used if none is named.
     pub profile: Option<At<String>>,
+    /// A checkpoint is taken before each command of `belljar exec`.
+    pub checkpoint: bool,
 }
 
 impl SandboxSettings {
@@ -57,6 +59,7 @@ impl SandboxSettings {
             .profile
             .as_ref()
             .map(|written| At { value: written.get_ref().clone(), place: text.place(written.span().start) });
+        settings.checkpoint = table.checkpoint;
         Ok(settings)
     }
 }

@@ -164,11 +164,13 @@ profile = "web"
 volumes = { cache = "/volumes/cache", npm = "/home/agent/.npm" }
 env = { NODE_ENV = "test" }
 rootfs = "oci:node:22"
+checkpoint = true
 "#;
     write(&machine.workspace().join(".belljar/config.toml"), content);
     assert!(machine.sandbox().is_empty(), "it is not trusted");
     propose_from(&machine.places, &machine.workspace()).expect("a file").keep().expect("it can be kept");
-    let SandboxSettings { ports, volumes, env, rootfs, profile } = machine.sandbox();
+    let SandboxSettings { ports, volumes, env, rootfs, profile, checkpoint } = machine.sandbox();
+    assert!(checkpoint);
     assert_eq!(rootfs.map(|root| root.to_string()).as_deref(), Some("oci:node:22"));
     assert_eq!(ports, [3000, 8080]);
     let volumes: Vec<String> = volumes.iter().map(|(name, at)| format!("{name} {at}")).collect();

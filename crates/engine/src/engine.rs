@@ -406,7 +406,7 @@ impl Engine {
                 route,
                 relay,
                 neighbours,
-                _root: root,
+                root: Mutex::new(Some(root)),
                 span: Span::current(),
                 observer: self.observer.clone(),
             },

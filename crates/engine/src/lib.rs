@@ -72,7 +72,7 @@ pub use observe::{Observed, Observer};
 pub use once::{Run, RunError};
 pub use publish::{Publication, Published, publish};
 pub use report::{RefusedReport, git_report};
-pub use sandbox::{Sandbox, Suspended};
+pub use sandbox::{Sandbox, Snapshotted, Suspended};
 pub use snapshots::{Keeps, must_have_layers, pin_like, root_directory_of};
 pub use spend::{Comparison, Matched, Recorded, spend};
 pub use sweep::{prune_prepared_roots, sweep_leftovers};

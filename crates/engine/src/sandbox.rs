@@ -8,13 +8,16 @@ use crate::observe::{Observer, Told};
 use crate::relay::Serving;
 use crate::stream::{self, FromGuest, ToGuest};
 use crate::workspace::{Changes, Finished, Workspace};
+use belljar_audit::Event;
 use belljar_backend::{Guest, Plan};
 use belljar_gateway::llm::Route;
 use belljar_gateway::{FetchError, Recorder, Served};
 use belljar_spec::egress::Reason;
 use belljar_spec::egress::Refused;
 use belljar_spec::llm::{LlmOutcomes, LlmTotals};
-use belljar_spec::{Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId, Term, hint};
+use belljar_spec::{
+    Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId, SnapshotName, Term, hint,
+};
 use belljar_spec::{FetchRequest, FetchResponse};
 use belljar_workspace::touched::Compared;
 use std::ffi::{OsStr, OsString};
@@ -57,6 +60,13 @@ impl Suspended {
     }
 }
 
+/// What was done with the files of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Snapshotted {
+    Taken { copied: bool },
+    Restored,
+}
+
 /// Where a sandbox's workspace is in its life.
 enum Files {
     /// Being worked on.
@@ -82,8 +92,8 @@ pub(crate) struct Outside {
     pub(crate) relay: Mutex<Option<Serving>>,
     /// The others that can write where it can, until it ends.
     pub(crate) neighbours: Mutex<Option<Neighbours>>,
-    /// Keeps what its root is made of where it is.
-    pub(crate) _root: crate::roots::PreparedRoot,
+    /// Keeps what its root is made of where it is, until it is suspended.
+    pub(crate) root: Mutex<Option<crate::roots::PreparedRoot>>,
     /// What is logged of it is below this.
     pub(crate) span: Span,
     pub(crate) observer: Option<Observer>,
@@ -160,6 +170,16 @@ impl Sandbox {
             Files::Done(finished) => finished.compared.clone(),
             Files::Open(_) | Files::Closed => None,
         }
+    }
+
+    /// Records that a snapshot of its files was taken, or that they are those of one.
+    pub fn record_snapshot(&self, snapshot: &SnapshotName, what: Snapshotted) {
+        let snapshot = snapshot.to_string();
+        // A log that takes no more lines ends the sandbox by itself.
+        let _ = self.outside.recorder.write(&match what {
+            Snapshotted::Taken { copied } => Event::SnapshotTaken { snapshot, copied },
+            Snapshotted::Restored => Event::SnapshotRestored { snapshot },
+        });
     }
 
     /// How a command that begins now is told.
@@ -280,6 +300,8 @@ impl Sandbox {
         drop(guest);
         self.finish_files();
         drop(neighbours);
+        // The next one changes the same root.
+        drop(self.outside.root.lock().unwrap_or_else(PoisonError::into_inner).take());
         Suspended { id: self.id, backend: self.backend, recorder: Arc::clone(&self.outside.recorder) }
     }
 

@@ -22,6 +22,9 @@ pub struct Keeps {
     pub left_out: Vec<String>,
     /// What its `/` is made of.
     pub rootfs: String,
+    /// Something is counted for as long as it lives: the budget of a model, the bytes that may leave. Started again, it would count anew.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub counts: bool,
 }
 
 impl Keeps {
@@ -57,7 +60,9 @@ impl Keeps {
         left_out.extend(spec.volumes.iter().map(|volume| format!("the volume at {}", volume.target)));
         parts.sort();
         let parts = parts.into_iter().map(|part| part.as_str().to_string()).collect();
-        Keeps { parts, left_out, rootfs: spec.root.to_string() }
+        let limits = spec.egress.as_ref().map(|policy| &policy.limits);
+        let counts = spec.llm.is_some() || limits.is_some_and(|limits| limits.bytes.is_some());
+        Keeps { parts, left_out, rootfs: spec.root.to_string(), counts }
     }
 
     /// The parts, as the store knows them.

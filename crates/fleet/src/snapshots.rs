@@ -52,6 +52,17 @@ pub struct Wanted {
 pub struct SnapshotReport {
     /// The id of the snapshot that was taken, if one was.
     pub snapshot: Option<SnapshotName>,
+    /// By copying.
+    pub copied: bool,
+    /// For how long the sandbox was paused or away.
+    pub held_ms: u64,
+}
+
+impl SnapshotReport {
+    /// The same, of a sandbox that stood still since then.
+    pub fn since(self, since: Instant) -> SnapshotReport {
+        SnapshotReport { held_ms: u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX), ..self }
+    }
 }
 
 /// A sandbox, as far as its snapshots go.
@@ -75,13 +86,12 @@ impl SnapshotOrder {
 }
 
 impl Subject {
-    /// Carries out an order on a sandbox that no process uses; the caller holds its lock. It stands still since `since`.
-    pub fn carry_out(&self, order: &SnapshotOrder, since: Instant) -> Result<SnapshotReport, SandboxError> {
+    /// Carries out an order on a sandbox that no process uses; the caller holds its lock.
+    pub fn carry_out(&self, order: &SnapshotOrder) -> Result<SnapshotReport, SandboxError> {
         let (store, place) = (self.store(), self.place());
-        let held_ms = || u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         let taken = match order {
             SnapshotOrder::Take { new, .. } => {
-                Some(store.take(&place, self.new_snapshot(new), held_ms, &mut |_| {})?)
+                Some(store.take(&place, self.new_snapshot(new), &mut |_| {})?)
             }
             SnapshotOrder::Restore { snapshot, saved } => {
                 let to = find_id(&store, snapshot)?;
@@ -93,16 +103,15 @@ impl Subject {
         if let Some(taken) = &taken {
             self.pin(&store, taken)?;
         }
-        Ok(SnapshotReport { snapshot: taken.map(|taken| taken.id) })
+        Ok(SnapshotReport { snapshot: taken.map(|taken| taken.id), copied: false, held_ms: 0 })
     }
 
-    /// Takes a snapshot by copying. No process inside writes anything meanwhile; they are paused since `since`.
-    pub fn copy(&self, new: &Wanted, since: Instant) -> Result<SnapshotReport, SandboxError> {
+    /// Takes a snapshot by copying. No process inside writes anything meanwhile.
+    pub fn copy(&self, new: &Wanted) -> Result<SnapshotReport, SandboxError> {
         let store = self.store();
-        let held_ms = || u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let taken = store.copy(&self.place(), self.new_snapshot(new), CopyLimit::default(), held_ms)?;
+        let taken = store.copy(&self.place(), self.new_snapshot(new), CopyLimit::default())?;
         self.pin(&store, &taken)?;
-        Ok(SnapshotReport { snapshot: Some(taken.id) })
+        Ok(SnapshotReport { snapshot: Some(taken.id), copied: true, held_ms: 0 })
     }
 
     /// Refuses what cannot be in a snapshot, and a name that is taken, before anything is stopped for it.
@@ -112,6 +121,7 @@ impl Subject {
             return Err(belljar_overlay::snapshot::SnapshotError::NothingToTake.into());
         }
         let store = self.store();
+        store.must_hold_layers()?;
         match order {
             SnapshotOrder::Take { new: Wanted { name: Some(name), owner, .. }, .. } => {
                 Ok(store.must_be_free(owner, name)?)
@@ -171,7 +181,13 @@ impl Subject {
 pub(crate) fn seed(place: &SandboxDir, snapshot: &SnapshotName) -> Result<(), SandboxError> {
     let store = SnapshotStore::at(&fleet_of(place));
     let snapshot = find_id(&store, snapshot)?;
-    store.seed(&Place::new(place.directory()), &snapshot)?;
+    Ok(store.seed(&Place::new(place.directory()), &snapshot)?)
+}
+
+/// Writes beside its changes of a root, of which there are none yet, which root that is. Its directory has its name by now.
+pub(crate) fn pin_root(place: &SandboxDir, snapshot: &SnapshotName) -> Result<(), SandboxError> {
+    let store = SnapshotStore::at(&fleet_of(place));
+    let snapshot = find_id(&store, snapshot)?;
     if snapshot.parts.contains(&Part::Root) {
         let to = root_directory_of(place.directory());
         pin_like(&state_of(place), &root(&snapshot.rootfs)?, &store.root_of(&snapshot.id), &to)?;
@@ -195,7 +211,7 @@ pub(crate) fn told(found: Found) -> SnapshotInfo {
         layers: u32::try_from(snapshot.layers.len()).unwrap_or(u32::MAX),
         bytes: snapshot.bytes,
         how: method(snapshot.method),
-        held_ms: snapshot.held_ms,
+        held_ms: None,
         used_by,
         automatic: snapshot.automatic.map(|why| match why {
             Automatic::Checkpoint => AutomaticSnapshot::Checkpoint,

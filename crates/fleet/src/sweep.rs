@@ -6,7 +6,7 @@ use crate::name::is_name;
 use crate::record::{Intent, Record};
 use crate::sandbox_dir::{SANDBOXES, SandboxDir};
 use crate::shim::Stop;
-use crate::snapshots::seed;
+use crate::snapshots::{pin_root, seed};
 use belljar_api::{Sweep, SweptSandbox};
 use belljar_engine::Engine;
 use belljar_overlay::snapshot::{Forking, SnapshotStore};
@@ -18,6 +18,7 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 /// The directory of a fleet, held by one daemon.
 #[derive(Debug)]
@@ -181,14 +182,26 @@ pub(crate) fn make_place(place: &SandboxDir, record: &Record) -> Result<(), Sand
         .mode(0o700)
         .create(&unfinished)
         .map_err(failed)
-        .and_then(|()| record.write(&SandboxDir::new(&unfinished)))
+        .and_then(|()| write_both(&SandboxDir::new(&unfinished), record))
         .and_then(|()| fs::rename(&unfinished, place.directory()).map_err(failed));
     made.inspect_err(|_| drop(remove_tree(&unfinished)))?;
     match &record.sandbox.snapshot {
         // A kill before this is done leaves a sandbox that was never ready, which the next daemon removes.
-        Some(snapshot) => seed(place, snapshot).inspect_err(|_| drop(remove_tree(place.directory()))),
+        Some(snapshot) => pin_root(place, snapshot).inspect_err(|_| drop(remove_tree(place.directory()))),
         None => Ok(()),
     }
+}
+
+/// The record, and the layers of the snapshot that it begins with. Both wait for the disk, at the same time.
+fn write_both(place: &SandboxDir, record: &Record) -> Result<(), SandboxError> {
+    let Some(snapshot) = &record.sandbox.snapshot else { return record.write(place) };
+    thread::scope(|scope| {
+        let seeding = scope.spawn(|| seed(place, snapshot));
+        let written = record.write(place);
+        let seeded =
+            seeding.join().unwrap_or_else(|_| Err(ErrorCode::Internal.error("a thread ended early")));
+        seeded.and(written)
+    })
 }
 
 /// Removes a place that no shim holds, atomically for other processes. A kill in the middle leaves a directory that is no place
@@ -201,7 +214,9 @@ pub(crate) fn remove_place(place: &SandboxDir, held: Lock) -> Result<(), Sandbox
     let _ = remove_set_aside(&gone);
     if let Some(fleet) = place.directory().ancestors().nth(2) {
         // Layers that it was the last to need; what is not removed now is removed by the next sweep.
-        let _ = SnapshotStore::at(fleet).collect(Forking::Perhaps);
+        let store = SnapshotStore::at(fleet);
+        let name = place.directory().file_name().unwrap_or_default().to_string_lossy();
+        let _ = store.forget(&name).and_then(|()| store.collect(Forking::Perhaps));
     }
     Ok(())
 }

@@ -27,6 +27,9 @@ use std::time::{Duration, Instant};
 pub enum Survives {
     /// A power cut: content and name are on disk when the call returns. Costs two syncs, some milliseconds.
     PowerCut,
+    /// A power cut, as far as order goes: then the file is the old one or the new one, whole, and the new one if anything that was
+    /// done later on the same filesystem is on its disk. Filesystems with a journal keep that order. Costs one sync.
+    InOrder,
     /// The death of any process, and nothing more: there is no sync. After a power cut the file may be the old one, the new one, or
     /// empty. For files that the next start makes again, and if a start would have to wait.
     Kill,
@@ -40,7 +43,7 @@ pub fn write_atomic(path: &Path, content: &[u8], survives: Survives) -> io::Resu
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     let access = match survives {
         Survives::PowerCut => OFlags::RDONLY,
-        Survives::Kill => OFlags::PATH,
+        Survives::InOrder | Survives::Kill => OFlags::PATH,
     };
     let directory = openat(CWD, parent, access | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     write_atomic_at(&directory, name, content, PRIVATE_FILE, survives)
@@ -59,7 +62,7 @@ pub fn write_atomic_at(
     let (mut file, draft) = create_draft(directory, name, mode)?;
     let mut replace = || -> io::Result<()> {
         file.write_all(content)?;
-        if survives == Survives::PowerCut {
+        if survives != Survives::Kill {
             file.sync_all()?;
         }
         Ok(renameat(directory, &draft, directory, name)?)
@@ -70,7 +73,7 @@ pub fn write_atomic_at(
     })?;
     match survives {
         Survives::PowerCut => Ok(fsync(directory)?),
-        Survives::Kill => Ok(()),
+        Survives::InOrder | Survives::Kill => Ok(()),
     }
 }
 

@@ -113,7 +113,7 @@ fn as_text(proposal: &Proposal) -> String {
     if let Some(bytes) = bytes {
         line("bytes", &bytes.value.to_string());
     }
-    let SandboxSettings { ports, volumes, env, rootfs, profile } = &proposal.settings.sandbox;
+    let SandboxSettings { ports, volumes, env, rootfs, profile, checkpoint } = &proposal.settings.sandbox;
     for port in ports {
         line("port", &port.to_string());
     }
@@ -128,6 +128,9 @@ fn as_text(proposal: &Proposal) -> String {
     }
     if let Some(profile) = profile {
         line("profile", &profile.value.escape_debug().to_string());
+    }
+    if *checkpoint {
+        line("checkpoint", "before each command");
     }
     let tells_agents = proposal.file.with_file_name("agent-context").is_dir();
     if tells_agents {

@@ -68,7 +68,8 @@ impl Fleet {
         let order = SnapshotOrder::Take { new: Wanted { name: new, owner, automatic }, how };
         let report = self.ask(&entry, |answer| Command::Snapshot(Box::new(order), answer)).await?;
         let id = report.snapshot.ok_or_else(|| ErrorCode::Internal.error("no snapshot was taken"))?;
-        self.snapshot_info(&id, caller).await
+        let info = self.snapshot_info(&id, caller).await?;
+        Ok(SnapshotInfo { held_ms: Some(report.held_ms), ..info })
     }
 
     /// Those that the caller took, the oldest first.

@@ -126,10 +126,9 @@ pub(super) fn snapshot_stopped(
 ) -> Work {
     Box::pin(async move {
         let work = move || {
-            let since = std::time::Instant::now();
             let Free::Yes(_held) = is_free(&subject.place) else { return Err(mute()) };
             subject.check(&order)?;
-            subject.carry_out(&order, since)
+            subject.carry_out(&order)
         };
         let outcome = tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(mute()));
         Done::Snapped { outcome, answer }

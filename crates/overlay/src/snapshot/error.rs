@@ -36,6 +36,8 @@ pub enum SnapshotError {
     },
     #[error("the files to copy are more than {0} bytes")]
     TooLarge(u64),
+    #[error("`{}` is on a filesystem that overlays cannot write to: {why}", .path.display())]
+    Filesystem { path: PathBuf, why: &'static str },
 }
 
 impl SnapshotError {
@@ -79,6 +81,9 @@ impl From<SnapshotError> for SandboxError {
             SnapshotError::NothingToTake => {
                 ErrorCode::NotSupported.error(message).hint("make it persistent, or make it from a snapshot")
             }
+            SnapshotError::Filesystem { .. } => ErrorCode::NotSupported
+                .error(message)
+                .hint("set XDG_STATE_HOME to a folder on ext4, XFS, btrfs or tmpfs: in a container, a volume"),
             SnapshotError::TooLarge(_) => ErrorCode::NotSupported
                 .error(message)
                 .hint("end what runs in the sandbox: its files then become a layer without being copied"),

@@ -31,8 +31,6 @@ pub struct Snapshot {
     /// What of the sandbox is not in it, and why.
     pub left_out: Vec<String>,
     pub method: Method,
-    /// For how long the sandbox was paused or away.
-    pub held_ms: u64,
     /// Of its topmost layer, where they were counted.
     pub bytes: Option<u64>,
     /// Why belljar took it, if no caller did.
@@ -78,7 +76,6 @@ struct Written {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<String>,
     method: Method,
-    held_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,7 +103,6 @@ impl Snapshot {
             parts: written.parts.iter().filter_map(part).collect(),
             left_out: written.left_out,
             method: written.method,
-            held_ms: written.held_ms,
             bytes: written.bytes,
             automatic: written.automatic,
         }))
@@ -127,7 +123,6 @@ impl Snapshot {
             parts: self.parts.iter().map(|part| part.as_str().to_string()).collect(),
             left_out: self.left_out.clone(),
             method: self.method,
-            held_ms: self.held_ms,
             bytes: self.bytes,
             automatic: self.automatic,
         };

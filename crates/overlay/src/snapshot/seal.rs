@@ -6,8 +6,8 @@ use super::place::{Part, Place};
 use super::store::fresh;
 use belljar_state::{Survives, create_private};
 use belljar_sys::rustix::fs::{
-    AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, Uid, chmodat, chownat, fsync, mkdirat, open,
-    renameat, statat, utimensat,
+    AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, chmodat, chownat, mkdirat, renameat, statat,
+    utimensat,
 };
 use belljar_sys::rustix::io::Errno;
 use std::fs;
@@ -48,7 +48,8 @@ pub(super) fn seal(
     create_private(&layer).map_err(SnapshotError::store("make", &layer))?;
     done(Step::Made);
     let chain = Chain { layers: [id].into_iter().chain(chain.layers).collect(), ..chain };
-    chain.write(place, Survives::PowerCut)?;
+    // The renames below are on the disk after this.
+    chain.write(place, Survives::InOrder)?;
     done(Step::Chained);
     for part in parts {
         let upper = place.upper(*part);
@@ -62,10 +63,6 @@ pub(super) fn seal(
             .map_err(|errno| SnapshotError::store("make", upper)(errno.into()))?;
         done(Step::Replaced(*part));
     }
-    // What names the layer comes later, and is not to be on the disk before it.
-    let sync =
-        open(&layer, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).and_then(fsync);
-    sync.map_err(|errno| SnapshotError::store("sync", layer)(errno.into()))?;
     Ok(chain)
 }
 

@@ -10,6 +10,8 @@ use super::seal::{self, Step};
 use belljar_spec::{SandboxId, SnapshotName};
 use belljar_state::damage::UNFINISHED;
 use belljar_state::{Lock, Survives, create_private, new_id, remove_whole, write_atomic};
+use belljar_sys::rustix::fs::{XattrFlags, setxattr, statfs};
+use belljar_sys::rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -78,13 +80,28 @@ impl SnapshotStore {
         }
     }
 
+    /// Refuses a filesystem that overlays cannot write to: a sandbox whose files became a layer there could not be started again.
+    pub fn must_hold_layers(&self) -> Result<(), SnapshotError> {
+        self.make()?;
+        let path = self.layers();
+        let refused = |why: &'static str| Err(SnapshotError::Filesystem { path: path.clone(), why });
+        let kind = statfs(&path).map_err(|errno| SnapshotError::store("look at", &path)(errno.into()))?;
+        if kind.f_type as u64 == OVERLAYFS {
+            return refused("it is an overlay itself, as a container's files are");
+        }
+        match setxattr(&path, TRIED_ATTRIBUTE, b"y", XattrFlags::empty()) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP) => refused("it has no attributes of users"),
+            Err(errno) => Err(SnapshotError::store("try", path)(errno.into())),
+        }
+    }
+
     /// Takes a snapshot of a sandbox that no process uses: what it changed becomes a layer below it. `done` is told of each step that is
     /// on the disk.
     pub fn take(
         &self,
         place: &Place,
         new: NewSnapshot,
-        held_ms: impl FnOnce() -> u64,
         done: &mut dyn FnMut(Step),
     ) -> Result<Snapshot, SnapshotError> {
         let _lock = self.lock()?;
@@ -92,19 +109,13 @@ impl SnapshotStore {
             self.must_be_free(&new.owner, name)?;
         }
         let chain = self.seal(place, &new.parts, new.backend.as_deref(), done)?;
-        let snapshot = self.noted(new, chain.layers, Method::Layered, held_ms(), None)?;
+        let snapshot = self.noted(new, chain.layers, Method::Layered, None)?;
         done(Step::Noted);
         Ok(snapshot)
     }
 
     /// Takes a snapshot by copying what a sandbox changed. Its processes write nothing meanwhile.
-    pub fn copy(
-        &self,
-        place: &Place,
-        new: NewSnapshot,
-        limit: CopyLimit,
-        held_ms: impl FnOnce() -> u64,
-    ) -> Result<Snapshot, SnapshotError> {
+    pub fn copy(&self, place: &Place, new: NewSnapshot, limit: CopyLimit) -> Result<Snapshot, SnapshotError> {
         if let Some(name) = &new.name {
             self.must_be_free(&new.owner, name)?;
         }
@@ -126,7 +137,7 @@ impl SnapshotStore {
             let whole = self.layers().join(layer.to_string());
             fs::rename(&draft, &whole).map_err(SnapshotError::store("rename", &draft))?;
             let layers = [layer].into_iter().chain(chain.layers).collect();
-            self.noted(new, layers, Method::Copied, held_ms(), Some(bytes))
+            self.noted(new, layers, Method::Copied, Some(bytes))
         });
         copied.inspect_err(|_| drop(belljar_sys::remove_tree::remove(&draft)))
     }
@@ -156,7 +167,7 @@ impl SnapshotStore {
             return Err(SnapshotError::Unknown(snapshot.name.clone()));
         };
         let present = self.seal(place, parts, snapshot.backend.as_deref(), done)?;
-        let saved = saved.map(|new| self.noted(new, present.layers, Method::Layered, 0, None)).transpose()?;
+        let saved = saved.map(|new| self.noted(new, present.layers, Method::Layered, None)).transpose()?;
         done(Step::Noted);
         self.seeded(place, &snapshot)?;
         done(Step::Restored);
@@ -207,6 +218,15 @@ impl SnapshotStore {
         }
     }
 
+    /// Removes what belljar itself took of a sandbox that is no more.
+    pub fn forget(&self, sandbox: &str) -> Result<(), SnapshotError> {
+        let all = self.all()?.into_iter();
+        for own in all.filter(|known| known.sandbox == sandbox && known.automatic.is_some()) {
+            self.remove(&own)?;
+        }
+        Ok(())
+    }
+
     /// Merges layers below a sandbox that no process uses, as far as no other sandbox and no snapshot needs them one by one, until it has
     /// at most so many. Says how many it has.
     pub fn merge(&self, place: &Place, most: usize) -> Result<usize, SnapshotError> {
@@ -244,7 +264,6 @@ impl SnapshotStore {
         new: NewSnapshot,
         layers: Vec<SandboxId>,
         method: Method,
-        held_ms: u64,
         bytes: Option<u64>,
     ) -> Result<Snapshot, SnapshotError> {
         let NewSnapshot { name, owner, sandbox, key, rootfs, backend, parts: _, left_out, automatic } = new;
@@ -272,7 +291,6 @@ impl SnapshotStore {
             parts,
             left_out,
             method,
-            held_ms,
             bytes,
             automatic,
         };
@@ -289,7 +307,7 @@ impl SnapshotStore {
 
     fn seeded(&self, place: &Place, snapshot: &Snapshot) -> Result<(), SnapshotError> {
         let chain = Chain { layers: snapshot.layers.clone(), backend: snapshot.backend.clone() };
-        chain.write(place, Survives::PowerCut)
+        chain.write(place, Survives::InOrder)
     }
 
     /// The chains of all sandboxes, those that are being made included, by name.
@@ -357,6 +375,9 @@ pub(super) fn fresh() -> Result<SandboxId, SnapshotError> {
     })
 }
 
+/// linux/magic.h
+const OVERLAYFS: u64 = 0x794c_7630;
+const TRIED_ATTRIBUTE: &str = "user.belljar.tried";
 /// The kernel takes the names of all layers of a mount in 256 bytes, and an image has layers, too.
 const MAX_LAYERS: usize = 64;
 /// To how many they are merged then.

@@ -105,7 +105,7 @@ fn new(name: Option<&str>) -> NewSnapshot {
 }
 
 fn take(fleet: &Fleet, place: &Place, name: Option<&str>) -> Snapshot {
-    fleet.store.take(place, new(name), || 0, &mut |_| {}).unwrap()
+    fleet.store.take(place, new(name), &mut |_| {}).unwrap()
 }
 
 fn snapshot_name(text: &str) -> SnapshotName {
@@ -182,7 +182,7 @@ fn a_kill_at_any_step_loses_nothing() {
                 }
             };
             let killed = catch_unwind(AssertUnwindSafe(|| match restores {
-                false => fleet.store.take(&place, new(None), || 0, &mut kill).map(drop),
+                false => fleet.store.take(&place, new(None), &mut kill).map(drop),
                 true => {
                     fleet.store.restore(&place, &Part::ALL, &earlier, Some(new(None)), &mut kill).map(drop)
                 }
@@ -244,7 +244,7 @@ fn what_forks_were_made_from_goes_when_none_are_made() {
     let place = fleet.place("bj-a");
     fs::write(place.upper(Part::Home).join("f"), "1").unwrap();
     let of_fork = NewSnapshot { automatic: Some(Automatic::Fork), ..new(None) };
-    fleet.store.take(&place, of_fork, || 0, &mut |_| {}).unwrap();
+    fleet.store.take(&place, of_fork, &mut |_| {}).unwrap();
     fleet.store.collect(Forking::Perhaps).unwrap();
     assert_eq!(fleet.store.all().unwrap().len(), 1);
     fleet.store.collect(Forking::None).unwrap();
@@ -265,8 +265,8 @@ fn a_copy_is_what_was_copied_and_a_killed_copy_is_swept() {
     make_opaque(&home.join("opaque"));
     let hole = fs::File::create(home.join("hole")).unwrap();
     hole.set_len(1 << 30).unwrap();
-    let snapshot = fleet.store.copy(&place, new(Some("copy")), CopyLimit::default(), || 7).unwrap();
-    assert_eq!((snapshot.method, snapshot.held_ms), (Method::Copied, 7));
+    let snapshot = fleet.store.copy(&place, new(Some("copy")), CopyLimit::default()).unwrap();
+    assert_eq!(snapshot.method, Method::Copied);
     let copy = fleet.store.part(snapshot.layers[0], Part::Home).unwrap();
     fs::write(home.join("f"), "changed since").unwrap();
     assert_eq!(fs::read_to_string(copy.join("same")).unwrap(), "content");
@@ -281,10 +281,10 @@ fn a_copy_is_what_was_copied_and_a_killed_copy_is_swept() {
     assert_eq!(Chain::of(&place).unwrap(), Chain::default(), "the sandbox itself is as it was");
 
     let mut large = CopyLimit { bytes: 1 };
-    let error = fleet.store.copy(&place, new(None), large, || 0).unwrap_err();
+    let error = fleet.store.copy(&place, new(None), large).unwrap_err();
     assert!(matches!(error, SnapshotError::TooLarge(1)), "{error}");
     large.bytes = 1 << 20;
-    assert!(fleet.store.copy(&place, new(None), large, || 0).is_ok(), "a hole is not copied");
+    assert!(fleet.store.copy(&place, new(None), large).is_ok(), "a hole is not copied");
     let before = fleet.layers();
     let killed = fleet.store.layers().join(".new-0123456789abcdef");
     fs::create_dir(&killed).unwrap();
@@ -304,7 +304,7 @@ fn names_belong_to_their_owner() {
     assert!(store.must_be_free("g1", &snapshot_name("one")).is_ok());
     assert!(matches!(store.must_be_free("g1", &one.id), Err(SnapshotError::NameIsId(_))));
     let of_grant = NewSnapshot { owner: "g1".into(), ..new(Some("one")) };
-    let other = store.take(&place, of_grant, || 0, &mut |_| {}).unwrap();
+    let other = store.take(&place, of_grant, &mut |_| {}).unwrap();
     let find =
         |name: &SnapshotName, owner: &str, all: bool| store.find(name, owner, all).ok().map(|found| found.id);
     assert_eq!(find(&snapshot_name("one"), "g1", false), Some(other.id.clone()));

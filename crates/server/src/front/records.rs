@@ -210,6 +210,8 @@ fn is_egress(record: &Record) -> bool {
         | PushRefused { .. } => true,
         SandboxStarted { .. }
         | FolderShared { .. }
+        | SnapshotTaken { .. }
+        | SnapshotRestored { .. }
         | RouteOpened { .. }
         | CredentialUsed { .. }
         | SecretForwarded { .. }

@@ -106,9 +106,10 @@ async fn fork(
     };
     let forks = forks(&request, &parent, &snapshot);
     let made = join_all(forks.into_iter().map(|fork| make(&front, &asking, fork))).await;
-    // What is needed of it is below the forks by now.
     if request.snapshot.is_none() {
-        front.fleet.remove_snapshot(&snapshot.id, &asking).await?;
+        // What is needed of it is below the forks by now. If this daemon dies before, the next one removes it.
+        let (front, asking, id) = (Arc::clone(&front), asking.clone(), snapshot.id.clone());
+        tokio::spawn(async move { front.fleet.remove_snapshot(&id, &asking).await });
     }
     let mut sandboxes = Vec::new();
     let mut failure = None;
@@ -126,7 +127,7 @@ async fn fork(
         return Err(error.into());
     }
     let SnapshotInfo { how, held_ms, left_out, .. } = snapshot;
-    Ok((StatusCode::CREATED, Json(Forked { sandboxes, how, held_ms, left_out })))
+    Ok((StatusCode::CREATED, Json(Forked { sandboxes, how, held_ms: held_ms.unwrap_or_default(), left_out })))
 }
 
 /// Put a sandbox back to a snapshot

@@ -64,6 +64,9 @@ fn count_event(values: &mut Values, event: &Event) -> bool {
             }
             add(values, Family::LlmCost, &[], cost_usd.map_or(0, |cost| cost.as_micros()));
         }
+        Event::SnapshotTaken { copied, .. } => {
+            add(values, Family::Snapshots, &[if *copied { "copied" } else { "layered" }], 1);
+        }
         // Refusals are counted as they come: not each of them is written.
         _ => return false,
     }

@@ -20,13 +20,14 @@ pub(super) enum Family {
     LlmCalls,
     LlmTokens,
     LlmCost,
+    Snapshots,
 }
 
 /// A label and its words.
 pub(super) type Label = (&'static str, Vec<&'static str>);
 
 impl Family {
-    pub(super) const ALL: [Family; 11] = [
+    pub(super) const ALL: [Family; 12] = [
         Family::Starts,
         Family::StartFailures,
         Family::StartDuration,
@@ -38,6 +39,7 @@ impl Family {
         Family::LlmCalls,
         Family::LlmTokens,
         Family::LlmCost,
+        Family::Snapshots,
     ];
 
     /// Its name, its unit and what it is.
@@ -62,6 +64,7 @@ impl Family {
             Family::LlmCalls => ("belljar_llm_calls", "", "Calls to a model that ended."),
             Family::LlmTokens => ("belljar_llm_tokens", "", "Tokens of calls to a model."),
             Family::LlmCost => ("belljar_llm_cost_usd", "usd", "Cost of calls to a model."),
+            Family::Snapshots => ("belljar_snapshots", "", "Snapshots of living sandboxes, forks included."),
         }
     }
 
@@ -76,6 +79,7 @@ impl Family {
             Family::Execs => vec![("outcome", EXEC_OUTCOMES.to_vec())],
             Family::EgressBytes => vec![("direction", vec!["sent", "received"])],
             Family::EgressRefusals => vec![("reason", Reason::ALL.map(Reason::code).to_vec())],
+            Family::Snapshots => vec![("how", vec!["layered", "copied"])],
             Family::LlmTokens => vec![("kind", vec!["input", "output", "cache_read", "cache_write"])],
             Family::StartDuration
             | Family::ExecDuration

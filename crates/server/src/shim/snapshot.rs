@@ -1,8 +1,8 @@
 //! `POST /keeper/snapshot`: a snapshot of the sandbox, or a return to one.
 //!
 //! ```text
-//! nothing runs, nothing private would be lost ──> layered: all processes end, the files become a layer, the sandbox is made again
-//! else ────────────────────────────────────────> copied: all processes are paused, the files are copied, they are resumed
+//! nothing runs, nothing would be lost or begin anew ──> layered: all processes end, the files become a layer, the sandbox is made again
+//! else ──────────────────────────────────────────────> copied: all processes are paused, the files are copied, they are resumed
 //! ```
 //! In both ways no process writes while the files are taken. Requests that come meanwhile wait.
 
@@ -12,7 +12,7 @@ use super::failure::Answer;
 use axum::Json;
 use axum::extract::State;
 use belljar_api::SnapshotMethod;
-use belljar_engine::{Keeps, Sandbox};
+use belljar_engine::{Keeps, Sandbox, Snapshotted};
 use belljar_fleet::SandboxDir;
 use belljar_fleet::snapshots::{SnapshotOrder, SnapshotReport, Subject};
 use belljar_spec::{ErrorCode, SandboxError};
@@ -27,7 +27,18 @@ pub(super) async fn snapshot(
     Body(order): Body<SnapshotOrder>,
 ) -> Answer<Json<SnapshotReport>> {
     kept.used();
+    let restored = match &order {
+        SnapshotOrder::Restore { snapshot, .. } => Some(snapshot.clone()),
+        SnapshotOrder::Take { .. } => None,
+    };
     let report = carry_out(&kept, order).await?;
+    let sandbox = kept.sandbox();
+    if let Some(taken) = &report.snapshot {
+        sandbox.record_snapshot(taken, Snapshotted::Taken { copied: report.copied });
+    }
+    if let Some(restored) = &restored {
+        sandbox.record_snapshot(restored, Snapshotted::Restored);
+    }
     Ok(Json(report))
 }
 
@@ -49,6 +60,8 @@ async fn carry_out(kept: &Arc<Kept>, order: SnapshotOrder) -> Result<SnapshotRep
     blocking(move || subject.check(&looked)).await?;
     let alone = match order.how() {
         SnapshotMethod::Copied => None,
+        SnapshotMethod::Auto if kept.subject().keeps.counts => None,
+        SnapshotMethod::Layered if kept.subject().keeps.counts => return Err(counts()),
         SnapshotMethod::Auto | SnapshotMethod::Layered => alone(kept).await,
     };
     match (alone, order.how()) {
@@ -59,9 +72,9 @@ async fn carry_out(kept: &Arc<Kept>, order: SnapshotOrder) -> Result<SnapshotRep
             }
             let subject = kept.subject().clone();
             let since = Instant::now();
-            let report = kept.between(move || subject.carry_out(&order, since)).await;
+            let report = kept.between(move || subject.carry_out(&order)).await;
             drop(gate);
-            report
+            report.map(|report| report.since(since))
         }
         (None, SnapshotMethod::Layered) => Err(ErrorCode::InUse
             .error("the sandbox is in use: a command runs in it, or files of it are read or written")
@@ -111,11 +124,18 @@ async fn copied(kept: &Arc<Kept>, order: SnapshotOrder) -> Result<SnapshotReport
         sandbox.pause().await?;
     }
     let subject = kept.subject().clone();
-    let report = blocking(move || subject.copy(&new, since)).await;
+    let report = blocking(move || subject.copy(&new)).await;
     if !was_paused {
         sandbox.resume().await?;
     }
-    report
+    report.map(|report| report.since(since))
+}
+
+/// Why it is not started again.
+fn counts() -> SandboxError {
+    ErrorCode::NotSupported
+        .error("the sandbox has a budget for a model or for bytes, which would be counted anew if it was started again")
+        .hint("stop it first; a snapshot can also be copied")
 }
 
 async fn blocking<T: Send + 'static>(

@@ -3,6 +3,7 @@
 use belljar_tests_daemon::{Home, Sandbox, eventually, kill};
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -175,6 +176,9 @@ fn a_sandbox_goes_back_to_a_snapshot_and_forward_again() {
     assert_eq!(from_first.run("cat ~/f w 2>&1; ls ~").0, first, "what was kept by name is as it was");
     from_first.delete();
     sandbox.delete();
+    let left = home.client().get("/v1/snapshots").ok();
+    let names: Vec<String> = left["items"].as_array().unwrap().iter().map(|one| text(&one["name"])).collect();
+    assert_eq!(names, ["first"], "checkpoints go with their sandbox");
     no_layers(&home);
 }
 
@@ -187,7 +191,7 @@ fn a_grant_sees_and_uses_its_own_snapshots_alone() {
         home.stranger().token(made["token"].as_str().unwrap())
     };
     let own = grant(
-        json!({ "name": "own", "allow_sandbox": true, "snapshots": 2, "sandboxes": 3, "limits": { "memory": "256m" } }),
+        json!({ "name": "own", "allow_sandbox": true, "snapshots": 2, "sandboxes": 3, "limits": { "pids": 200 } }),
     );
     let other =
         grant(json!({ "name": "other", "allow_sandbox": true, "keys": ["*"], "own_keys": ["nothing"] }));
@@ -221,7 +225,7 @@ fn a_grant_sees_and_uses_its_own_snapshots_alone() {
     own.post(&sandbox.path("/snapshots"), &json!({})).refused(403, "quota_exceeded");
     own.post(&sandbox.path("/fork"), &json!({ "count": 3 })).refused(403, "quota_exceeded");
     assert_eq!(own.get("/v1/sandboxes").ok()["items"].as_array().unwrap().len(), 1, "all forks, or none");
-    let create = json!({ "sandbox": { "snapshot": "mine", "limits": { "memory": "1g" } } });
+    let create = json!({ "sandbox": { "snapshot": "mine", "limits": { "pids": 1000 } } });
     own.post("/v1/sandboxes", &create).refused(403, "not_granted");
     let forked = own.post(&sandbox.path("/fork"), &json!({})).ok();
     let fork = Sandbox::of(&own, forked["sandboxes"][0].clone());
@@ -297,5 +301,122 @@ fn a_kill_in_the_middle_loses_no_file_and_leaves_no_layer() {
     for one in home.client().get("/v1/sandboxes").ok()["items"].as_array().unwrap() {
         home.client().delete(&format!("/v1/sandboxes/{}", text(&one["name"]))).ok();
     }
+    no_layers(&home);
+}
+
+#[test]
+fn no_real_secret_is_in_a_snapshot() {
+    const VALUE: &str = "tvly-0123456789abcdefghijklmnopqrstuv";
+    let home = Home::new();
+    let mut set = home.belljar();
+    set.args(["secrets", "set", "tavily"]).stdin(std::process::Stdio::piped());
+    let mut set = set.spawn().unwrap();
+    std::io::Write::write_all(&mut set.stdin.take().unwrap(), VALUE.as_bytes()).unwrap();
+    assert!(set.wait().unwrap().success());
+    let _daemon = home.start();
+    let request =
+        json!({ "key": "k", "sandbox": { "web_search": "tavily", "egress": { "mode": "strict" } } });
+    let source = Sandbox::create(&home.client(), &request);
+    let (placeholder, code) = source.run("echo $TAVILY_API_KEY | tee ~/key key; env > ~/env");
+    assert!(code == 0 && placeholder.len() > 10 && placeholder.trim() != VALUE, "{placeholder}");
+    let forked = home.client().post(&source.path("/fork"), &json!({})).ok();
+    let fork = Sandbox::of(&home.client(), forked["sandboxes"][0].clone());
+    snapshot(&source, &json!({ "name": "kept" }));
+    let (own, _) = fork.run("echo $TAVILY_API_KEY");
+    assert!(own.len() > 10 && own != placeholder && own.trim() != VALUE, "{own}");
+    assert_eq!(fork.run("cat key").0, placeholder, "what a program wrote stays what it wrote");
+    let found = std::process::Command::new("grep")
+        .args(["-rlF", VALUE])
+        .arg(home.path("state/belljar/fleet"))
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "");
+    for sandbox in [&source, &fork] {
+        sandbox.delete();
+    }
+    no_layers(&home);
+}
+
+/// A system of busybox, which brings all that it needs.
+fn busybox(root: &std::path::Path) {
+    for folder in ["bin", "etc", "usr/bin", "tmp", "var"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    // Its system belongs to root, which no process inside is.
+    fs::set_permissions(root.join("var"), PermissionsExt::from_mode(0o777)).unwrap();
+    let linked = std::process::Command::new("ldd").arg("/usr/bin/busybox").output().unwrap();
+    let linked = String::from_utf8_lossy(&linked.stdout).into_owned();
+    let libraries = linked.split_whitespace().filter(|word| word.starts_with('/'));
+    for path in libraries.map(String::from).chain(["/usr/bin/busybox".into()]) {
+        let to = root.join(path.trim_start_matches('/'));
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(&path, to).unwrap();
+    }
+    for applet in ["sh", "cat", "ls", "rm", "mkdir", "echo", "touch", "stat", "id", "chmod", "mv"] {
+        std::os::unix::fs::symlink("/usr/bin/busybox", root.join("bin").join(applet)).unwrap();
+    }
+    fs::write(root.join("var/of-the-root"), "root\n").unwrap();
+}
+
+#[test]
+fn changes_of_a_root_are_in_a_snapshot_with_every_backend_that_has_layers() {
+    let home = Home::new();
+    let _daemon = home.start();
+    let root = home.folder("root");
+    busybox(&root);
+    let capabilities = home.client().get("/v1/capabilities").ok();
+    let works = |name: &str| {
+        let all = capabilities["backends"].as_array().unwrap();
+        all.iter().any(|one| one["backend"] == name && one["works"] == true)
+    };
+    for backend in ["native", "bwrap"].into_iter().filter(|name| works(name)) {
+        let request = json!({ "key": backend, "sandbox": { "backend": backend, "rootfs": root } });
+        let source = Sandbox::create(&home.client(), &request);
+        let (said, code) = source.run("rm /var/of-the-root; echo new > /var/new; mkdir /var/opt; echo o > /var/opt/f; echo h > ~/h; echo w > w");
+        assert_eq!(code, 0, "{backend}: {said}");
+        let look =
+            "cat /var/new /var/opt/f ~/h w; ls /var/of-the-root 2>/dev/null; cat /etc/passwd | head -n 1";
+        let seen = source.run("cat /var/new /var/opt/f ~/h w; ls /var/of-the-root 2>/dev/null");
+        let taken = snapshot(&source, &json!({ "name": backend }));
+        assert_eq!(taken["parts"], json!(["root", "home", "workspace"]), "{taken:#}");
+        assert_eq!(taken["how"], "layered");
+        assert_eq!(source.run(look).0.lines().take(4).collect::<Vec<_>>(), ["new", "o", "h", "w"]);
+        source.run("echo changed > /var/new; rm -r /var/opt; touch /var/of-the-root");
+        let copy = from(&home, backend, &json!({ "sandbox": { "snapshot": backend, "backend": backend } }));
+        assert_eq!(
+            copy.run("cat /var/new /var/opt/f ~/h w; ls /var/of-the-root 2>/dev/null"),
+            seen,
+            "{backend}"
+        );
+        copy.run("rm /var/new; echo more > /var/opt/g");
+        assert_eq!(source.run("cat /var/new; ls /var/opt 2>/dev/null").0, "changed\n");
+        // Busy ones are copied, deleted files and all.
+        let sleeper = copy.start("while [ ! -e /var/stop ]; do :; done");
+        let busy = snapshot(&copy, &json!({}));
+        assert_eq!(busy["how"], "copied");
+        copy.run("touch /var/stop");
+        sleeper.wait();
+        let of_copy = from(
+            &home,
+            &text(&busy["id"]),
+            &json!({ "sandbox": { "snapshot": busy["id"], "backend": backend } }),
+        );
+        assert_eq!(
+            of_copy.run("ls /var/new /var/of-the-root 2>/dev/null; cat /var/opt/f /var/opt/g").0,
+            "o\nmore\n"
+        );
+        // Another root, or another backend's users, are refused by name.
+        let other = json!({ "sandbox": { "snapshot": backend, "backend": backend, "rootfs": "host" } });
+        home.client().post("/v1/sandboxes", &other).refused(422, "request_conflict");
+        if works("native") && works("bwrap") {
+            let other = if backend == "native" { "bwrap" } else { "native" };
+            let other = json!({ "sandbox": { "snapshot": backend, "backend": other } });
+            home.client().post("/v1/sandboxes", &other).refused(422, "request_conflict");
+        }
+        for sandbox in [&source, &copy, &of_copy] {
+            sandbox.delete();
+        }
+    }
+    assert_eq!(fs::read_to_string(root.join("var/of-the-root")).unwrap(), "root\n");
     no_layers(&home);
 }

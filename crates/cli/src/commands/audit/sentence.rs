@@ -59,6 +59,15 @@ fn told(event: &Event) -> (String, String, Vec<String>) {
             let differs = if *egress_differs { ", which may reach something else" } else { "" };
             ("shared".to_string(), format!("{folder} with sandbox {with}{differs}"))
         }
+        Event::SnapshotTaken { snapshot, copied: true } => {
+            ("snapshot".into(), format!("{snapshot}: its files were copied while it was paused"))
+        }
+        Event::SnapshotTaken { snapshot, copied: false } => {
+            ("snapshot".into(), format!("{snapshot}: its files are a layer now, and it was started again"))
+        }
+        Event::SnapshotRestored { snapshot } => {
+            ("restored".into(), format!("its files are those of {snapshot}"))
+        }
         Event::SandboxEnded {} => ("ended".into(), "the sandbox is gone".into()),
         Event::CredentialUsed { credential, name, port, method, path, times: _ } => {
             ("secret".into(), format!("{credential} went with {method} {} {path}", place(name, Some(*port))))

@@ -16,6 +16,7 @@ use crate::foreground::terminal_size;
 use Failed::{Lost, NotStarted};
 use belljar_api::client::Sandbox;
 use belljar_api::{CommandInfo, StartCommand, Terminal};
+use belljar_config::{self as config, EgressFlags};
 use belljar_spec::request::EnvValue;
 use belljar_spec::{ErrorCode, OsText, SandboxError, WindowSize};
 use belljar_sys::rustix::termios::isatty;
@@ -41,7 +42,7 @@ pub(crate) fn exec(options: ExecArgs) -> Result<u8, SandboxError> {
     };
     let how = How { detach: options.detach, json: options.json, size };
     block_on(async {
-        if options.checkpoint {
+        if options.checkpoint || has_checkpoints(&target)? {
             let client = client();
             let held = Held::take(&client, &target).await?;
             let outcome = match checkpoint(&client, held.sandbox.name()).await {
@@ -68,6 +69,17 @@ pub(crate) fn exec(options: ExecArgs) -> Result<u8, SandboxError> {
         held.release().await;
         outcome
     })
+}
+
+/// Whether the folder's configuration wants a checkpoint before each command.
+fn has_checkpoints(target: &Target) -> Result<bool, SandboxError> {
+    match target {
+        Target::Folder(repository) => {
+            let loaded = config::load(Some(&repository.folder), EgressFlags::default())?;
+            Ok(loaded.sandbox().checkpoint)
+        }
+        Target::Named(_) => Ok(false),
+    }
 }
 
 /// How a command is attended.

@@ -34,7 +34,7 @@ pub(crate) fn snapshot(options: SnapshotArgs) -> Result<u8, SandboxError> {
         taken.name,
         listed(&parts),
         taken.sandbox,
-        way(taken.how, taken.held_ms)
+        way(taken.how, taken.held_ms.unwrap_or_default())
     );
     for left_out in &taken.left_out {
         eprintln!("belljar: not in it: {left_out}");

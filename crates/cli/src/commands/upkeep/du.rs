@@ -67,12 +67,13 @@ fn entries_of(directory: &Path) -> Vec<(String, std::path::PathBuf)> {
 }
 
 /// What is kept where, below the state directory.
-const STORES: [(&str, &str); 21] = [
+const STORES: [(&str, &str); 22] = [
     ("audit", "audit logs"),
     ("clones", "clones that sandboxes worked in"),
     ("docker", "notes of containers that live"),
     ("fleet/runs", "agent runs that the daemon holds"),
     ("fleet/sandboxes", "persistent sandboxes, with their homes"),
+    ("fleet/snapshots", "snapshots, and files of theirs below other sandboxes"),
     ("fleet/volumes", "volumes of persistent sandboxes"),
     ("git", "private git directories"),
     ("gitlinks", "notes about submodules"),

@@ -324,8 +324,7 @@ fn has_egress(policy: &EgressPolicy, credentials: &[Credential]) -> Result<(), S
 
 /// Whether a name begins as keys of well-known services do, and is as long as one.
 fn is_like_a_key(name: &SecretName) -> bool {
-    let begins = |start: &&str| name.as_str().starts_with(*start);
-    name.as_str().len() >= 20 && KEYS.iter().any(begins)
+    name.as_str().len() >= 20 && KEYS.iter().any(|start| name.as_str().starts_with(start))
 }
 
 const KEYS: [&str; 9] = ["sk-", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "npm_", "pypi-", "tvly-"];

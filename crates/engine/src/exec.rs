@@ -323,8 +323,7 @@ fn meant_instead(program: &str) -> String {
     let first = program.split(' ').next().unwrap_or_default();
     match () {
         () if program.contains(' ') && !first.is_empty() => {
-            ": it was given as one word; write its words apart, or `sh -c '...'` for a line of a shell"
-                .to_string()
+            ": it was given as one word; write its words apart, or `sh -c '...'` for a line of a shell".into()
         }
         () if SHELL_COMMANDS.contains(&program) => {
             format!(": it is a part of the shell, as in `sh -c '{program} ...'`")

@@ -16,7 +16,7 @@ use crate::hello::{self, ClientHello, Hello};
 use crate::record::OpenRecord;
 use crate::relay::{End, relay, reset};
 use crate::serving::{Alive, Serving};
-use crate::{dns, http, plain_http, terminate};
+use crate::{dns, http, plain_http, tls_interception};
 use belljar_audit::Ending;
 use belljar_spec::egress::{Destination, HostName, PortRange, Protocol, ProtocolSet, Reason, Refusal};
 use belljar_sys::rustix::net::{Shutdown, shutdown};
@@ -80,7 +80,7 @@ impl Arrival {
         if start == Start::Tls && protocol == Protocol::Tls && serving.looks_into(&self.allowed) {
             let Arrival { name, port, .. } = self;
             let span = debug_span!("tls", egress.host = %name, egress.port = port);
-            let served = terminate::serve(inside, ahead, name, port, serving, alive);
+            let served = tls_interception::serve(inside, ahead, name, port, serving, alive);
             return Box::pin(served.instrument(span)).await;
         }
         let permit = match serving.permit(self.allowed.clone(), protocol).await {

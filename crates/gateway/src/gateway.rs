@@ -1,6 +1,5 @@
 //! The gateway's event loop: one thread for all sandboxes of a process.
 
-use crate::authority::Authority;
 use crate::connection_limits::DescriptorBudget;
 use crate::credentials::Credentials;
 use crate::egress_sockets::{Asked, EgressSockets, Open, Source};
@@ -9,6 +8,7 @@ use crate::github::Tokens;
 use crate::llm::Route;
 use crate::pushes::Pushes;
 use crate::record::Recorder;
+use crate::sandbox_ca::Authority;
 use crate::serving::{Alive, Serving};
 use crate::{connection, dns};
 use belljar_spec::egress::EgressPolicy;

@@ -1,7 +1,6 @@
 //! The attack of guessing a secret, letter by letter, on every path that answers take into a sandbox: a server repeats a guess,
 //! and the attacker looks at which pieces come. Right and wrong guesses have to look the same. On loopback, without a sandbox.
 
-use crate::authority::Authority;
 use crate::connection_limits::{Arrival, DescriptorBudget};
 use crate::credentials::Credentials;
 use crate::gateway::Terms;
@@ -9,8 +8,9 @@ use crate::hello::{self, Hello};
 use crate::llm;
 use crate::names::Addresses;
 use crate::record::Recorder;
+use crate::sandbox_ca::Authority;
 use crate::serving::Serving;
-use crate::terminate::{self, Alpn};
+use crate::tls_interception::{self, Alpn};
 use belljar_spec::SandboxId;
 use belljar_spec::egress::{EgressPolicy, HostName, PortRange, RequestFilter};
 use belljar_spec::llm::{LlmRoute, UpstreamKind};
@@ -249,7 +249,7 @@ async fn scene(alpn: Alpn, inject: Inject) -> Scene {
                     assert!(stream.read_buf(&mut ahead).await.unwrap() > 0, "a hello");
                 }
                 let (alive, _over) = channel();
-                terminate::serve(stream, ahead, name, port, serving, alive).await;
+                tls_interception::serve(stream, ahead, name, port, serving, alive).await;
             });
         }
     });

@@ -11,7 +11,6 @@
 //! [`decide`] is the only maker of a [`decide::Permit`], and [`dial`] takes nothing else. What a program inside chose
 //! (addresses, names, bytes) is judged before anything is done with it. Called by the engine only.
 
-mod authority;
 mod bytes;
 mod connection;
 mod connection_limits;
@@ -40,14 +39,14 @@ mod pushes;
 mod record;
 mod relay;
 mod resolve;
+mod sandbox_ca;
 mod serving;
 mod stream;
 mod tally;
-mod terminate;
+mod tls_interception;
 mod trust;
 mod unresolved;
 
-pub use authority::{Authority, AuthorityError};
 pub use credentials::{Credentials, EnvFault, EnvFileError, InEnvFileError, Known, Redact, danger_forward};
 pub use dial::judge_first;
 pub use egress_sockets::{DNS_ADDRESS, EgressSockets, IPV4, IPV6, LOOPBACK, PORT, left_out, ports};
@@ -57,4 +56,5 @@ pub use host_request::post_json;
 pub use pushes::Pushes;
 pub use record::{Counted, Counter, Recorder};
 pub use resolve::resolve;
+pub use sandbox_ca::{Authority, AuthorityError};
 pub use trust::check_authorities;

@@ -1,6 +1,5 @@
 //! One sandbox as the gateway knows it: its policy, its names, and what it has used.
 
-use crate::authority::Authority;
 use crate::connection_limits::{Arrival, Crowd, DescriptorBudget, Seat, Table};
 use crate::credentials::Credentials;
 use crate::decide::{self, Allowed, Permit};
@@ -9,6 +8,7 @@ use crate::names::{Addresses, Names};
 use crate::pushes::Pushes;
 use crate::record::Recorder;
 use crate::resolve::Resolver;
+use crate::sandbox_ca::Authority;
 use crate::trust::{self, TrustError};
 use crate::unresolved::{MAX_UNRESOLVED_NAMES, UnresolvedNames};
 use belljar_spec::egress::{EgressPolicy, HostName, Protocol, Reason, Refusal, Rule};

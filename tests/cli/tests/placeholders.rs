@@ -24,7 +24,7 @@ fn git(folder: &Path, words: &str) -> String {
         .args(words.split(' '))
         .current_dir(folder)
         .output()
-        .unwrap();
+        .expect("git starts");
     assert!(git.status.success(), "{words}: {}", String::from_utf8_lossy(&git.stderr));
     String::from_utf8_lossy(&git.stdout).into_owned()
 }

@@ -218,6 +218,7 @@ fn variables_come_from_the_command_line_only() {
         "B",
         "BELLJAR",
         "GIT_CONFIG_SYSTEM",
+        "GOFLAGS",
         "HOME",
         "LANG",
         "LOGNAME",

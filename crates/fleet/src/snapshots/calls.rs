@@ -190,7 +190,7 @@ impl Fleet {
                 format!("`{}` has {} checkpoints, and {steps} were asked for", entry.name, checkpoints.len());
             return Err(ErrorCode::NotFound
                 .error(message)
-                .hint("run commands with `--checkpoint` to have some"));
+                .hint("only a command that was started with a checkpoint has one"));
         };
         let restored = self.go_back(name, checkpoints[at].id.clone(), true, caller).await?;
         let undone = checkpoints[at..].to_vec();

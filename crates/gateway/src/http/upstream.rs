@@ -11,7 +11,7 @@ use crate::decide;
 use crate::record::OpenRecord;
 use crate::relay::Counts;
 use crate::stream::{Counted, Side};
-use crate::terminate::{Alpn, Reached, reach};
+use crate::tls_interception::{Alpn, Reached, reach};
 use belljar_spec::egress::{Protocol, Reason, Refusal};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};

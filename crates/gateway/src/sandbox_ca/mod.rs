@@ -3,7 +3,7 @@
 
 mod leaf;
 
-use crate::terminate::Alpn;
+use crate::tls_interception::Alpn;
 use belljar_spec::SandboxId;
 use belljar_spec::egress::HostName;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};

@@ -1,7 +1,7 @@
 //! A certificate for one server, and the settings of TLS that use it.
 
 use super::{AuthorityError, validity};
-use crate::terminate::Alpn;
+use crate::tls_interception::Alpn;
 use belljar_spec::egress::HostName;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::ServerConfig;

@@ -34,7 +34,11 @@ impl E2b {
         if let Some(entry) = self.book.every().into_iter().find(|entry| entry.facts().id == facts.id) {
             // The same request, said again: it is under way, or done.
             drop(entry.turn.lock().await);
-            return match entry.facts().is_there() {
+            let known = entry.facts();
+            if known.request != facts.request || known.metadata != facts.metadata {
+                return Err(Fault::conflict("the idempotency key was used for another request"));
+            }
+            return match known.is_there() {
                 true => Ok(entry),
                 false => Err(Fault::conflict("the sandbox of this idempotency key has ended")),
             };
@@ -148,8 +152,11 @@ impl E2b {
         let held = self.client(&facts.grant).sandbox(&facts.name);
         let state = held.info().await.map_err(|error| self.lost(entry, error))?.state;
         let lease = match (state, memory) {
-            (State::Paused, true) => {
-                held.resume().await?;
+            (State::Paused | State::Live, true) => {
+                // The owner of the machine may have resumed it.
+                if state == State::Paused {
+                    held.resume().await?;
+                }
                 self.renew(&facts, lease_s(timeout_s)).await?;
                 facts.lease
             }

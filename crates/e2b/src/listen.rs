@@ -128,7 +128,12 @@ async fn to_sandbox(
     let Some(entry) = e2b.book.get(id) else { return ports::told_as_gone(id) };
     let facts = entry.facts();
     if facts.is_paused() {
-        if !facts.auto_resume || facts.standing == crate::facts::Standing::Stopped {
+        // A request that opens nothing wakes nothing.
+        let is_open = match port {
+            ENVD_PORT => envd::is_open(e2b, id, &request),
+            _ => ports::is_open(e2b, &facts, &request),
+        };
+        if !is_open || !facts.auto_resume || facts.standing == crate::facts::Standing::Stopped {
             return ports::told_as_gone(id);
         }
         if let Err(fault) = e2b.wake(&entry).await {

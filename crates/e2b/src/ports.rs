@@ -5,7 +5,7 @@ use crate::fault::Fault;
 use crate::http::Incoming;
 use crate::http::{Body, header, refused, with_type};
 use crate::place::{ID, PORT};
-use crate::server::E2b;
+use crate::server::{ACCESS_TOKEN, API_KEY, E2b};
 use crate::token::same;
 use belljar_spec::ErrorCode;
 use http_body_util::BodyExt;
@@ -26,12 +26,9 @@ pub(crate) async fn pass(
     port: u16,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    if !facts.public_traffic {
-        let shown = header(&request, TRAFFIC_TOKEN).unwrap_or_default();
-        if !same(&e2b.tokens.traffic(&facts.id), shown) {
-            let message = format!("the sandbox's ports are not public: send its token in `{TRAFFIC_TOKEN}`");
-            return refused(&Fault::new(StatusCode::FORBIDDEN, message));
-        }
+    if !is_open(e2b, facts, &request) {
+        let message = format!("the sandbox's ports are not public: send its token in `{TRAFFIC_TOKEN}`");
+        return refused(&Fault::new(StatusCode::FORBIDDEN, message));
     }
     // Any port: what a grant of the daemon's API opens by its number is opened here by the sandbox itself.
     let stream = match e2b.owner.sandbox(&facts.name).connect(port).await {
@@ -76,6 +73,12 @@ pub(crate) async fn pass(
     })
 }
 
+/// Whether a request may reach the ports of a sandbox.
+pub(crate) fn is_open<B>(e2b: &E2b, facts: &Facts, request: &Request<B>) -> bool {
+    let shown = header(request, TRAFFIC_TOKEN).unwrap_or_default();
+    facts.public_traffic || same(&e2b.tokens.traffic(&facts.id), shown)
+}
+
 /// The request as the server inside is to see it.
 fn towards(
     facts: &Facts,
@@ -90,7 +93,8 @@ fn towards(
     let upgrade = wanted.is_some().then(|| hyper::upgrade::on(&mut request));
     let headers = request.headers_mut();
     between_neighbours(headers);
-    for ours in [TRAFFIC_TOKEN, ID, PORT] {
+    // What a program inside could use is not for it.
+    for ours in [TRAFFIC_TOKEN, ID, PORT, ACCESS_TOKEN, API_KEY] {
         headers.remove(ours);
     }
     if let Some(wanted) = wanted {

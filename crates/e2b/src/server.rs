@@ -103,4 +103,5 @@ impl E2b {
     }
 }
 
-const API_KEY: &str = "x-api-key";
+pub(crate) const API_KEY: &str = "x-api-key";
+pub(crate) const ACCESS_TOKEN: &str = "x-access-token";

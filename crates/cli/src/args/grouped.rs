@@ -82,6 +82,7 @@ const MORE: &[&str] = &[
     "volume",
     "llm",
     "daemon",
+    "e2b",
     "du",
     "prune",
     "uninstall",

@@ -144,6 +144,12 @@ fn as_text(shown: &Shown) -> String {
     if let Some(retention) = &daemon.retention {
         line("retention", &in_words(retention.value), &retention.place);
     }
+    if let Some(address) = &daemon.e2b {
+        line("e2b", &address.value.to_string(), &address.place);
+    }
+    if let Some(domain) = &daemon.e2b_domain {
+        line("e2b domain", &domain.value, &domain.place);
+    }
     let built_in = profiles.iter().filter(|profile| profile.source == BUILT_IN);
     let names: Vec<&str> = built_in.map(|profile| profile.name.as_str()).collect();
     line("profiles", &names.join(", "), &BUILT_IN);
@@ -221,6 +227,8 @@ fn as_json(shown: &Shown) -> Value {
         "daemon": {
             "warm": daemon.warm.as_ref().map(|set| json!({ "value": set.value, "from": set.place.to_string() })),
             "retention_s": daemon.retention.as_ref().map(|set| json!({ "value": set.value.as_secs(), "from": set.place.to_string() })),
+            "e2b": daemon.e2b.as_ref().map(|set| json!({ "value": set.value, "from": set.place.to_string() })),
+            "e2b_domain": daemon.e2b_domain.as_ref().map(|set| json!({ "value": set.value, "from": set.place.to_string() })),
         },
         "profiles": profiles.iter().map(|profile| json!({ "value": profile.name, "from": profile.source })).collect::<Vec<_>>(),
         "files": loaded.files.iter().map(|(layer, file)| json!({ "layer": layer.as_str(), "path": **file })).collect::<Vec<_>>(),

@@ -10,4 +10,4 @@ mod route;
 mod rpc;
 pub(crate) mod watch;
 
-pub(crate) use route::{USER, answer, files_by_signature};
+pub(crate) use route::{USER, answer, files_by_signature, is_open};

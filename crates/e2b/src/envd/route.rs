@@ -7,7 +7,7 @@ use crate::facts::now_ms;
 use crate::fault::Fault;
 use crate::http::Incoming;
 use crate::http::{Answer, Body, Query, header, json, nothing, refused, set};
-use crate::server::E2b;
+use crate::server::{ACCESS_TOKEN, E2b};
 use crate::signature::Signed;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use belljar_api::State;
@@ -97,7 +97,7 @@ async fn routed(e2b: &Arc<E2b>, entry: &Arc<Entry>, request: Request<Incoming>) 
         return health(&context).await;
     }
     let call = path.strip_prefix('/').and_then(|path| path.split_once('/'));
-    let is_open = header(&request, ACCESS_TOKEN).is_some_and(|token| e2b.opens(&entry.facts().id, token));
+    let is_open = has_token(e2b, &entry.facts().id, &request);
     match (call, is_open) {
         (Some((PROCESS | FILESYSTEM, _)), false) => {
             rpc::answer(Err(RpcError::new(Code::Unauthenticated, NO_TOKEN)))
@@ -129,6 +129,16 @@ async fn routed(e2b: &Arc<E2b>, entry: &Arc<Entry>, request: Request<Incoming>) 
     }
 }
 
+fn has_token<B>(e2b: &E2b, id: &str, request: &Request<B>) -> bool {
+    header(request, ACCESS_TOKEN).is_some_and(|token| e2b.opens(id, token))
+}
+
+/// Whether a request would open something here: such a one wakes a sandbox that is paused.
+pub(crate) fn is_open<B>(e2b: &E2b, id: &str, request: &Request<B>) -> bool {
+    let is_signed = || request.uri().path() == "/files" && signed(request, &e2b.tokens.access(id)).is_ok();
+    has_token(e2b, id, request) || is_signed()
+}
+
 fn is_post(request: &Request<Incoming>) -> bool {
     request.method() == Method::POST
 }
@@ -149,7 +159,7 @@ pub(crate) async fn files_by_signature(e2b: &Arc<E2b>, request: Request<Incoming
     }
 }
 
-fn signed(request: &Request<Incoming>, token: &str) -> Result<(), Fault> {
+fn signed<B>(request: &Request<B>, token: &str) -> Result<(), Fault> {
     let query = Query::of(request.uri().query());
     let signed = signature(&query, request.method()).ok_or_else(|| Fault::unauthorized(NO_TOKEN))?;
     signed.judge(token, now_ms() / 1000)
@@ -210,5 +220,4 @@ fn preflight(request: &Request<Incoming>) -> Response<Body> {
 pub(crate) const USER: &str = "user";
 const PROCESS: &str = "process.Process";
 const FILESYSTEM: &str = "filesystem.Filesystem";
-const ACCESS_TOKEN: &str = "x-access-token";
 const NO_TOKEN: &str = "the access token of the sandbox is missing or wrong";

@@ -19,7 +19,9 @@ fn every_path_is_closed_to_those_without_a_grant() {
         .unwrap()
         .to_string();
     let wrong = wrong[..wrong.len() - 4].to_string() + "0000";
-    let nothing = grant(&owner, json!({ "name": "nothing" }))["token"].as_str().unwrap().to_string();
+    let made = grant(&owner, json!({ "name": "nothing" }));
+    let [nothing, nothing_id] =
+        [&made["token"], &made["grant"]["id"]].map(|text| text.as_str().unwrap().to_string());
 
     let stranger = home.stranger();
     let unknown = [
@@ -28,8 +30,11 @@ fn every_path_is_closed_to_those_without_a_grant() {
         ("a revoked token", stranger.clone().token(&token)),
         ("no token at all", stranger.clone().with("authorization", "Basic b3duZXI6b3duZXI=")),
         ("an empty token", stranger.clone().with("authorization", "Bearer ")),
+        ("only the owner asks for others", stranger.clone().with("x-belljar-for-grant", &nothing_id)),
+        ("a revoked grant, asked for by the owner", owner.clone().with("x-belljar-for-grant", id)),
     ];
-    let powerless = stranger.clone().token(&nothing);
+    let powerless =
+        [stranger.clone().token(&nothing), owner.clone().with("x-belljar-for-grant", &nothing_id)];
     let document = owner.get("/v1/openapi.json").ok();
     let mut tried = 0;
     for (method, path) in operations(&document) {
@@ -48,8 +53,10 @@ fn every_path_is_closed_to_those_without_a_grant() {
                 tried += 1;
             }
             if !PUBLIC_PATHS.contains(&path.as_str()) {
-                let answer = how.ask(&powerless, &method, &path);
-                assert_eq!(answer.status, 403, "{method} {path} {how:?}: {}", answer.text());
+                for powerless in &powerless {
+                    let answer = how.ask(powerless, &method, &path);
+                    assert_eq!(answer.status, 403, "{method} {path} {how:?}: {}", answer.text());
+                }
             }
         }
     }

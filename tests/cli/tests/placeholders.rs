@@ -1,5 +1,6 @@
 //! `--placeholders` and `[workspace] placeholders`: files of variables as a program inside finds them.
 
+use crate::kept::home::Home as Folder;
 use belljar_tests_cli::Home;
 use std::fs;
 use std::path::Path;
@@ -149,6 +150,25 @@ fn what_cannot_be_read_for_certain_starts_nothing() {
     let home = home("");
     let run = home.run(&["run", "--backend", "host", "--placeholders", ".env", "--", "cat", ".env"]);
     assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
+}
+
+/// Each life of a persistent sandbox reads it anew. What else looks like a secret is no message for a pipe.
+#[test]
+fn a_persistent_sandbox_reads_the_file_at_each_start() {
+    let folder = Folder::ready();
+    let file = folder.path("work/.env");
+    fs::write(&file, "TOKEN=sk-real-0123456789abcdef\n").unwrap();
+    fs::write(folder.path("work/.env.local"), "TOKEN=x\n").unwrap();
+    let started = folder.run(&["start", "--placeholders", ".env"]);
+    assert!(started.code == 0 && !started.stderr.contains("can read"), "{}", started.stderr);
+    let first = folder.run(&["exec", "--", "cat", ".env"]);
+    assert!(first.stdout.starts_with("TOKEN=sk-") && is_without_values(&first.stdout), "{}", first.stdout);
+    assert_eq!(first.stderr, "");
+    assert_eq!(folder.run(&["stop"]).code, 0);
+    fs::write(&file, "TOKEN=sk-real-0123456789abcdef\nNEW=real-0123\n").unwrap();
+    let second = folder.run(&["exec", "--", "cat", ".env"]);
+    assert!(second.stdout.contains("\nNEW=") && is_without_values(&second.stdout), "{}", second.stdout);
+    assert_ne!(first.stdout.lines().next(), second.stdout.lines().next());
 }
 
 /// In an overlay an agent may have written one itself, or removed the folder's.

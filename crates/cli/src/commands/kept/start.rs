@@ -21,15 +21,15 @@ pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
         None => Repository::here(branch)?,
     };
     let place = with_own_image(place, &image, |_| Ok(repository.folder.clone()), json)?;
-    let mut said = place.request()?;
-    said.volumes.extend(volume);
+    let mut request = place.request()?;
+    request.volumes.extend(volume);
     if !repository.is_ready() {
         repository.judge()?;
     }
     shell_rc::prepare(&repository)?;
     block_on(async {
         let client = client();
-        let (mut asked, before) = wanted(&client, &repository, said).await?;
+        let (mut asked, before) = wanted(&client, &repository, request).await?;
         asked.profile = profile.or(asked.profile);
         asked.lease_s = Some(LONG);
         let created = client.create(&asked).await.map_err(differs)?;

@@ -34,17 +34,18 @@ impl LogFormat {
 
 /// Logs from now on what `BELLJAR_LOG` says, else from this level on, else nothing: a process that logs nothing pays nothing.
 pub(crate) fn start(usual: Option<LevelFilter>, format: Option<LogFormat>) -> Result<(), SandboxError> {
-    let wanted = env::var_os(VARIABLE).filter(|text| !text.is_empty());
-    let targets = match (wanted, usual) {
+    let filter_text = env::var_os(VARIABLE).filter(|text| !text.is_empty());
+    let targets = match (filter_text, usual) {
         (Some(text), _) => targets(&text.to_string_lossy())?,
         (None, Some(level)) => Targets::new().with_target(OURS, level),
         (None, None) => return Ok(()),
     };
-    let said = env::var_os(FORMAT_VARIABLE).filter(|text| !text.is_empty());
-    let said = said.map(|text| parse_format(&text.to_string_lossy())).transpose()?;
+    let format_of_variable = env::var_os(FORMAT_VARIABLE).filter(|text| !text.is_empty());
+    let format_of_variable =
+        format_of_variable.map(|text| parse_format(&text.to_string_lossy())).transpose()?;
     // A full disk is no reason to panic.
     let layer = fmt::layer().with_writer(stderr).log_internal_errors(false);
-    let layer = match format.or(said).unwrap_or(LogFormat::Text) {
+    let layer = match format.or(format_of_variable).unwrap_or(LogFormat::Text) {
         LogFormat::Text => {
             let has_colors = stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
             layer.with_ansi(has_colors).boxed()

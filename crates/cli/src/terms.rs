@@ -10,12 +10,12 @@ pub(crate) fn for_command_line(hint: &Hint) -> String {
         Some(value) if words.ends_with('=') => format!("`{words}{value}`"),
         Some(value) => format!("`{words} {value}`"),
     };
-    let said = hint.pieces().iter().map(|piece| match piece {
+    let texts = hint.pieces().iter().map(|piece| match piece {
         Piece::Text(text) => text.clone(),
         Piece::Term { term, value } => quoted(words(*term), value),
         Piece::CommandLine { command_line, value } => quoted(command_line.as_str(), value),
     });
-    said.collect()
+    texts.collect()
 }
 
 /// What a term is called here. A flag that ends in `=` has its value behind that.

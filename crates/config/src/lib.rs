@@ -61,6 +61,6 @@ pub use request::{DefaultProfile, Surroundings, resolve, resolve_with};
 pub use sample::sample;
 pub use sandbox_table::SandboxSettings;
 pub use schema::schema;
-pub use secret_files::SECRET_VISIBLE;
+pub use secret_files::{SECRET_VISIBLE, SECRET_VISIBLE_MESSAGE};
 pub use toml_text::TomlText;
 pub use trust::{Proposal, Standing, propose, propose_from, revoke, revoke_from};

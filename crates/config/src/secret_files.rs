@@ -28,7 +28,7 @@ pub(crate) fn note(workspace: &Path, known: &[HidePattern]) -> Option<Note> {
     };
     let is_environment = is_environment(first);
     let first = first.escape_debug().to_string();
-    let message = format!("the sandbox can read `{first}`{others}");
+    let message = format!("{SECRET_VISIBLE_MESSAGE} `{first}`{others}");
     let hide = Term::Hide.to(first.clone());
     let hint = match is_environment {
         true => hint!(
@@ -79,6 +79,8 @@ fn assigns(line: &str) -> bool {
 
 /// The code of the note.
 pub const SECRET_VISIBLE: &str = "secret_visible";
+/// The beginning of its message, which is all that a client of the API gets.
+pub const SECRET_VISIBLE_MESSAGE: &str = "the sandbox can read";
 const TEMPLATES: [&str; 5] = [".example", ".sample", ".template", ".dist", ".defaults"];
 /// A key or a first setting is within so many bytes.
 const MAX_BYTES: u64 = 4096;

@@ -1,5 +1,6 @@
 //! `--placeholders` and `[workspace] placeholders`: files of variables as a program inside finds them.
 
+use crate::kept::home::Home as Folder;
 use belljar_tests_cli::Home;
 use std::fs;
 use std::path::Path;
@@ -49,15 +50,15 @@ fn names_and_shapes_are_seen_and_values_are_not() {
         ("[workspace]\nplaceholders = [\".env*\"]\n", &["--overlay"]),
     ] {
         let home = home(config);
-        let said = seen(&home, flags, script);
-        assert!(is_without_values(&said), "{said}");
+        let output = seen(&home, flags, script);
+        assert!(is_without_values(&output), "{output}");
         for expected in
             ["\nexport TOKEN=sk-", "\nPORT=", "\nEMPTY=\nDB='postgres://", "\npostgres://", "PEM=\"-----"]
         {
-            assert!(said.contains(expected), "{expected}: {said}");
+            assert!(output.contains(expected), "{expected}: {output}");
         }
-        let (first, _) = said.split_once("\nPORT=").unwrap();
-        assert_eq!(first.len() + "\nPORT=".len(), ENV.find("3000").unwrap(), "the size stays: {said}");
+        let (first, _) = output.split_once("\nPORT=").unwrap();
+        assert_eq!(first.len() + "\nPORT=".len(), ENV.find("3000").unwrap(), "the size stays: {output}");
         assert_eq!(fs::read_to_string(home.path("work/.env")).unwrap(), ENV);
         // Nothing of it in what belljar writes down.
         let found =
@@ -77,8 +78,8 @@ fn a_file_that_git_ignores_is_seen_on_a_branch_too() {
     }
     let flags = ["--branch", "fix", "--placeholders", ".env*"];
     let script = "cat .env web/.env.local; echo x > new; git add -A; git commit -qm second; git push -q; git status -s";
-    let said = seen(&home, &flags, script);
-    assert!(is_without_values(&said) && said.matches("export TOKEN=sk-").count() == 2, "{said}");
+    let output = seen(&home, &flags, script);
+    assert!(is_without_values(&output) && output.matches("export TOKEN=sk-").count() == 2, "{output}");
     assert_eq!(git(&work, "ls-tree -r --name-only fix"), ".gitignore\nnew\n");
     // Without the option it is gone again.
     assert_eq!(seen(&home, &["--branch", "fix"], "ls -a | grep -x .env; git status -s"), "");
@@ -96,8 +97,8 @@ fn a_file_that_git_tracks_is_committed_as_it_was() {
             }
             let script = "wc -c < .env; echo x > new; git add -A; git commit -qm second; git commit -qam third >/dev/null; \
                 git push -q 2>/dev/null; git status -s; git log --format=%s";
-            let said = seen(&home, &[mode, &[option, ".env*"]].concat(), script);
-            assert_eq!(said, format!("{size}\nsecond\nfirst\n"), "{mode:?} {option}");
+            let output = seen(&home, &[mode, &[option, ".env*"]].concat(), script);
+            assert_eq!(output, format!("{size}\nsecond\nfirst\n"), "{mode:?} {option}");
             if mode != ["--overlay"] {
                 let tip = if mode.is_empty() { "main" } else { "fix" };
                 assert_eq!(git(&work, &format!("show {tip}:.env")), ENV, "{mode:?} {option}");
@@ -117,15 +118,15 @@ fn a_credentials_own_placeholder_is_used() {
         "OPENAI_API_KEY=sk-old-0123456789abcdef\nCOPY=\"sk-proj-0123456789abcdefABCDEF\"\nOTHER=sk-proj-0123456789abcdefABCDEF0\n",
     );
     let flags = ["--secret", "openai", "--placeholders", ".env"];
-    let said = seen(
+    let output = seen(
         &home,
         &flags,
         "key=$OPENAI_API_KEY; . ./.env; [ $key = $OPENAI_API_KEY ] && [ $key = $COPY ] && echo $key $OTHER",
     );
-    let (key, other) = said.trim().split_once(' ').expect("both are the placeholder");
+    let (key, other) = output.trim().split_once(' ').expect("both are the placeholder");
     assert!(
         key.starts_with("sk-proj-") && key != "sk-proj-0123456789abcdefABCDEF" && !other.starts_with(key),
-        "{said}"
+        "{output}"
     );
 }
 
@@ -151,6 +152,25 @@ fn what_cannot_be_read_for_certain_starts_nothing() {
     assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
 }
 
+/// Each life of a persistent sandbox reads it anew. What else looks like a secret is no message for a pipe.
+#[test]
+fn a_persistent_sandbox_reads_the_file_at_each_start() {
+    let folder = Folder::ready();
+    let file = folder.path("work/.env");
+    fs::write(&file, "TOKEN=sk-real-0123456789abcdef\n").unwrap();
+    fs::write(folder.path("work/.env.local"), "TOKEN=x\n").unwrap();
+    let started = folder.run(&["start", "--placeholders", ".env"]);
+    assert!(started.code == 0 && !started.stderr.contains("can read"), "{}", started.stderr);
+    let first = folder.run(&["exec", "--", "cat", ".env"]);
+    assert!(first.stdout.starts_with("TOKEN=sk-") && is_without_values(&first.stdout), "{}", first.stdout);
+    assert_eq!(first.stderr, "");
+    assert_eq!(folder.run(&["stop"]).code, 0);
+    fs::write(&file, "TOKEN=sk-real-0123456789abcdef\nNEW=real-0123\n").unwrap();
+    let second = folder.run(&["exec", "--", "cat", ".env"]);
+    assert!(second.stdout.contains("\nNEW=") && is_without_values(&second.stdout), "{}", second.stdout);
+    assert_ne!(first.stdout.lines().next(), second.stdout.lines().next());
+}
+
 /// In an overlay an agent may have written one itself, or removed the folder's.
 #[test]
 fn in_an_overlay_the_file_that_would_be_seen_counts() {
@@ -169,12 +189,12 @@ fn in_an_overlay_the_file_that_would_be_seen_counts() {
     };
     for option in ["--placeholders", "--hide"] {
         let changed = layer("echo MINE=abcdefgh > .env");
-        let said = seen(&home, &["--overlay", "--layer", &changed, option, ".env"], "cat .env");
-        assert_eq!(said.contains("MINE="), option == "--placeholders", "{said}");
-        assert!(!said.contains("abcdefgh"), "{said}");
+        let output = seen(&home, &["--overlay", "--layer", &changed, option, ".env"], "cat .env");
+        assert_eq!(output.contains("MINE="), option == "--placeholders", "{output}");
+        assert!(!output.contains("abcdefgh"), "{output}");
         let removed = layer("rm -r .env web; mkdir web; echo x > web/y");
-        let said =
+        let output =
             seen(&home, &["--overlay", "--layer", &removed, option, ".env*"], "ls -a . web | grep -v .envrc");
-        assert!(!said.contains(".env") && said.contains("y\n"), "{said}");
+        assert!(!output.contains(".env") && output.contains("y\n"), "{output}");
     }
 }

@@ -284,10 +284,10 @@ struct LimitArgs {
 /// The backend that was named, with the runtime that was.
 fn backend(backend: BackendChoice, runtime: Option<Runtime>) -> Result<BackendChoice, SandboxError> {
     let Some(runtime) = runtime else { return Ok(backend) };
-    let wanted = BackendName::Docker(runtime);
+    let docker = BackendName::Docker(runtime);
     match backend {
-        BackendChoice::Named(BackendName::Docker(Runtime::Runc)) => Ok(BackendChoice::Named(wanted)),
-        BackendChoice::Named(named) if named == wanted => Ok(backend),
+        BackendChoice::Named(BackendName::Docker(Runtime::Runc)) => Ok(BackendChoice::Named(docker)),
+        BackendChoice::Named(named) if named == docker => Ok(backend),
         _ => Err(ErrorCode::RequestConflict
             .error("`--runtime` says what runs Docker's containers")
             .hint(format!("write `--backend docker --runtime {}`, or omit it", runtime.as_str()))),

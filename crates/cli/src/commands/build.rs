@@ -37,18 +37,18 @@ pub(crate) fn build_base(options: BuildBaseArgs) -> Result<u8, SandboxError> {
     screen.say("looking up versions");
     let plan = block_on(request.settle())?;
     screen.say(&format!("{} from {}: {}", plan.image, plan.from, plan.shown_versions()));
-    let mut heard = Heard::default();
-    let ended = plan.build(&daemon, &mut |event| heard.note(&mut screen, event))?;
+    let mut output = Heard::default();
+    let ended = plan.build(&daemon, &mut |event| output.note(&mut screen, event))?;
     screen.clear();
     let about = json!({ "from": plan.from.to_string(), "versions": plan.versions });
-    report(&plan.image, &ended, heard.warnings, about, how.json)
+    report(&plan.image, &ended, output.warnings, about, how.json)
 }
 
 pub(crate) fn build(options: BuildArgs) -> Result<u8, SandboxError> {
     let BuildArgs { folder, base_tag, how } = options;
-    let asked = workspace(folder)?;
-    let folder = asked.canonicalize().map_err(|error| {
-        let message = format!("cannot enter `{}`: {error}", visible(asked.as_os_str().as_encoded_bytes()));
+    let folder = workspace(folder)?;
+    let folder = folder.canonicalize().map_err(|error| {
+        let message = format!("cannot enter `{}`: {error}", visible(folder.as_os_str().as_encoded_bytes()));
         ErrorCode::WorkspaceMissing.error(message).hint("name a folder that exists").caused_by(error)
     })?;
     let base = base_image(&base_tag)?;
@@ -134,13 +134,13 @@ fn build_repository(
 ) -> Result<(Ended, Vec<String>), SandboxError> {
     let mut screen = Screen::new(as_json);
     screen.say(&format!("{} from {DOCKERFILE}, on {}", plan.image, plan.base));
-    let mut heard = Heard::default();
-    let ended = plan.build(daemon, &mut |event| heard.note(&mut screen, event))?;
+    let mut output = Heard::default();
+    let ended = plan.build(daemon, &mut |event| output.note(&mut screen, event))?;
     screen.clear();
     if let Ended::Built(_) = &ended {
-        heard.warnings.extend(plan.unheeded(daemon)?);
+        output.warnings.extend(plan.unheeded(daemon)?);
     }
-    Ok((ended, heard.warnings))
+    Ok((ended, output.warnings))
 }
 
 /// Without a Dockerfile there is nothing to build.

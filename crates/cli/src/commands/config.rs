@@ -184,20 +184,20 @@ fn as_json(shown: &Shown) -> Value {
         };
         rules.iter().map(one).collect()
     };
-    let said = |value: Value, origin: &Origin| json!({ "value": value, "from": origin.to_string() });
-    let group = |(name, origin): &(_, Origin)| said(json!(name), origin);
+    let with_origin = |value: Value, origin: &Origin| json!({ "value": value, "from": origin.to_string() });
+    let group = |(name, origin): &(_, Origin)| with_origin(json!(name), origin);
     json!({
         "sandbox": sandbox::as_json(loaded),
-        "mode": said(json!(policy.mode), &origins.mode),
+        "mode": with_origin(json!(policy.mode), &origins.mode),
         "groups": origins.groups.iter().map(group).collect::<Vec<_>>(),
         "allow": rules(&policy.allow),
         "deny": rules(&policy.deny),
-        "private": origins.private.iter().map(|(range, origin)| said(json!(range.to_string()), origin)).collect::<Vec<_>>(),
-        "resolvers": said(json!(policy.resolvers), &origins.resolvers),
-        "authorities": origins.authorities.iter().map(|(file, origin)| said(json!(file), origin)).collect::<Vec<_>>(),
-        "inspect": said(json!(policy.inspect), &origins.inspect),
-        "connections": said(json!(policy.limits.connections), &origins.connections),
-        "bytes": said(json!(policy.limits.bytes), &origins.bytes),
+        "private": origins.private.iter().map(|(range, origin)| with_origin(json!(range.to_string()), origin)).collect::<Vec<_>>(),
+        "resolvers": with_origin(json!(policy.resolvers), &origins.resolvers),
+        "authorities": origins.authorities.iter().map(|(file, origin)| with_origin(json!(file), origin)).collect::<Vec<_>>(),
+        "inspect": with_origin(json!(policy.inspect), &origins.inspect),
+        "connections": with_origin(json!(policy.limits.connections), &origins.connections),
+        "bytes": with_origin(json!(policy.limits.bytes), &origins.bytes),
         "credentials": loaded.bindings().iter().map(|binding| json!({
             "name": binding.value.name,
             "secret": binding.value.source.to_string(),

@@ -20,8 +20,8 @@ pub(crate) fn help(words: &[String]) -> Result<u8, SandboxError> {
         _ => {}
     }
     words.iter().try_fold(&root, |found, word| found.find_subcommand(word).ok_or_else(|| unknown(word)))?;
-    let asked = ["belljar"].into_iter().chain(words).chain(["--help"]);
-    let shown = command().try_get_matches_from(asked).err().map(|help| help.render().to_string());
+    let arguments = ["belljar"].into_iter().chain(words).chain(["--help"]);
+    let shown = command().try_get_matches_from(arguments).err().map(|help| help.render().to_string());
     print(shown.unwrap_or_default().as_bytes())
 }
 

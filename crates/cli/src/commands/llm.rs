@@ -14,8 +14,8 @@ pub(super) fn spend(options: &LlmSpendArgs) -> Result<u8, SandboxError> {
     let loaded = config::load(None, EgressFlags::default())?;
     let records = belljar_audit::directory()?;
     let secrets = HostSecrets::open();
-    let asked = belljar_engine::spend(&records, options.sandbox.as_deref(), &loaded, &secrets);
-    let (sandbox, comparison) = block_on(asked)?;
+    let spend = belljar_engine::spend(&records, options.sandbox.as_deref(), &loaded, &secrets);
+    let (sandbox, comparison) = block_on(spend)?;
     match options.json {
         true => print(format!("{:#}\n", as_json(sandbox, &comparison)).as_bytes())?,
         false => print(as_text(sandbox, &comparison).as_bytes())?,

@@ -66,8 +66,8 @@ fn say_reason(result: &RunResult) {
     if let Some(hint) = result.hint.clone().or_else(|| result.stop_reason.remedy()) {
         eprintln!("  hint: {}", shown(&for_command_line(&hint)));
     }
-    let said = visible(&result.stderr, usize::MAX);
-    for line in said.iter().skip(said.len().saturating_sub(SHOWN)).filter(|line| !line.is_empty()) {
+    let lines = visible(&result.stderr, usize::MAX);
+    for line in lines.iter().skip(lines.len().saturating_sub(SHOWN)).filter(|line| !line.is_empty()) {
         eprintln!("  stderr: {line}");
     }
     if result.agent_duration_ms > 0 {

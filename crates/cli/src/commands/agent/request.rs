@@ -62,8 +62,8 @@ pub(super) fn spec(
     model: Option<&ModelName>,
     budget: RunBudget,
 ) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
-    let asked = provider::for_agent(request, budget.model);
-    let (spec, notes) = resolve_with(asked, surroundings, |flags, layers| {
+    let request = provider::for_agent(request, budget.model);
+    let (spec, notes) = resolve_with(request, surroundings, |flags, layers| {
         let is_configured = layers.route(&LlmRequest::default())?.is_some();
         provider::server(flags, is_configured, model, agent)
     })?;

@@ -113,12 +113,12 @@ fn told(event: &Event) -> (String, String, Vec<String>) {
             (format!("closed #{connection}"), sentence)
         }
         Event::ConnectionRefused { destination, port, protocol: _, reason, detail, remedy, times } => {
-            let asked = place(destination, *port);
-            return refused(&asked, *reason, detail.as_ref(), *times, remedy.as_deref());
+            let target = place(destination, *port);
+            return refused(&target, *reason, detail.as_ref(), *times, remedy.as_deref());
         }
         Event::RequestRefused { name, port, method, path, reason, detail, rule: _, remedy, times } => {
-            let asked = format!("{method} {}{path}", place(name, *port));
-            return refused(&asked, *reason, detail.as_ref(), *times, remedy.as_deref());
+            let target = format!("{method} {}{path}", place(name, *port));
+            return refused(&target, *reason, detail.as_ref(), *times, remedy.as_deref());
         }
         Event::NameRefused { name, record_type, reason, times } => {
             return refused(&format!("{name} {record_type}"), *reason, None, *times, None);
@@ -128,8 +128,8 @@ fn told(event: &Event) -> (String, String, Vec<String>) {
             ("fetched".into(), format!("{method} {place}: {status}, {size}, by {rule}"))
         }
         Event::FetchRefused { destination, port, method, reason, detail, remedy } => {
-            let asked = format!("{method} {}", place(destination, *port));
-            return refused(&asked, *reason, detail.as_ref(), 1, remedy.as_deref());
+            let target = format!("{method} {}", place(destination, *port));
+            return refused(&target, *reason, detail.as_ref(), 1, remedy.as_deref());
         }
         Event::RouteOpened { upstream, server, account, models, budget } => {
             let models = if models.is_empty() { "any model".to_string() } else { models.join(" and ") };
@@ -140,8 +140,8 @@ fn told(event: &Event) -> (String, String, Vec<String>) {
         }
         Event::ModelCalled { call, .. } => (format!("model #{call}"), called(event)),
         Event::ModelRefused { model, path, reason, detail, times } => {
-            let asked = format!("{} {path}", named(model.as_ref()));
-            return refused(&asked, *reason, detail.as_ref(), *times, None);
+            let target = format!("{} {path}", named(model.as_ref()));
+            return refused(&target, *reason, detail.as_ref(), *times, None);
         }
         Event::PushSent { name, port, repository, reference, old, new } => {
             let to = format!("{reference} to {}{repository}", place(name, Some(*port)));

@@ -23,15 +23,15 @@ pub(crate) fn admin(options: AdminArgs) -> Result<u8, SandboxError> {
         Some(folder) => Repository::of(&folder, options.branch)?,
         None => Repository::here(options.branch)?,
     };
-    let mut asked = request(&repository, options.root)?;
+    let mut request = request(&repository, options.root)?;
     if let Some(image) = own_image(&options.image, || Ok(repository.folder.clone()), false)? {
-        asked.sandbox.backend = Some(BackendChoice::Named(BackendName::Docker(Runtime::Runc)));
-        asked.sandbox.rootfs = Some(Root::Image(image));
+        request.sandbox.backend = Some(BackendChoice::Named(BackendName::Docker(Runtime::Runc)));
+        request.sandbox.rootfs = Some(Root::Image(image));
     }
     let protected = protected(&repository)?;
     block_on(async {
         let client = client();
-        let created = client.create(&asked).await.map_err(of_client)?;
+        let created = client.create(&request).await.map_err(of_client)?;
         let held = Held::of(&client, created, repository.below.clone());
         let who = if options.root { " as root" } else { "" };
         eprintln!(

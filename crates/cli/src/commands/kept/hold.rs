@@ -10,6 +10,8 @@ use belljar_api::{CreateSandbox, Created, SandboxInfo, State};
 use belljar_config::{self as config, EgressFlags};
 use belljar_spec::request::{EnvValue, HostPath};
 use belljar_spec::{ErrorCode, SandboxError, SandboxRequest, VolumeNameError, VolumePathError};
+use belljar_sys::rustix::stdio::stderr;
+use belljar_sys::rustix::termios::isatty;
 use std::fmt::Display;
 use std::path::PathBuf;
 
@@ -151,9 +153,25 @@ pub(super) fn paused(name: &str) -> SandboxError {
         .hint(format!("`belljar sandbox resume {name}`"))
 }
 
-/// What a person should know.
+/// What a person should know. The suggestion to hide a file is made when a sandbox is started by name, and not with each command in it.
 pub(super) fn say_notes(notes: &[String]) {
-    for note in notes {
+    for note in notes.iter().filter(|note| !is_suggestion(note)) {
         eprintln!("belljar: {note}");
     }
+}
+
+/// The same with the suggestion, for a person at a terminal.
+pub(super) fn say_all_notes(notes: &[String]) {
+    say_notes(notes);
+    for note in notes.iter().filter(|note| is_suggestion(note) && isatty(stderr())) {
+        eprintln!("belljar: {note}");
+        eprintln!(
+            "  hint: `belljar start` takes `--hide PATH` and `--placeholders PATH` when it makes the sandbox; `visible` in `[workspace]` of \
+             belljar.toml says that it may be read"
+        );
+    }
+}
+
+fn is_suggestion(note: &str) -> bool {
+    note.starts_with(config::SECRET_VISIBLE_MESSAGE)
 }

@@ -1,7 +1,7 @@
 //! `belljar start`: the sandbox of a folder, which lives until the user stops it.
 
 use super::daemon::client;
-use super::hold::{say_notes, wanted};
+use super::hold::{say_all_notes, wanted};
 use super::print_json;
 use super::repository::Repository;
 use super::shell_rc;
@@ -21,19 +21,19 @@ pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
         None => Repository::here(branch)?,
     };
     let place = with_own_image(place, &image, |_| Ok(repository.folder.clone()), json)?;
-    let mut said = place.request()?;
-    said.volumes.extend(volume);
+    let mut request = place.request()?;
+    request.volumes.extend(volume);
     if !repository.is_ready() {
         repository.judge()?;
     }
     shell_rc::prepare(&repository)?;
     block_on(async {
         let client = client();
-        let (mut asked, before) = wanted(&client, &repository, said).await?;
+        let (mut asked, before) = wanted(&client, &repository, request).await?;
         asked.profile = profile.or(asked.profile);
         asked.lease_s = Some(LONG);
         let created = client.create(&asked).await.map_err(differs)?;
-        say_notes(&created.notes);
+        say_all_notes(&created.notes);
         let how = match before.map(|info| info.state) {
             None => "started",
             Some(State::Stopped | State::Stopping) => "started again",

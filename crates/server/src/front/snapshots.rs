@@ -4,7 +4,7 @@ use super::Front;
 use super::extract::{Body, Named};
 use super::gate::Asking;
 use super::sandboxes::{wanted, within_bounds};
-use crate::answer::{Answer, invalid};
+use crate::answer::{Answer, Refusal, invalid};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
@@ -141,9 +141,11 @@ async fn restore(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
     Named(name): Named,
-    Body(request): Body<RestoreSandbox>,
+    request: Result<Body<RestoreSandbox>, Refusal>,
 ) -> Answer<Json<Restored>> {
+    // Before the body, in which a field is needed.
     asking.caller.may_have_sandboxes()?;
+    let Body(request) = request?;
     Ok(Json(front.fleet.restore(&name, &request, &asking).await?))
 }
 

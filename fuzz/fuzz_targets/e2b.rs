@@ -12,6 +12,9 @@ fuzz_target!(|input: (&[u8], u8)| {
     assert_eq!(form(bytes, bytes.len().max(1)), form(bytes, size));
 });
 
+/// Field, file name, content.
+type Part = (String, Option<String>, Vec<u8>);
+
 /// Every message, and whether the stream is one.
 fn frames(bytes: &[u8], size: usize) -> (Vec<(bool, Vec<u8>)>, bool) {
     let (mut reader, mut found) = (FrameReader::default(), Vec::new());
@@ -29,7 +32,7 @@ fn frames(bytes: &[u8], size: usize) -> (Vec<(bool, Vec<u8>)>, bool) {
 }
 
 /// Every part, and whether the form is one.
-fn form(bytes: &[u8], size: usize) -> (Vec<(String, Option<String>, Vec<u8>)>, bool) {
+fn form(bytes: &[u8], size: usize) -> (Vec<Part>, bool) {
     let (mut reader, mut parts) = (FormReader::new("b"), Vec::new());
     for piece in bytes.chunks(size) {
         reader.push(piece);

@@ -38,7 +38,7 @@ pub use place::{Place, as_owner, command, is_isolated, refused_for, sh, spec, te
 pub use root::{everything, has_roots, import, import_archives, packed, sha256, system};
 pub use runner::{Check, DOCKER, RUNSC, again, run, run_in_one_sandbox};
 pub use secrets::{Drawer, credential, place};
-pub use streamed::{drain, end, read_until};
+pub use streamed::{drain, end, next, read_until};
 pub use world::{Connection, LOOPBACK, World, python, web};
 
 pub use belljar_spec::BackendName;

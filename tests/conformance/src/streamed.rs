@@ -2,7 +2,17 @@
 
 use crate::text;
 use belljar_engine::{Output, Running};
-use belljar_spec::Ended;
+use belljar_spec::{Ended, SandboxError};
+
+/// What a command says next, other than that it started.
+pub async fn next(running: &mut Running) -> Result<Output, SandboxError> {
+    loop {
+        match running.events.next().await {
+            Ok(Output::Started(_)) => {}
+            other => return other,
+        }
+    }
+}
 
 /// Reads until the command's output holds `expected`; returns all of it so far.
 pub async fn read_until(running: &mut Running, expected: &str) -> String {

@@ -54,9 +54,9 @@ fn golden_bytes_of_what_living_sandboxes_need() {
 #[test]
 fn golden_bytes_of_an_egress_setup() {
     let routes = EgressSetup { catch: None, routes: vec![8080, 9418] };
-    assert_eq!(encode(&Step::OpenEgress(routes)), [17, 0, 2, 0x90, 0x3f, 0xca, 0x49]);
+    assert_eq!(encode(&Step::OpenEgress(routes)), [18, 0, 2, 0x90, 0x3f, 0xca, 0x49]);
     let catch = Catch { ipv4: [198, 18, 0, 1], ipv6: [6; 16], port: 1, ports_without_netfilter: vec![443] };
-    let mut expected = vec![17, 1, 198, 18, 0, 1];
+    let mut expected = vec![18, 1, 198, 18, 0, 1];
     expected.extend([6; 16]);
     expected.extend([1, 1, 0xbb, 0x03, 0]);
     assert_eq!(encode(&Step::OpenEgress(EgressSetup { catch: Some(catch), routes: Vec::new() })), expected);
@@ -74,7 +74,7 @@ fn golden_bytes_of_a_root_of_layers() {
         sealed: Some((Source::Passed(2), vec!["s".into()])),
     };
     let bytes = [
-        21, 1, 1, 2, 1, b'b', 1, b'a', 0, 1, 1, b'd', 0, 1, 1, b'l', 2, b'/', b'd', 1, 0, 0, 1, 1, 2, 1, 1,
+        22, 1, 1, 2, 1, b'b', 1, b'a', 0, 1, 1, b'd', 0, 1, 1, b'l', 2, b'/', b'd', 1, 0, 0, 1, 1, 2, 1, 1,
         b's',
     ];
     assert_eq!(encode(&root), bytes);
@@ -84,22 +84,22 @@ fn golden_bytes_of_a_root_of_layers() {
 #[test]
 fn golden_bytes_of_a_prepared_root() {
     let step = Step::PreparedRoot { source: Source::Passed(2), holds: vec!["usr".into()] };
-    assert_eq!(encode(&step), [28, 1, 2, 1, 3, b'u', b's', b'r']);
-    assert_eq!(encode(&Step::Restrict(Restriction::NoSetuid)), [29, 1]);
+    assert_eq!(encode(&step), [29, 1, 2, 1, 3, b'u', b's', b'r']);
+    assert_eq!(encode(&Step::Restrict(Restriction::NoSetuid)), [30, 1]);
     let files = vec![("id".into(), Bytes(b"7".to_vec()))];
-    let bytes = [30, 3, b'o', b'w', b'n', 1, 2, b'i', b'd', 1, b'7'];
+    let bytes = [31, 3, b'o', b'w', b'n', 1, 2, b'i', b'd', 1, b'7'];
     assert_eq!(encode(&Step::OwnFiles { target: "own".into(), files }), bytes);
 }
 
 #[test]
 fn golden_bytes_of_what_a_container_needs() {
-    assert_eq!(encode(&Step::Stage { place: "/s".into() }), [22, 2, b'/', b's']);
-    assert_eq!(encode(&Step::Uncover { cover: "/s".into() }), [23, 2, b'/', b's']);
-    assert_eq!(encode(&Step::ActAs { uid: 1, gid: 2 }), [24, 1, 2]);
-    assert_eq!(encode(&Step::JoinNetwork), [25]);
-    assert_eq!(encode(&Step::NetworkIsReady { egress: None, report: None }), [26, 0, 0]);
+    assert_eq!(encode(&Step::Stage { place: "/s".into() }), [23, 2, b'/', b's']);
+    assert_eq!(encode(&Step::Uncover { cover: "/s".into() }), [24, 2, b'/', b's']);
+    assert_eq!(encode(&Step::ActAs { uid: 1, gid: 2 }), [25, 1, 2]);
+    assert_eq!(encode(&Step::JoinNetwork), [26]);
+    assert_eq!(encode(&Step::NetworkIsReady { egress: None, report: None }), [27, 0, 0]);
     let routes = EgressSetup { catch: None, routes: vec![80] };
-    assert_eq!(encode(&Step::RelayEgress(routes)), [27, 0, 1, 80]);
+    assert_eq!(encode(&Step::RelayEgress(routes)), [28, 0, 1, 80]);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn golden_bytes_of_an_overlay() {
         lowers: vec!["l".into()],
     };
     let expected = [
-        20, 1, b'w', 0, 2, b'/', b'f', 1, 1, 1, b'u', 1, b'k', 2, 1, b'd', 0, 1, b'f', 1, 1, b'.', 1, 1, b'l',
+        21, 1, b'w', 0, 2, b'/', b'f', 1, 1, 1, b'u', 1, b'k', 2, 1, b'd', 0, 1, b'f', 1, 1, b'.', 1, 1, b'l',
     ];
     assert_eq!(encode(&overlay), expected);
     let held = Step::Bind {

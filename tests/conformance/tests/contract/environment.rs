@@ -38,7 +38,7 @@ async fn nothing_of_the_callers_environment_gets_in(backend: BackendName) {
     let place = Place::new(backend).await;
     let documented =
         ["HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "PS1", "BELLJAR", "PATH", "GIT_CONFIG_SYSTEM"];
-    let installing = ["PIP_BREAK_SYSTEM_PACKAGES", "NPM_CONFIG_PREFIX"];
+    let installing = ["PIP_BREAK_SYSTEM_PACKAGES", "NPM_CONFIG_PREFIX", "GOFLAGS"];
     // The language alone is the caller's.
     let documented = documented.into_iter().chain(installing).chain(["LC_ALL"]).collect::<Vec<_>>();
     // Only where such a tool is on the PATH; they name a folder, nothing more.

@@ -245,7 +245,7 @@ async fn a_first_command_that_is_not_there_says_so(backend: BackendName) {
     let mut spec = spec(backend);
     spec.workspace = Some(folder.path().into());
     let sandbox = Engine::new().create_running(&spec, &command(["no-such-program"])).unwrap();
-    let word = sandbox.first_command().unwrap().events.next().await.unwrap();
+    let word = next(&mut sandbox.first_command().unwrap()).await.unwrap();
     let Output::Ended(ended) = word else { panic!("{word:?}") };
     assert_eq!(ended.exit_code, Some(127));
     assert!(ended.not_started.unwrap().contains("no-such-program"));

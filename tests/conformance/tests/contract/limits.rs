@@ -147,7 +147,7 @@ async fn a_command_that_finds_no_room_for_a_process_says_so(backend: BackendName
             spawned => spawned.unwrap(),
         };
         // One that runs says nothing.
-        if let Ok(word) = tokio::time::timeout(Duration::from_millis(50), one.events.next()).await {
+        if let Ok(word) = tokio::time::timeout(Duration::from_millis(50), next(&mut one)).await {
             if !outlives_its_limits(backend) {
                 return all_hit_it(&place, &mut running, &word).await;
             }
@@ -162,7 +162,7 @@ async fn a_command_that_finds_no_room_for_a_process_says_so(backend: BackendName
 
 /// Every command that began before the limit was reached is told of it.
 async fn all_hit_it(place: &Place, running: &mut [Running], after: &impl std::fmt::Debug) {
-    let told = running.first_mut().unwrap().events.next().await;
+    let told = next(running.first_mut().unwrap()).await;
     let Ok(Output::Ended(ended)) = told else { panic!("{told:?} after {after:?}") };
     assert_eq!(ended.limit, Some(LimitHit::PidsExhausted), "{ended:?}");
     is_gone(place).await

@@ -202,7 +202,7 @@ async fn it_can_be_disposed_of_while_it_is_paused(backend: BackendName) {
     place.pause().await.unwrap();
     place.dispose().await;
     marker.wait_for_none();
-    assert!(running.events.next().await.is_err());
+    assert!(next(&mut running).await.is_err());
     assert!(!place.is_paused());
     assert_eq!(place.pause().await.unwrap_err().code, ErrorCode::SandboxNotAlive);
     assert_eq!(place.resume().await.unwrap_err().code, ErrorCode::SandboxNotAlive);
@@ -251,7 +251,7 @@ async fn a_shell_does_not_take_a_pause_for_a_stopped_job(backend: BackendName) {
             place.resume().await.unwrap();
             pauses += 1;
         }
-        let next = tokio::time::timeout(Duration::from_millis(20), running.events.next());
+        let next = tokio::time::timeout(Duration::from_millis(20), next(&mut running));
         match next.await {
             Ok(Ok(Output::Stdout(bytes))) => said.push_str(&text(&bytes)),
             Ok(other) => panic!("{other:?} after {said}"),

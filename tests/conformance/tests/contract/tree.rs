@@ -206,7 +206,7 @@ async fn a_timeout_is_kept_beside_those_who_come_and_go(backend: BackendName) {
     command.timeout = Some(Duration::from_millis(500));
     assert_killed(&place.run(&command).await);
     assert_eq!(ours.processes(), Vec::<u32>::new());
-    let more = tokio::time::timeout(Duration::from_millis(100), running.events.next()).await;
+    let more = tokio::time::timeout(Duration::from_millis(100), next(&mut running)).await;
     assert!(more.is_err(), "the neighbour ended: {more:?}");
 }
 
@@ -298,7 +298,7 @@ async fn a_kill_is_followed_by_the_end(backend: BackendName) {
     let marker = Marker::new();
     let script = "echo before; (setsid LASTING &); LASTING; :";
     let mut running = place.spawn(&marked(script, &marker)).await.unwrap();
-    assert_eq!(running.events.next().await.unwrap(), Output::Stdout(b"before\n".to_vec()));
+    assert_eq!(next(&mut running).await.unwrap(), Output::Stdout(b"before\n".to_vec()));
     marker.wait_for(2);
     running.inputs.kill().await;
     let ended = end(&mut running).await;

@@ -8,7 +8,7 @@ use std::process::Stdio;
 const MANY: &str = include_str!("../programs/many.py");
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: `./dev test full` runs it"]
 fn two_hundred_sandboxes_live_side_by_side_and_outlive_the_daemon() {
     if !has_sdks() {
         return;

@@ -73,6 +73,8 @@ struct Folder {
     path: PathBuf,
     content: Content,
     extent: Extent,
+    /// What is there now, if anything is.
+    found: Option<Found>,
 }
 
 /// What lies in a guarded folder.
@@ -103,20 +105,14 @@ enum Relation {
 
 /// The homes that the paths lie in are guarded like the caller's own.
 fn folders<'p>(homes: &Homes, real: impl Iterator<Item = &'p Path>) -> Vec<Folder> {
-    let system = SYSTEM.iter().map(|(path, content, extent)| Folder {
-        path: path.into(),
-        content: *content,
-        extent: *extent,
-    });
+    let mut ways = Ways::default();
+    let system = SYSTEM.iter().map(|(path, content, extent)| (PathBuf::from(path), *content, *extent));
     let homes = homes.around(real);
     let in_homes = homes.iter().flat_map(|home| {
-        IN_HOMES.iter().map(|(path, content)| Folder {
-            path: home.join(path),
-            content: *content,
-            extent: Extent::AndBelow,
-        })
+        IN_HOMES.iter().map(|(path, content)| (home.join(path), *content, Extent::AndBelow))
     });
-    system.chain(in_homes).collect()
+    let listed = system.chain(in_homes);
+    listed.map(|(path, content, extent)| Folder { found: ways.find(&path), path, content, extent }).collect()
 }
 
 impl Guarded<'_> {
@@ -139,10 +135,10 @@ impl Guarded<'_> {
         // The nearest folder that says something about it counts.
         let nearest = holders.iter().position(|holder| *holder != itself && excepted.contains(holder));
         let holders = &holders[..nearest.unwrap_or(holders.len())];
-        let mut paths = KnownPaths::default();
+        let mut known: HashMap<&Path, Option<FileIdentity>> = HashMap::new();
+        let mut of = |path| *known.entry(path).or_insert_with(|| identity(path));
         self.folders.iter().find_map(|folder| {
-            let found = paths.find(&folder.path);
-            let relation = match &found {
+            let relation = match &folder.found {
                 Some(guarded) if guarded.identity == itself => Some(Relation::Same),
                 Some(guarded) if folder.extent == Extent::AndBelow && holders.contains(&guarded.identity) => {
                     Some(Relation::LiesIn)
@@ -151,7 +147,7 @@ impl Guarded<'_> {
                     // A link may lead to it from elsewhere, as those of settings that are kept together in a repository.
                     let real = found.as_ref().map(|found| &found.real).filter(|real| **real != folder.path);
                     let mut around = folder.path.ancestors().skip(1);
-                    let is_around = around.any(|above| paths.identity(above) == Some(itself));
+                    let is_around = around.any(|above| of(above) == Some(itself));
                     let mut around_real = real.into_iter().flat_map(|real| real.ancestors().skip(1));
                     let contains = is_around || around_real.any(|above| identity(above) == Some(itself));
                     contains.then_some(Relation::Contains)
@@ -171,11 +167,11 @@ impl Guarded<'_> {
             return None;
         }
         self.folders.iter().find_map(|folder| {
-            let real = folder.path.canonicalize().ok()?;
-            let itself = self.mounts.place_of(&real)?;
+            let real = &folder.found.as_ref()?.real;
+            let itself = self.mounts.place_of(real)?;
             // What is mounted in a guarded folder is a part of it, wherever that lies.
             let within = match folder.extent {
-                AndBelow => self.mounts.below(&real),
+                AndBelow => self.mounts.below(real),
                 Itself => Vec::new(),
             };
             let relation = std::iter::once(itself).chain(within).find_map(|guarded| {
@@ -205,14 +201,6 @@ impl Guarded<'_> {
     }
 }
 
-/// Where guarded paths really are. Many lie in the same few folders, and few are links: the way to a folder is followed once, and of a
-/// path in it one look tells what it is.
-#[derive(Default)]
-struct KnownPaths {
-    folders: HashMap<PathBuf, Option<PathBuf>>,
-    identities: HashMap<PathBuf, Option<FileIdentity>>,
-}
-
 /// What is at a guarded path.
 struct Found {
     identity: FileIdentity,
@@ -220,37 +208,24 @@ struct Found {
     real: PathBuf,
 }
 
-impl KnownPaths {
-    fn find(&mut self, path: &Path) -> Option<Found> {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Some(Found { identity: self.identity(path)?, real: path.to_path_buf() });
-        };
-        let parent = match self.folders.get(parent) {
-            Some(known) => known.clone(),
-            None => {
-                let real = parent.canonicalize().ok();
-                self.folders.insert(parent.to_path_buf(), real.clone());
-                real
-            }
-        }?;
-        let real = parent.join(name);
-        let found = real.symlink_metadata().ok()?;
-        if found.is_symlink() {
-            let real = real.canonicalize().ok()?;
-            return Some(Found { identity: identity(&real)?, real });
-        }
-        let identity = FileIdentity { device: found.dev(), inode: found.ino() };
-        self.identities.insert(path.to_path_buf(), Some(identity));
-        Some(Found { identity, real })
-    }
+/// The ways to guarded paths. Many lie in the same few folders, and few are links: the way to a folder is followed once, and of a path in
+/// it one look tells what it is.
+#[derive(Default)]
+struct Ways(HashMap<PathBuf, Option<PathBuf>>);
 
-    fn identity(&mut self, path: &Path) -> Option<FileIdentity> {
-        if let Some(known) = self.identities.get(path) {
-            return *known;
+impl Ways {
+    fn find(&mut self, path: &Path) -> Option<Found> {
+        let parent = path.parent()?;
+        if !self.0.contains_key(parent) {
+            self.0.insert(parent.to_path_buf(), parent.canonicalize().ok());
         }
-        let found = identity(path);
-        self.identities.insert(path.to_path_buf(), found);
-        found
+        let mut real = self.0.get(parent)?.as_ref()?.join(path.file_name()?);
+        let mut found = real.symlink_metadata().ok()?;
+        if found.is_symlink() {
+            real = real.canonicalize().ok()?;
+            found = real.symlink_metadata().ok()?;
+        }
+        Some(Found { identity: FileIdentity { device: found.dev(), inode: found.ino() }, real })
     }
 }
 

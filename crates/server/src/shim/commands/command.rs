@@ -168,6 +168,11 @@ impl Command {
         }
     }
 
+    /// As it was when it started. A short command may have ended by the time that a client is told of its start.
+    pub(crate) fn info_at_start(&self) -> CommandInfo {
+        CommandInfo { state: CommandState::Running, ended_ms: None, result: None, cursor: 0, ..self.info() }
+    }
+
     /// With its output, as much as an answer may have.
     pub(crate) fn told(&self) -> CommandInfo {
         let mut info = self.info();

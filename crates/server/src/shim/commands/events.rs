@@ -60,7 +60,7 @@ impl Following {
         if std::mem::take(&mut self.begin) {
             // So that the client learns its process id.
             self.command.has_started().await;
-            return Some(self.event(&CommandEvent::Started { command: self.command.info() }));
+            return Some(self.event(&CommandEvent::Started { command: self.command.info_at_start() }));
         }
         while !self.over {
             let Progress { ended, .. } = *self.progress.borrow_and_update();

@@ -1,0 +1,72 @@
+//! The process above a guest that has no namespace and whose commands may still not outlive it: on a host where a guest is an ordinary
+//! process, a command could kill the guest, and go on.
+//!
+//! ```text
+//! belljar -> holder -> guest -> supervisors -> commands
+//!            scope 0   scope 1  scope 2 ...............
+//! ```
+//!
+//! Each scope is a Landlock domain that signals do not leave, inside of the one before: nothing inside can signal the holder. It waits
+//! for the guest or the host to end, and then kills everything below it, at once where there are scopes: `kill(-1)` means the processes
+//! of its own scope, and the kernel goes through them under a lock that keeps new ones from being made. On older kernels it looks for
+//! its descendants, as often as it takes: it is a subreaper, so there are no others.
+
+use crate::tree;
+use belljar_sys::Inherited;
+use belljar_sys::fork::{ForkedChild, fork_child};
+use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::process::{
+    DumpableBehavior, Signal, getpid, getppid, set_child_subreaper, set_dumpable_behavior, test_kill_process,
+};
+use belljar_sys::signal::signal_all;
+use belljar_wire::message::LANDLOCK_WITH_SCOPES;
+use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError, Scope};
+use std::io;
+use std::process::exit;
+
+/// The version of Landlock that may be used, if this program was started as a holder.
+pub(crate) fn is_wanted() -> Option<u32> {
+    let mut words = std::env::args().skip(1);
+    (words.next()? == HOLD).then(|| words.next()?.parse().ok())?
+}
+
+/// Returns in the guest, a child of this process, which itself never returns from here.
+pub(crate) fn hold(landlock_abi: u32) -> io::Result<()> {
+    let is_scoped = landlock_abi >= LANDLOCK_WITH_SCOPES;
+    if is_scoped {
+        scope().map_err(io::Error::other)?;
+    }
+    set_child_subreaper(Some(getpid()))?;
+    let guest = match fork_child()? {
+        ForkedChild::Child => return Ok(()),
+        ForkedChild::Parent(guest) => guest,
+    };
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // The guest's end of the control socket, which hangs up when the host does.
+    let control_socket = Inherited::take().first(1);
+    let mut ends = vec![PollFd::new(&guest, PollFlags::IN)];
+    ends.extend(control_socket.iter().map(|socket| PollFd::new(socket, PollFlags::empty())));
+    while let Err(Errno::INTR) = poll(&mut ends, None) {}
+    // The parent is outside. Without a scope around us, all processes of the user would be meant.
+    let parent_is_out_of_reach =
+        || getppid().is_none_or(|parent| test_kill_process(parent) == Err(Errno::PERM));
+    if is_scoped && parent_is_out_of_reach() {
+        let _ = signal_all(Signal::KILL);
+    }
+    tree::kill_below_us();
+    exit(0)
+}
+
+/// Signals, and connections to abstract sockets, stay inside.
+fn scope() -> Result<(), RulesetError> {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::Signal | Scope::AbstractUnixSocket)?
+        .create()?
+        .restrict_self()
+        .map(drop)
+}
+
+/// The argument; the version of Landlock is the next one.
+const HOLD: &str = "hold";

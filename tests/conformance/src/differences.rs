@@ -15,14 +15,16 @@ pub fn is_recorded(backend: BackendName, reason: Reason) -> bool {
     has_netfilter(backend) || !matches!(reason, Reason::DirectAddress | Reason::PortNotAllowed)
 }
 
-/// Whether names have addresses of IPv6. In gVisor no address of it is local but `::1`.
+/// Whether names have addresses of IPv6. In gVisor no address of it is local but `::1`; landlock has the loopback of the host, and
+/// tells the gateway of no other.
 pub fn has_ipv6(backend: BackendName) -> bool {
-    !is_gvisor(backend)
+    !is_gvisor(backend) && backend != BackendName::Landlock
 }
 
-/// What addresses of names begin with. In gVisor only those of the loopback device are local.
+/// What addresses of names begin with. In gVisor, and in the network that landlock shares with the host, only those of the loopback
+/// device are local.
 pub fn names_begin_with(backend: BackendName) -> &'static str {
-    if is_gvisor(backend) { "127.128." } else { "198.18." }
+    if is_gvisor(backend) || backend == BackendName::Landlock { "127.128." } else { "198.18." }
 }
 
 /// Whether a limit on memory or processes takes nothing but what ran into it. In gVisor it may take the kernel, and with it the

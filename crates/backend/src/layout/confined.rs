@@ -199,9 +199,44 @@ fn refuse_what_cannot_be_protected(view: &View) -> Result<(), SandboxError> {
     )))
 }
 
-/// Of the host's /etc beside what every sandbox sees: the names of users and machines are the host's own here. Not `resolv.conf`, which
-/// names the host's search domains: programs that cannot read it ask 127.0.0.1, and whichever server they ask, the gateway answers.
-const MORE_OF_ETC: [&str; 6] = ["passwd", "group", "hosts", "host.conf", "nsswitch.conf", "hostname"];
+/// Of the host's /etc beside what every sandbox sees. The names of users and machines are the host's own here; and what is closed is not
+/// absent: these are files that programs take it for an error not to be able to read.
+const MORE_OF_ETC: [&str; 34] = [
+    "passwd",
+    "group",
+    "hosts",
+    "host.conf",
+    "hostname",
+    "nsswitch.conf",
+    "resolv.conf", // the servers in it are never asked; the search domains are seen
+    "gai.conf",
+    "networks",
+    "wgetrc",
+    "ssh/ssh_config",
+    "ssh/ssh_config.d",
+    "crypto-policies",
+    "gnutls",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "terminfo",
+    "magic",
+    "mailcap",
+    "environment",
+    "login.defs",
+    "shells",
+    "skel",
+    "bash_completion",
+    "bash_completion.d",
+    "python3",
+    "R",
+    "apt",
+    "dpkg",
+    "manpath.config",
+    "vim",
+    "nanorc",
+    "screenrc",
+    "tmux.conf",
+];
 /// Devices that every program may use. A terminal of its own comes as a descriptor, and by `/dev/tty`.
 const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 /// Directories whose names tell nothing, and which programs look through on the way.

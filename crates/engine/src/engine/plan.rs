@@ -103,6 +103,9 @@ impl Engine {
                 .filter(|_| is_layered)
                 .map(|repository| Remote { port: relay::PORT, branch: repository.without_upstream() });
             let mut config = inside::config(&person, remote.as_ref());
+            if isolation == Isolation::Confined {
+                config = config.replacen(inside::HOSTS_CONFIG, "", 1);
+            }
             config.push_str(&inside::helpers(&spec.credentials));
             if context.is_some() || hides {
                 config.push_str(&context_git_config(&seen_at(&spec)));

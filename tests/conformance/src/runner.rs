@@ -104,6 +104,9 @@ macro_rules! for_every_isolated_backend {
         $crate::for_every_backend!(@module bwrap $crate::BackendName::Bwrap
             => [$($($all)*)? $($($launcher)*)? $($($living_all)*)?] []
             [$($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
+        $crate::for_every_backend!(@module landlock $crate::BackendName::Landlock
+            => [$($($all)*)? $($($launcher)*)? $($($living_all)*)?] []
+            [$($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
         $crate::for_every_backend!(@module docker $crate::DOCKER
             => [$($($all)*)? $($($launcher)*)?] [$($($living_all)*)?]
             [$($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);

@@ -31,7 +31,7 @@ use belljar_sys::rustix::io::{Errno, write};
 use belljar_sys::rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
 };
-use belljar_sys::rustix::process::{getegid, geteuid};
+use belljar_sys::rustix::process::{Resource, Rlimit, getegid, geteuid, getrlimit, setrlimit};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use belljar_wire::message::{Caught, EgressReport, EgressSetup, Families};
 use caller::Caller;
@@ -103,6 +103,7 @@ impl Supervisor {
         listener: OwnedFd,
         terms: Terms<'_>,
     ) -> Result<(Supervisor, Option<(EgressReport, Vec<OwnedFd>)>), Errno> {
+        make_room();
         // A kernel that cannot has slower answers.
         let _ = notify::take_turns(&listener);
         let (places, ends) = Places::make(terms.egress)?;
@@ -119,7 +120,7 @@ impl Supervisor {
             gate_address,
             dialling: Mutex::default(),
             places,
-            table: Table::default(),
+            table: Table::new(),
             pairs: Pairs::new()?,
             own_sockets: Mutex::default(),
             writable: terms.writable,
@@ -199,6 +200,12 @@ fn gate() -> Result<(OwnedFd, SocketAddrV4), Errno> {
         SocketAddr::V4(bound) => Ok((socket, bound)),
         SocketAddr::V6(_) => Err(Errno::AFNOSUPPORT),
     }
+}
+
+/// What is kept for programs are open files of ours, and most systems begin with few. Commands have a limit of their own.
+fn make_room() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 fn start_thread(work: impl FnOnce() + Send + 'static) -> Result<(), Errno> {

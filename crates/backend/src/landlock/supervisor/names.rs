@@ -24,8 +24,9 @@ use belljar_wire::pump::tcp_pair;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A pair.
 pub(super) struct Pair {
@@ -35,7 +36,8 @@ pub(super) struct Pair {
     inner: OwnedFd,
     ipv6: bool,
     peers: Mutex<Peers>,
-    since: Instant,
+    /// A program has its end: before, no look at descriptors finds it.
+    has_arrived: AtomicBool,
 }
 
 /// Whom a program thinks it talks to.
@@ -89,7 +91,7 @@ impl Pairs {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         if pairs.len() >= (*limit).max(SPARE) {
             let held = held_by_programs();
-            pairs.retain(|number, pair| held.contains(number) || pair.since.elapsed() < UNDER_WAY);
+            pairs.retain(|number, pair| held.contains(number) || !pair.has_arrived.load(Ordering::SeqCst));
             *limit = 2 * pairs.len() + SPARE;
         }
         if pairs.len() >= MAX_PAIRS {
@@ -110,7 +112,8 @@ pub(super) fn give_end(shared: &Shared, caller: &Caller<'_>, ipv6: bool, flags: 
         fcntl_setfl(&inner, fcntl_getfl(&inner)? | OFlags::NONBLOCK)?;
     }
     let number = inode(&inner)?;
-    let pair = Arc::new(Pair { outer, inner, ipv6, peers: Mutex::default(), since: Instant::now() });
+    let pair =
+        Arc::new(Pair { outer, inner, ipv6, peers: Mutex::default(), has_arrived: AtomicBool::new(false) });
     shared.pairs.keep(number, Arc::clone(&pair))?;
     let place = free_number(caller).map_or(Place::Lowest, Place::At);
     let given = match caller.answer_with(&pair.inner, place, flags.close_on_exec) {
@@ -120,9 +123,11 @@ pub(super) fn give_end(shared: &Shared, caller: &Caller<'_>, ipv6: bool, flags: 
         }
         other => other,
     };
-    given.inspect_err(|_| {
-        shared.pairs.pairs().remove(&number);
-    })
+    match given {
+        Ok(()) => pair.has_arrived.store(true, Ordering::SeqCst),
+        Err(_) => drop(shared.pairs.pairs().remove(&number)),
+    }
+    given
 }
 
 /// A number of the window that the caller has not in use.
@@ -449,8 +454,6 @@ const MAX_QUESTION_BYTES: usize = 4096;
 const MAX_ASKING: usize = 512;
 const SPARE: usize = 128;
 const MAX_PAIRS: usize = 1024;
-/// Between keeping an end and its arrival there are some system calls.
-const UNDER_WAY: Duration = Duration::from_secs(2);
 /// A caller that was killed is noticed after this time.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const LOOK_AGAIN_AT_ALL: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };

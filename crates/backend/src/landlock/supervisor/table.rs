@@ -8,10 +8,10 @@ use super::judge::NewSocket;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::fstat;
 use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::process::{Resource, getrlimit};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 /// A socket that was given to a program, and is neither connected nor listening.
 pub(super) struct Kept {
@@ -19,18 +19,19 @@ pub(super) struct Kept {
     pub(super) kind: NewSocket,
     /// It has an address already.
     pub(super) is_bound: bool,
-    since: Instant,
+    /// A program has it: before, no look at descriptors finds it.
+    has_arrived: bool,
 }
 
 impl Kept {
     pub(super) fn new(socket: OwnedFd, kind: NewSocket) -> Kept {
-        Kept { socket: Arc::new(socket), kind, is_bound: false, since: Instant::now() }
+        Kept { socket: Arc::new(socket), kind, is_bound: false, has_arrived: false }
     }
 }
 
-#[derive(Default)]
 pub(super) struct Table {
     state: Mutex<State>,
+    most: usize,
 }
 
 #[derive(Default)]
@@ -48,6 +49,13 @@ pub(super) fn inode(socket: &OwnedFd) -> Result<u64, Errno> {
 }
 
 impl Table {
+    /// An empty one, for as many sockets as this process may have files open for one sandbox.
+    pub(super) fn new() -> Table {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / SHARE;
+        let most = usize::try_from(files).unwrap_or(MAX_KEPT).clamp(SPARE, MAX_KEPT);
+        Table { state: Mutex::default(), most }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -59,11 +67,18 @@ impl Table {
             sweep(&mut state.kept);
             state.limit = 2 * state.kept.len() + SPARE;
         }
-        if state.kept.len() >= MAX_KEPT {
+        if state.kept.len() >= self.most {
             return Err(Errno::NFILE);
         }
         state.kept.insert(inode, kept);
         Ok(())
+    }
+
+    /// A program has it from now on, if it does not have it behind it already.
+    pub(super) fn arrived(&self, inode: u64) {
+        if let Some(kept) = self.state().kept.get_mut(&inode) {
+            kept.has_arrived = true;
+        }
     }
 
     /// Takes a socket out: to connect it or have it listen, and to let it go then. `None`: it was, or is none that can be.
@@ -98,8 +113,7 @@ impl Table {
 /// Lets go of sockets that no program has any more.
 fn sweep(kept: &mut HashMap<u64, Kept>) {
     let held = held_by_programs();
-    // A socket that is just under way to its program is found nowhere.
-    kept.retain(|inode, one| held.contains(inode) || one.since.elapsed() < UNDER_WAY);
+    kept.retain(|inode, one| held.contains(inode) || !one.has_arrived);
 }
 
 /// The inodes of all sockets that processes have, as far as we may look, without our own.
@@ -121,5 +135,5 @@ pub(super) fn held_by_programs() -> HashSet<u64> {
 const SPARE: usize = 256;
 /// More than this one program that connects everywhere has at once.
 const MAX_KEPT: usize = 4096;
-/// Between keeping a socket and its arrival there are two system calls.
-const UNDER_WAY: Duration = Duration::from_secs(2);
+/// Of the files that this process may have open, one sandbox gets this part.
+const SHARE: u64 = 8;

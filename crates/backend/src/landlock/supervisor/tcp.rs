@@ -50,9 +50,12 @@ pub(super) fn give_socket(
     let socket = Arc::clone(&kept.socket);
     // Before the caller has it: it may use it at once.
     shared.table.keep(number, kept)?;
-    caller.answer_with(&*socket, Place::Lowest, flags.close_on_exec).inspect_err(|_| {
-        shared.table.take(number);
-    })
+    let given = caller.answer_with(&*socket, Place::Lowest, flags.close_on_exec);
+    match given {
+        Ok(()) => shared.table.arrived(number),
+        Err(_) => drop(shared.table.take(number)),
+    }
+    given
 }
 
 /// connect(2) of a TCP socket.

@@ -17,13 +17,16 @@ use belljar_sys::fork::{ForkedChild, fork_child};
 use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{
-    DumpableBehavior, Signal, getpid, getppid, set_child_subreaper, set_dumpable_behavior, test_kill_process,
+    DumpableBehavior, Signal, WaitOptions, getpid, getppid, set_child_subreaper, set_dumpable_behavior,
+    test_kill_process, wait,
 };
 use belljar_sys::signal::signal_all;
 use belljar_wire::message::LANDLOCK_WITH_SCOPES;
 use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError, Scope};
 use std::io;
 use std::process::exit;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The version of Landlock that may be used, if this program was started as a holder.
 pub(crate) fn is_wanted() -> Option<u32> {
@@ -48,14 +51,35 @@ pub(crate) fn hold(landlock_abi: u32) -> io::Result<()> {
     let mut ends = vec![PollFd::new(&guest, PollFlags::IN)];
     ends.extend(control_socket.iter().map(|socket| PollFd::new(socket, PollFlags::empty())));
     while let Err(Errno::INTR) = poll(&mut ends, None) {}
-    // The parent is outside. Without a scope around us, all processes of the user would be meant.
-    let parent_is_out_of_reach =
-        || getppid().is_none_or(|parent| test_kill_process(parent) == Err(Errno::PERM));
-    if is_scoped && parent_is_out_of_reach() {
-        let _ = signal_all(Signal::KILL);
+    if !(is_scoped && end_scope()) {
+        tree::kill_below_us();
     }
-    tree::kill_below_us();
+    tree::reap();
     exit(0)
+}
+
+/// Kills all processes of our scope but this one, and takes them in; `false` if some are left, or where there is no scope after all.
+fn end_scope() -> bool {
+    // The parent is outside. Without a scope around us, all processes of the user would be meant.
+    if getppid().is_some_and(|parent| test_kill_process(parent) != Err(Errno::PERM)) {
+        return false;
+    }
+    let deadline = Instant::now() + KILL_TIMEOUT;
+    let mut pause = SHORTEST_PAUSE;
+    while Instant::now() < deadline {
+        let _ = signal_all(Signal::KILL);
+        // This process is a subreaper: whatever is left below it is its child, or will be.
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Err(_) => return true,
+                Ok(None) => break,
+            }
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    false
 }
 
 /// Signals, and connections to abstract sockets, stay inside.
@@ -70,3 +94,8 @@ fn scope() -> Result<(), RulesetError> {
 
 /// The argument; the version of Landlock is the next one.
 const HOLD: &str = "hold";
+/// What cannot be killed in this time hangs in the kernel.
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Killed processes need a moment to end.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);

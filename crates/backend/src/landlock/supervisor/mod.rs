@@ -37,7 +37,6 @@ use belljar_wire::message::{Caught, EgressReport, EgressSetup, Families};
 use caller::Caller;
 use judge::{Address, Call, MAX_ADDRESS, Network, NewSocket, Pointer};
 use names::Pairs;
-use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -47,6 +46,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use table::Table;
 use tcp::Outcome;
+use unix::OwnSockets;
 
 /// A supervisor at work. Dropped, it ends.
 pub(crate) struct Supervisor {
@@ -65,8 +65,7 @@ struct Shared {
     places: Places,
     table: Table,
     pairs: Pairs,
-    /// Unix sockets that were bound for programs inside (device, inode).
-    own_sockets: Mutex<HashSet<(u64, u64)>>,
+    own_sockets: OwnSockets,
     /// Real paths below which the sandbox may write.
     writable: Vec<PathBuf>,
     user: u32,
@@ -122,7 +121,7 @@ impl Supervisor {
             places,
             table: Table::new(),
             pairs: Pairs::new()?,
-            own_sockets: Mutex::default(),
+            own_sockets: OwnSockets::default(),
             writable: terms.writable,
             user: geteuid().as_raw(),
             group: getegid().as_raw(),

@@ -11,10 +11,15 @@ use super::table::Kept;
 use super::tcp::Outcome;
 use belljar_sys::notify::Answer;
 use belljar_sys::rustix::fd::{AsRawFd, OwnedFd};
-use belljar_sys::rustix::fs::{AtFlags, FileType, Mode, OFlags, chmodat, fcntl_getfl, fstat, statat};
+use belljar_sys::rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, StatxFlags, Timespec, chmodat, fcntl_getfl, fstat, openat,
+    statx,
+};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::net::{SocketAddrUnix, bind, connect, listen};
-use std::sync::{Arc, PoisonError};
+use belljar_sys::rustix::time::{ClockId, clock_gettime};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// connect(2) of a unix socket.
 pub(super) fn connect_to(
@@ -59,11 +64,31 @@ fn find(shared: &Shared, caller: &Caller<'_>, path: &[u8]) -> Result<OwnedFd, Er
     if FileType::from_raw_mode(kind.st_mode) != FileType::Socket {
         return Err(Errno::CONNREFUSED);
     }
-    let own = shared.own_sockets.lock().unwrap_or_else(PoisonError::into_inner);
-    if own.contains(&(kind.st_dev, kind.st_ino)) && shared.is_writable(&found)? {
-        Ok(found)
-    } else {
-        Err(Errno::ACCESS)
+    if shared.own_sockets.has(&kind) && shared.is_writable(&found)? { Ok(found) } else { Err(Errno::ACCESS) }
+}
+
+/// Unix sockets that were bound for programs inside. Each is held, so that no other file gets its number.
+#[derive(Default)]
+pub(super) struct OwnSockets(Mutex<HashMap<(u64, u64), OwnedFd>>);
+
+impl OwnSockets {
+    fn has(&self, found: &Stat) -> bool {
+        let sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.contains_key(&(found.st_dev, found.st_ino))
+    }
+
+    /// Whether there is room for one more, when those that have no name any more are gone.
+    fn has_room(&self) -> bool {
+        let mut sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if sockets.len() >= MAX_SOCKETS {
+            sockets.retain(|_, socket| fstat(socket).is_ok_and(|found| found.st_nlink > 0));
+        }
+        sockets.len() < MAX_SOCKETS
+    }
+
+    fn hold(&self, found: &Stat, socket: OwnedFd) {
+        let mut sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.insert((found.st_dev, found.st_ino), socket);
     }
 }
 
@@ -92,30 +117,41 @@ pub(super) fn bind_to(
     }
     // As the kernel would for the program itself: we may be able to write where it may not.
     shared.must_own(&fstat(&parent)?)?;
+    if !shared.own_sockets.has_room() {
+        return Err(Errno::NFILE);
+    }
     let place = [format!("/proc/self/fd/{}/", parent.as_raw_fd()).as_bytes(), name].concat();
+    // What filesystems take for the time of a birth.
+    let before = clock_gettime(ClockId::RealtimeCoarse);
     bind(&*kept.socket, &SocketAddrUnix::new(place)?)?;
     kept.is_bound = true;
-    let made = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    if FileType::from_raw_mode(made.st_mode) == FileType::Socket {
-        shared.own_sockets.lock().unwrap_or_else(PoisonError::into_inner).insert((made.st_dev, made.st_ino));
-        // Our mask is not the program's.
-        let mode = Mode::from_raw_mode(0o777 & !caller.umask());
-        let opened = caller_free_open(&parent, name)?;
-        let by_descriptor = format!("/proc/self/fd/{}", opened.as_raw_fd());
-        let same = fstat(&opened)?;
-        if (same.st_dev, same.st_ino) == (made.st_dev, made.st_ino) {
-            chmodat(belljar_sys::rustix::fs::CWD, by_descriptor, mode, AtFlags::empty())?;
-        }
+    // By that name, unless a program inside was quicker to put something else there: a socket of the host that was moved. That one is older.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = openat(&parent, name, flags, Mode::empty())?;
+    let found = fstat(&made)?;
+    let is_socket = FileType::from_raw_mode(found.st_mode) == FileType::Socket;
+    if !is_socket || found.st_uid != shared.user || !is_born_after(&made, before) {
+        return Ok(());
     }
+    // Our mask is not the program's.
+    let mode = Mode::from_raw_mode(0o777 & !caller.umask());
+    chmodat(CWD, format!("/proc/self/fd/{}", made.as_raw_fd()), mode, AtFlags::empty())?;
+    shared.own_sockets.hold(&found, made);
     Ok(())
 }
 
-fn caller_free_open(parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    belljar_sys::rustix::fs::openat(parent, name, flags, Mode::empty())
+/// Whether a file was made after a moment. Where the filesystem does not know, it was not.
+fn is_born_after(file: &OwnedFd, moment: Timespec) -> bool {
+    let Ok(found) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME) else { return false };
+    let born = (found.stx_btime.tv_sec, i64::from(found.stx_btime.tv_nsec));
+    StatxFlags::from_bits_truncate(found.stx_mask).contains(StatxFlags::BTIME)
+        && born >= (moment.tv_sec, moment.tv_nsec)
 }
 
 /// listen(2) of a unix socket.
 pub(super) fn listen_at(kept: &Kept, backlog: i32) -> Result<(), Errno> {
     listen(&*kept.socket, backlog)
 }
+
+/// More servers than one sandbox has.
+const MAX_SOCKETS: usize = 512;

@@ -22,7 +22,10 @@ use belljar_sys::rustix::process::{
 };
 use belljar_sys::signal::signal_all;
 use belljar_wire::message::LANDLOCK_WITH_SCOPES;
-use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError, Scope};
+use landlock::{
+    AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, Scope,
+};
 use std::io;
 use std::process::exit;
 use std::thread;
@@ -84,12 +87,17 @@ fn end_scope() -> bool {
 
 /// Signals, and connections to abstract sockets, stay inside.
 fn scope() -> Result<(), RulesetError> {
-    Ruleset::default()
+    let root = PathFd::new("/");
+    let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
+        // Every layer forbids to move files between directories, unless it says otherwise (landlock(7)).
+        .handle_access(AccessFs::Refer)?
         .scope(Scope::Signal | Scope::AbstractUnixSocket)?
-        .create()?
-        .restrict_self()
-        .map(drop)
+        .create()?;
+    match root {
+        Ok(root) => ruleset.add_rule(PathBeneath::new(root, AccessFs::Refer))?.restrict_self().map(drop),
+        Err(_) => ruleset.restrict_self().map(drop),
+    }
 }
 
 /// The argument; the version of Landlock is the next one.

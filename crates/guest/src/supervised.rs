@@ -4,7 +4,7 @@
 //! the commands' domain, where no command can signal or trace them, and their own calls need no supervisor. (A command that signals the
 //! confined thread by its number ends the guest, and with it the sandbox; the holder sees to that.)
 
-use crate::confinement::{DEFAULT_FILTER, restrict_network_and_signals, restrict_paths};
+use crate::confinement::{DEFAULT_FILTER, Restricted, restrict_to_paths};
 use crate::stream::fault;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::io::Errno;
@@ -41,13 +41,14 @@ pub(crate) fn confine(supervision: &Supervision) -> Result<(Spawner, OwnedFd), F
         return Err(fault("apply Landlock: its version is too old", Errno::NOSYS));
     }
     seccomp::no_new_privileges().map_err(|errno| fault("set no_new_privs", errno))?;
-    restrict_paths(supervision).map_err(|error| fault(format!("apply Landlock: {error}"), Errno::INVAL))?;
+    restrict_to_paths(supervision, Restricted::Guest)
+        .map_err(|error| fault(format!("apply Landlock: {error}"), Errno::INVAL))?;
     caps::drop_all().map_err(|errno| fault("drop capabilities", errno))?;
     let (jobs, work) = channel::<Job>();
     let (tell, confined) = channel();
-    let abi = supervision.landlock_abi;
+    let theirs = supervision.clone();
     let thread = thread::Builder::new().stack_size(STACK).spawn(move || {
-        let outcome = confine_thread(abi);
+        let outcome = confine_thread(&theirs);
         let is_confined = outcome.is_ok();
         if tell.send(outcome).is_ok() && is_confined {
             work.into_iter().for_each(|job| job());
@@ -58,11 +59,11 @@ pub(crate) fn confine(supervision: &Supervision) -> Result<(Spawner, OwnedFd), F
     Ok((Spawner { confined: Some(Mutex::new(jobs)) }, listener))
 }
 
-fn confine_thread(landlock_abi: u32) -> Result<OwnedFd, Fault> {
-    restrict_network_and_signals(landlock_abi)
+fn confine_thread(supervision: &Supervision) -> Result<OwnedFd, Fault> {
+    restrict_to_paths(supervision, Restricted::Commands)
         .map_err(|error| fault(format!("apply Landlock to commands: {error}"), Errno::INVAL))?;
     seccomp::install(DEFAULT_FILTER).map_err(|errno| fault("install the seccomp filter", errno))?;
-    let filter = if landlock_abi >= LANDLOCK_WITH_SCOPES { FILTER } else { FILTER_WITH_SIGNALS };
+    let filter = if supervision.landlock_abi >= LANDLOCK_WITH_SCOPES { FILTER } else { FILTER_WITH_SIGNALS };
     // Last: from here on sockets of this thread are the supervisor's to make.
     notify::install(filter).map_err(|errno| fault("install the supervisor's seccomp filter", errno))
 }

@@ -263,3 +263,50 @@ const OLD_NAMES: &[(libc::c_long, Name)] = &[
 const OLD_NAMES: &[(libc::c_long, Name)] = &[];
 /// The same number on every architecture; not in every version of the libc crate.
 const FCHMODAT2: libc::c_long = 452;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::getppid;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    /// Tells of getppid(2), and allows everything else: linux/filter.h, linux/seccomp.h.
+    fn program() -> Vec<u8> {
+        let instruction = |code: u16, jump: [u8; 2], value: u32| {
+            [&code.to_ne_bytes()[..], &jump, &value.to_ne_bytes()].concat()
+        };
+        [
+            instruction(0x20, [0, 0], 0),
+            instruction(0x15, [0, 1], libc::SYS_getppid as u32),
+            instruction(0x06, [0, 0], 0x7fc0_0000),
+            instruction(0x06, [0, 0], 0x7fff_0000),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn a_call_waits_for_its_answer_and_fails_when_nobody_is_left_to_give_one() {
+        let (tell, told) = channel();
+        let caller = thread::spawn(move || {
+            seccomp::no_new_privileges().expect("no privileges");
+            let Ok(listener) = install(&program()) else { return None };
+            tell.send(listener).expect("the test waits");
+            // SAFETY: takes nothing, and changes nothing.
+            let call = || unsafe { libc::syscall(libc::SYS_getppid) };
+            Some([call(), call(), call()])
+        });
+        // A kernel, or a filter around us, that has none of it.
+        let Ok(listener) = told.recv() else { return };
+        let first = receive(&listener).expect("a call");
+        assert!(Name::of(first.number).is_none() && is_waiting(&listener, first.id));
+        answer(&listener, first.id, Answer::Value(4711)).expect("it waits");
+        assert!(!is_waiting(&listener, first.id));
+        let second = receive(&listener).expect("a call");
+        answer(&listener, second.id, Answer::Continue).expect("it waits");
+        drop(listener);
+        let answers = caller.join().expect("it ends").expect("it was filtered");
+        let parent = getppid().map_or(0, |parent| i64::from(parent.as_raw_nonzero().get()));
+        assert_eq!(answers, [4711, parent, -1]);
+    }
+}

@@ -7,7 +7,9 @@
 use super::etc::{TABLE, rows};
 use super::guarded::{self, Surroundings};
 use super::home::{self, Homes};
+use super::java;
 use super::mounts::Mounts;
+use super::network;
 use super::opened::OpenedPaths;
 use super::{Bind, BindKind, BindOrigin, Layout, Wanted, asked_environment, environment, regional, shared};
 use super::{system, text, trust};
@@ -28,7 +30,7 @@ pub(crate) const OWN: &str = "belljar";
 impl Layout {
     /// The layout of a sandbox among the host's own paths. `private` is a directory of belljar's, for this sandbox alone.
     pub(crate) fn confined(wanted: Wanted<'_>, private: &Path) -> Result<Layout, SandboxError> {
-        let Wanted { spec, view, authority, own, git, context, .. } = wanted;
+        let Wanted { spec, view, resolver, authority, own, git, context, .. } = wanted;
         refuse_what_takes_mounts(spec, context.is_some())?;
         let mut opened = OpenedPaths::default();
         let homes = Homes::here();
@@ -75,7 +77,11 @@ impl Layout {
             view.and_then(|view| view.git.as_ref()).map(|git| real(&git.common)).transpose()?;
         binds.extend(git_directory.and_then(|path| bind(path, BindKind::ReadWrite, BindOrigin::Named)));
 
-        let mut files = Vec::new();
+        let model = spec.llm.as_ref().map(|llm| llm.port);
+        let notes = network::files(spec.egress.as_ref(), resolver, model);
+        let note = notes.into_iter().find(|(name, _)| name.ends_with(NOTE));
+        let mut files: Vec<_> = note.map(|(_, text)| (format!("{OWN}/{NOTE}"), text)).into_iter().collect();
+        let mut trust_store = None;
         let mut tools = visible.variables;
         tools.extend(regional::of_the_caller());
         if let Some(git) = git {
@@ -84,8 +90,11 @@ impl Layout {
         }
         if let Some(pem) = authority {
             files.push((format!("{OWN}/authority.pem"), pem.as_bytes().to_vec()));
-            files.push((format!("{OWN}/trusted.pem"), trust::with(trust::of_host(), pem)));
+            let trusted = trust::with(trust::of_host(), pem);
+            files.push((format!("{OWN}/trusted.store"), java::store(&trusted)));
+            files.push((format!("{OWN}/trusted.pem"), trusted));
             let place = |name: &str| private.join(OWN).join(name);
+            trust_store = Some(place("trusted.store"));
             tools.extend(trust::variables_at(&place("trusted.pem"), &place("authority.pem")));
         }
         if spec.home.is_none() {
@@ -95,7 +104,12 @@ impl Layout {
         let installed = environment::home_programs(text(&home)?);
         let path: Vec<PathBuf> = installed.chain(visible.path).collect();
         let asked: Vec<(OsString, OsString)> = asked_environment(spec);
-        let places = environment::Places { home: &home, temporary: &temporary, path: &path };
+        let places = environment::Places {
+            home: &home,
+            temporary: &temporary,
+            path: &path,
+            trust_store: trust_store.as_deref(),
+        };
         let environment = environment::confined(places, &spec.user, &tools, &asked);
         let workspace = text(&workspace)?.to_string();
         Ok(Layout { binds, files, environment, workspace, opened, ..Layout::default() })
@@ -199,6 +213,8 @@ fn refuse_what_cannot_be_protected(view: &View) -> Result<(), SandboxError> {
     )))
 }
 
+/// What programs are told of their network.
+const NOTE: &str = "network.txt";
 /// Of the host's /etc beside what every sandbox sees. The names of users and machines are the host's own here; and what is closed is not
 /// absent: these are files that programs take it for an error not to be able to read.
 const MORE_OF_ETC: [&str; 34] = [

@@ -60,6 +60,8 @@ pub(super) struct Places<'p> {
     pub(super) temporary: &'p Path,
     /// The search path.
     pub(super) path: &'p [PathBuf],
+    /// What Java trusts, if it is not the system's.
+    pub(super) trust_store: Option<&'p Path>,
 }
 
 /// Among the host's paths, where only variables lead to the sandbox's own home and temporary files.
@@ -69,7 +71,7 @@ pub(super) fn confined(
     tools: &Variables,
     asked: &Variables,
 ) -> Variables {
-    let Places { home, temporary, path } = places;
+    let Places { home, temporary, path, trust_store } = places;
     let mut variables = common(home.as_os_str(), user.as_str(), temporary, Some(shell()));
     variables.extend(into_home(&home.to_string_lossy()));
     for (name, below) in [
@@ -81,7 +83,10 @@ pub(super) fn confined(
         variables.push((name.into(), home.join(below).into()));
     }
     // Java asks no variable but this one, and the user database for the home.
-    let java = format!("-Djava.io.tmpdir={} -Duser.home={}", temporary.display(), home.display());
+    let mut java = format!("-Djava.io.tmpdir={} -Duser.home={}", temporary.display(), home.display());
+    if let Some(store) = trust_store {
+        java.push_str(&format!(" -Djavax.net.ssl.trustStore={}", store.display()));
+    }
     variables.push(("JAVA_TOOL_OPTIONS".into(), java.into()));
     variables.push(("TMP".into(), temporary.into()));
     variables.push(("TEMP".into(), temporary.into()));

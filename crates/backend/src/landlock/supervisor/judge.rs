@@ -426,6 +426,10 @@ impl Network {
             }
             _ if self.is_local(ip) => Dialled::Own(port),
             IpAddr::V4(ip) if self.has_names => Dialled::Gateway(SocketAddrV4::new(ip, port)),
+            // Whichever server of names a program has built in.
+            IpAddr::V6(_) if self.has_names && port == DNS => {
+                Dialled::Gateway(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+            }
             IpAddr::V4(_) | IpAddr::V6(_) => Dialled::Refused(Errno::NETUNREACH),
         }
     }
@@ -535,6 +539,7 @@ mod tests {
             ("[::]:22", Dialled::Own(22)),
             ("127.9.8.7:9418", Dialled::Route(9418)),
             ("[2001:db8::1]:443", Dialled::Refused(Errno::NETUNREACH)),
+            ("[2001:db8::1]:53", Dialled::Gateway("127.0.0.1:53".parse().expect("one"))),
             ("127.0.0.1:0", Dialled::Refused(Errno::CONNREFUSED)),
         ] {
             assert_eq!(network().dial(dialled.parse().expect(dialled)), expected, "{dialled}");

@@ -62,6 +62,8 @@ struct Shared {
     gate_address: SocketAddrV4,
     /// One dial at a time.
     dialling: Mutex<()>,
+    /// One number of the window is given at a time.
+    numbering: Mutex<()>,
     places: Places,
     table: Table,
     pairs: Pairs,
@@ -118,6 +120,7 @@ impl Supervisor {
             gate,
             gate_address,
             dialling: Mutex::default(),
+            numbering: Mutex::default(),
             places,
             table: Table::new(),
             pairs: Pairs::new()?,

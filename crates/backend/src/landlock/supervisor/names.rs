@@ -115,6 +115,8 @@ pub(super) fn give_end(shared: &Shared, caller: &Caller<'_>, ipv6: bool, flags: 
     let pair =
         Arc::new(Pair { outer, inner, ipv6, peers: Mutex::default(), has_arrived: AtomicBool::new(false) });
     shared.pairs.keep(number, Arc::clone(&pair))?;
+    // Of two threads that look for a number at once the second would close the first one's.
+    let _one = shared.numbering.lock().unwrap_or_else(PoisonError::into_inner);
     let place = free_number(caller).map_or(Place::Lowest, Place::At);
     let given = match caller.answer_with(&pair.inner, place, flags.close_on_exec) {
         // A lower limit on open files than the window.
@@ -132,7 +134,6 @@ pub(super) fn give_end(shared: &Shared, caller: &Caller<'_>, ipv6: bool, flags: 
 
 /// A number of the window that the caller has not in use.
 fn free_number(caller: &Caller<'_>) -> Option<u32> {
-    // Two threads that ask at once might get the same one: the second would close the first one's.
     let thread = caller.thread();
     let start = thread % WINDOW_SIZE;
     (0..WINDOW_SIZE)

@@ -89,8 +89,7 @@ pub(super) fn connect_to(
     let done = place.ok_or(Errno::NETUNREACH).and_then(|place| {
         let (connection, answer) = dial(shared, &kept, ipv6)?;
         let _ = sockopt::set_tcp_nodelay(&connection, true);
-        // Where too many wait, the connection is closed again, which its program sees.
-        arrivals::put(place, dialled, &connection)?;
+        hand_over(place, dialled, &connection)?;
         Ok(answer)
     });
     match done {
@@ -99,6 +98,18 @@ pub(super) fn connect_to(
             shared.table.put_back(number, kept);
             Outcome::Now(Answer::Error(errno))
         }
+    }
+}
+
+/// Gives the gateway a connection. Where too many wait there, the caller waits a while; then the connection is closed again, which its program
+/// sees.
+fn hand_over(place: &OwnedFd, dialled: SocketAddrV4, connection: &OwnedFd) -> Result<(), Errno> {
+    match arrivals::put(place, dialled, connection) {
+        Err(Errno::AGAIN) => {
+            poll(&mut [PollFd::new(place, PollFlags::OUT)], Some(&ACCEPT_TIMEOUT))?;
+            arrivals::put(place, dialled, connection)
+        }
+        other => other,
     }
 }
 

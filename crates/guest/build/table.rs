@@ -155,8 +155,14 @@ pub(crate) fn parse_supervised(text: &str) -> Result<Vec<SupervisedRow>, Vec<Str
         if content.is_empty() || content.starts_with('#') {
             continue;
         }
-        match parse_supervised_row(content) {
-            Ok(row) => rows.push(row),
+        // A row about the window is one about each of its parts.
+        let parts: &[&str] = if content.contains(IN_WINDOW) { &["WINDOW", "SPARE_WINDOW"] } else { &[""] };
+        let parsed = parts.iter().map(|part| {
+            let mask = if *part == "WINDOW" { WINDOW_SIZE } else { SPARE_WINDOW_SIZE } - 1;
+            parse_supervised_row(&content.replace(IN_WINDOW, &format!("arg0 & {:#x} == {part}", !mask)))
+        });
+        match parsed.collect::<Result<Vec<_>, _>>() {
+            Ok(parsed) => rows.extend(parsed),
             Err(problem) => problems.push(format!("{SUPERVISED}:{line}: {problem}")),
         }
     }
@@ -239,7 +245,6 @@ fn parse_condition(text: &str) -> Result<Condition, String> {
         [arg, "==", value] => (arg, Operator::Equal, value),
         [arg, "!=", value] => (arg, Operator::NotEqual, value),
         [arg, "is", "null"] => (arg, Operator::Null, &"0"),
-        [arg, "in", "window"] => (arg, Operator::MaskedEqual(WINDOW_MASK), &"WINDOW"),
         [arg, "&", mask, "==", value] => (arg, Operator::MaskedEqual(parse_number(mask)?), value),
         _ => return Err(format!("cannot read condition `{}`", text.trim())),
     };
@@ -267,10 +272,13 @@ fn parse_number(text: &str) -> Result<u32, String> {
     parsed.map_err(|_| format!("`{text}` is neither a 32-bit number nor a name from build/table.rs"))
 }
 
-/// The numbers of descriptors that stand for UDP: [WINDOW, WINDOW + 64). The supervisor knows them too
-/// (`belljar_wire::message::WINDOW`), and a test compares.
+/// The numbers of descriptors that stand for UDP. The supervisor knows them too (`belljar_wire::message::WINDOWS`).
 const WINDOW: u32 = 960;
-const WINDOW_MASK: u32 = !63;
+const WINDOW_SIZE: u32 = 64;
+/// For programs with many: above what select(2) can wait for.
+const SPARE_WINDOW: u32 = 3584;
+const SPARE_WINDOW_SIZE: u32 = 512;
+const IN_WINDOW: &str = "arg0 in window";
 
 /// Errors that calls are answered with: asm-generic/errno-base.h and errno.h, the same on both architectures.
 const ERRORS: &[(&str, u32)] = &[
@@ -286,6 +294,7 @@ const ERRORS: &[(&str, u32)] = &[
 /// Names the table may use for numbers, all the same on both architectures.
 const NAMES: &[(&str, u32)] = &[
     ("WINDOW", WINDOW),
+    ("SPARE_WINDOW", SPARE_WINDOW),
     // linux/sched.h
     ("CLONE_NEWTIME", 0x0000_0080),
     ("CLONE_NEWNS", 0x0002_0000),

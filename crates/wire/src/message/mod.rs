@@ -17,7 +17,7 @@ pub use request::{
 pub use setup::{
     Access, Confined, Confinement, FileRoot, LANDLOCK_WITH_SCOPES, Landlock, Mountpoint, MountpointKind,
     NodeKind, OLDEST_LANDLOCK, PathUse, Privileges, Restriction, Setup, SetupReply, Source, Step,
-    Supervision, Syscalls, WINDOW, WINDOW_SIZE,
+    Supervision, Syscalls, WINDOWS,
 };
 
 use serde::{Deserialize, Serialize};

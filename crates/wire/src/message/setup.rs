@@ -225,10 +225,9 @@ pub enum PathUse {
     Device,
 }
 
-/// The first of the numbers that the supervisor gives to descriptors that stand for UDP sockets; there are [`WINDOW_SIZE`]. The
-/// filter knows them by it (crates/guest/build/table.rs).
-pub const WINDOW: u32 = 960;
-pub const WINDOW_SIZE: u32 = 64;
+/// The numbers (first, how many) that the supervisor gives to descriptors that stand for UDP sockets. The filter knows them by it
+/// (crates/guest/build/table.rs).
+pub const WINDOWS: [(u32, u32); 2] = [(960, 64), (3584, 512)];
 
 /// From this version of Landlock on a signal reaches no process outside (`LANDLOCK_SCOPE_SIGNAL`, Linux 6.12).
 pub const LANDLOCK_WITH_SCOPES: u32 = 6;

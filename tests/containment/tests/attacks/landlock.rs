@@ -1,7 +1,8 @@
 //! Attacks on the backend that has no namespaces: its commands are processes of the host, of the same user, in the host's network and among
 //! its files. Only what that backend alone has to hold is here; the other subjects run on it too (`BELLJAR_BACKENDS=landlock`).
 
-use belljar_spec::BackendName;
+use belljar_spec::workspace::WorkspaceMode;
+use belljar_spec::{Admin, BackendName, ErrorCode, Nesting, Permission, SandboxSpec};
 use belljar_tests_containment::*;
 use std::ffi::OsString;
 use std::fs;
@@ -416,7 +417,8 @@ def attack(name, f):
     print(name)
 attack('kill', lambda: os.kill(pid, 9))
 attack('group', lambda: os.kill(-os.getpgid(pid), 9))
-attack('all', lambda: os.kill(-1, 9))
+# With scopes it means all of the sandbox, what waits for this program among them.
+if int(sys.argv[2]) < 6: attack('all', lambda: os.kill(-1, 9))
 attack('guest', lambda: os.kill(os.getppid(), 0) if os.getppid() == 1 else os.kill(1, 9))
 attack('handle', lambda: signal.pidfd_send_signal(os.pidfd_open(pid), 9))
 r, w = os.pipe()
@@ -432,7 +434,7 @@ print('END')
         let variables = [("BELLJAR_LANDLOCK_ABI", abi)];
         let pid = program.pid().to_string();
         let belljar =
-            run_belljar(workspace.path(), state.path(), &variables, &["python3", "-c", script, &pid]);
+            run_belljar(workspace.path(), state.path(), &variables, &["python3", "-c", script, &pid, abi]);
         let output = belljar.wait_with_output().unwrap();
         assert_eq!(text(&output.stdout), "END\n", "version {abi}");
         assert!(is_alive(program.pid()), "version {abi}");
@@ -486,4 +488,31 @@ fn nothing_stays_of_a_sandbox_that_has_ended() {
     assert!(places.len() == 2 && places.iter().all(|place| Path::new(place).join("file").exists()));
     drop(jail);
     assert!(places.iter().all(|place| !Path::new(place).exists()), "{places:?}");
+}
+
+/// Changes of a specification, by what they ask for.
+type Asked = (&'static str, fn(&mut SandboxSpec, &Path));
+
+#[test]
+fn what_takes_mounts_is_refused_by_name_and_nothing_is_shown_unprotected() {
+    if !is_wanted() {
+        return;
+    }
+    let asked: [Asked; 6] = [
+        ("an overlay", |spec, _| spec.mode = WorkspaceMode::Overlay { layer: None }),
+        ("a folder more", |spec, _| spec.shared.push(share(Path::new("/srv"), Permission::ReadOnly))),
+        ("sandboxes inside", |spec, _| spec.nesting = Nesting::Allowed),
+        ("root inside", |spec, _| spec.admin = Admin::Root),
+        ("a repository", |_, folder| fs::create_dir_all(folder.join(".git/hooks")).unwrap()),
+        ("settings that the host runs", |_, folder| fs::create_dir(folder.join(".husky")).unwrap()),
+    ];
+    for (what, change) in asked {
+        match try_jail(LANDLOCK, change) {
+            Err(refusal) => {
+                assert_eq!(refusal.code, ErrorCode::NotSupported, "{what}: {refusal}");
+                assert!(refusal.hint.is_some(), "{what}");
+            }
+            Ok(_) => panic!("{what} is not refused"),
+        }
+    }
 }

@@ -19,7 +19,7 @@ use belljar_sys::rustix::net::sockopt::{Timeout, socket_timeout};
 use belljar_sys::rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
 };
-use belljar_wire::message::{WINDOW, WINDOW_SIZE};
+use belljar_wire::message::WINDOWS;
 use belljar_wire::pump::tcp_pair;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
@@ -134,10 +134,9 @@ pub(super) fn give_end(shared: &Shared, caller: &Caller<'_>, ipv6: bool, flags: 
 
 /// A number of the window that the caller has not in use.
 fn free_number(caller: &Caller<'_>) -> Option<u32> {
-    let thread = caller.thread();
-    let start = thread % WINDOW_SIZE;
-    (0..WINDOW_SIZE)
-        .map(|step| WINDOW + (start + step) % WINDOW_SIZE)
+    WINDOWS
+        .iter()
+        .flat_map(|(first, count)| *first..first + count)
         .find(|number| caller.descriptor(*number as i32) == Err(Errno::BADF))
 }
 

@@ -500,7 +500,7 @@ fn what_takes_mounts_is_refused_by_name_and_nothing_is_shown_unprotected() {
     }
     let asked: [Asked; 6] = [
         ("an overlay", |spec, _| spec.mode = WorkspaceMode::Overlay { layer: None }),
-        ("a folder more", |spec, _| spec.shared.push(share(Path::new("/srv"), Permission::ReadOnly))),
+        ("a folder more", |spec, _| spec.shared.push(share(Path::new("/srv"), Permission::Read))),
         ("sandboxes inside", |spec, _| spec.nesting = Nesting::Allowed),
         ("root inside", |spec, _| spec.admin = Admin::Root),
         ("a repository", |_, folder| fs::create_dir_all(folder.join(".git/hooks")).unwrap()),

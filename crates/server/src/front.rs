@@ -82,6 +82,7 @@ impl Front {
         api.route("/v1/sandboxes/{name}/commands", through.clone())
             .route("/v1/sandboxes/{name}/commands/{*rest}", through.clone())
             .route("/v1/sandboxes/{name}/fetch", through.clone())
+            .route("/v1/sandboxes/{name}/refusals", through.clone())
             .route("/v1/sandboxes/{name}/files", through.clone())
             .route("/v1/sandboxes/{name}/files/{*rest}", through.clone())
             .route("/v1/sandboxes/{name}/ports/{port}", through.clone())

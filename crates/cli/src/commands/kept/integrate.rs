@@ -1,0 +1,285 @@
+//! `belljar integrate`: an agent that runs outside, and whose commands run in the folder's sandbox. The folder gets its sandbox, and the
+//! agent its settings: a shell that is ours, where it lets itself be told one, else the tools of `belljar mcp` in the place of its own.
+
+use super::mcp::{open, repository_of};
+use super::print_json;
+use crate::args::{IntegrateArgs, OutsideAgent};
+use crate::commands::{block_on, print};
+use belljar_spec::{ErrorCode, SandboxError};
+use belljar_state::{Survives, create_private, state_directory, write_atomic};
+use serde_json::{Map, Value, json};
+use std::fs;
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+pub(crate) fn integrate(options: IntegrateArgs) -> Result<u8, SandboxError> {
+    let IntegrateArgs { agent, folder, write, json, place } = options;
+    let repository = repository_of(folder, &place)?;
+    if repository.branch.is_some() {
+        return Err(ErrorCode::RequestConflict
+            .error("an agent that runs outside works in the folder, and not on a branch of its own")
+            .hint("omit `--branch`, or let `belljar agent run --branch` run the agent inside"));
+    }
+    let request = place.request()?;
+    let opened = block_on(open(repository.clone(), request, true))?;
+    let sandbox = opened.created.sandbox;
+    block_on(async {
+        let _ = opened.client.sandbox(&sandbox.name).release(&opened.created.lease.id).await;
+        Ok(())
+    })?;
+    let inside = sandbox.workspace.as_deref().unwrap_or_default();
+    if Path::new(inside) != repository.folder {
+        let message = format!(
+            "the folder's sandbox shows it as {inside}, and an agent outside names files by {}",
+            repository.text()
+        );
+        return Err(ErrorCode::SandboxDiffers.error(message).hint(
+            "`belljar rm .` removes it; then this command makes one that shows the folder where it is",
+        ));
+    }
+    let settings = Settings::of(agent, repository.text(), &shell()?, &program()?);
+    let file = repository.folder.join(settings.file);
+    let written = match write {
+        true => Some(settings.write(&repository.folder)?),
+        false => None,
+    };
+    if json {
+        return print_json(&json!({
+            "agent": settings.agent, "sandbox": sandbox.name, "file": file, "settings": settings.text(), "written": written,
+        }));
+    }
+    eprintln!("belljar: {}'s commands run in {}: {}", settings.agent, sandbox.name, settings.how());
+    match written {
+        Some(true) => eprintln!("belljar: wrote {}", file.display()),
+        Some(false) => eprintln!("belljar: {} says so already", file.display()),
+        None => {
+            eprintln!("belljar: this belongs into {} (`--write` writes it):", file.display());
+            print(settings.text().as_bytes())?;
+        }
+    }
+    eprintln!(
+        "  hint: its own tools to read, edit and fetch still run outside (`belljar help integrations`)"
+    );
+    Ok(0)
+}
+
+/// What an agent is told in a file of the folder.
+struct Settings {
+    agent: &'static str,
+    file: &'static str,
+    content: Content,
+}
+
+enum Content {
+    /// Added to what is there.
+    Json(Value),
+    /// Written where there is no such file.
+    Toml(String),
+}
+
+impl Settings {
+    fn of(agent: OutsideAgent, folder: &str, shell: &str, program: &str) -> Settings {
+        let server = || json!({ "command": program, "args": ["mcp", folder] });
+        match agent {
+            OutsideAgent::Claude => Settings {
+                agent: "Claude Code",
+                file: ".claude/settings.local.json",
+                content: Content::Json(json!({ "env": { "CLAUDE_CODE_SHELL_PREFIX": shell } })),
+            },
+            OutsideAgent::Opencode => Settings {
+                agent: "opencode",
+                file: "opencode.json",
+                content: Content::Json(json!({ "shell": shell })),
+            },
+            OutsideAgent::Pi => Settings {
+                agent: "pi",
+                file: ".pi/settings.json",
+                content: Content::Json(json!({ "shellPath": shell })),
+            },
+            OutsideAgent::Gemini => Settings {
+                agent: "Gemini CLI",
+                file: ".gemini/settings.json",
+                content: Content::Json(json!({
+                    "mcpServers": { "belljar": server() },
+                    "tools": { "exclude": ["run_shell_command"] },
+                })),
+            },
+            OutsideAgent::Codex => Settings {
+                agent: "Codex",
+                file: ".codex/config.toml",
+                content: Content::Toml(format!(
+                    "[features]\nshell_tool = false\nunified_exec = false\n\n[mcp_servers.belljar]\ncommand = {}\nargs = [\"mcp\", {}]\n",
+                    json!(program),
+                    json!(folder)
+                )),
+            },
+        }
+    }
+
+    fn how(&self) -> &'static str {
+        match &self.content {
+            Content::Json(value) if value.get("mcpServers").is_none() => "by a shell of belljar's",
+            Content::Json(_) | Content::Toml(_) => {
+                "by the tools of `belljar mcp`, in the place of its own shell tool"
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        match &self.content {
+            Content::Json(value) => format!("{value:#}\n"),
+            Content::Toml(text) => text.clone(),
+        }
+    }
+
+    /// Writes it below the folder; says whether anything changed.
+    fn write(&self, folder: &Path) -> Result<bool, SandboxError> {
+        let file = folder.join(self.file);
+        let failed = |error: Error| {
+            ErrorCode::StateFailed
+                .error(format!("cannot write `{}`: {error}", file.display()))
+                .hint("without `--write` it is printed, to be put there by hand")
+                .caused_by(error)
+        };
+        let above = file.parent().unwrap_or(folder);
+        match fs::create_dir(above) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(error)),
+            Ok(()) | Err(_) => {}
+        }
+        // A link in the place of the folder or of the file would make us write elsewhere.
+        if !fs::symlink_metadata(above).map_err(failed)?.is_dir() {
+            return Err(failed(Error::other(format!("`{}` is not a folder", above.display()))));
+        }
+        let before = match fs::symlink_metadata(&file) {
+            Ok(found) if found.is_file() => Some(fs::read_to_string(&file).map_err(failed)?),
+            Ok(_) => return Err(failed(Error::other("it is not a regular file"))),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        let text = self.beside(before.as_deref()).map_err(|why| failed(Error::other(why)))?;
+        if before.as_deref() == Some(text.as_str()) {
+            return Ok(false);
+        }
+        write_atomic(&file, text.as_bytes(), Survives::Kill).map_err(failed)?;
+        Ok(true)
+    }
+
+    /// It and what was there before.
+    fn beside(&self, before: Option<&str>) -> Result<String, &'static str> {
+        match (&self.content, before) {
+            (_, None) => Ok(self.text()),
+            (Content::Json(ours), Some(before)) => {
+                let mut all: Value =
+                    serde_json::from_str(before).map_err(|_| "what is there is not plain JSON")?;
+                let same = all.clone();
+                merge(&mut all, ours)?;
+                Ok(if all == same { before.to_string() } else { format!("{all:#}\n") })
+            }
+            (Content::Toml(ours), Some(before)) if before.contains(ours.as_str()) => Ok(before.to_string()),
+            (Content::Toml(_), Some(_)) => Err("there is such a file already"),
+        }
+    }
+}
+
+/// Adds settings to settings. Nothing that is there and says something else is replaced, but for what this is about.
+fn merge(all: &mut Value, ours: &Value) -> Result<(), &'static str> {
+    match (all, ours) {
+        (Value::Object(all), Value::Object(ours)) => {
+            for (name, value) in ours {
+                merge(all.entry(name).or_insert_with(|| empty_like(value)), value)?;
+            }
+            Ok(())
+        }
+        (Value::Array(all), Value::Array(ours)) => {
+            let new: Vec<Value> = ours.iter().filter(|one| !all.contains(one)).cloned().collect();
+            all.extend(new);
+            Ok(())
+        }
+        (Value::Object(_) | Value::Array(_), _) | (_, Value::Object(_) | Value::Array(_)) => {
+            Err("what is there has another shape")
+        }
+        (all, ours) => {
+            *all = ours.clone();
+            Ok(())
+        }
+    }
+}
+
+fn empty_like(value: &Value) -> Value {
+    match value {
+        Value::Object(_) => Value::Object(Map::new()),
+        Value::Array(_) => Value::Array(Vec::new()),
+        _ => Value::Null,
+    }
+}
+
+/// The shell that agents are told, which no sandbox can write to. Its name is that of a shell they know.
+fn shell() -> Result<String, SandboxError> {
+    let failed = |error: Error| {
+        ErrorCode::StateFailed.error(format!("cannot write the agents' shell: {error}")).caused_by(error)
+    };
+    let folder = state_directory()?.join("integrations");
+    create_private(&folder).map_err(failed)?;
+    let file = folder.join("bash");
+    let program = program()?.replace('\'', r"'\''");
+    let text = format!("#!/bin/sh\n# Written by `belljar integrate`.\nexec '{program}' tool-shell \"$@\"\n");
+    write_atomic(&file, text.as_bytes(), Survives::Kill).map_err(failed)?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    text_of(file)
+}
+
+/// This very program.
+fn program() -> Result<String, SandboxError> {
+    let program = std::env::current_exe().map_err(|error| {
+        ErrorCode::Internal.error(format!("cannot tell where belljar is: {error}")).caused_by(error)
+    })?;
+    text_of(program)
+}
+
+fn text_of(path: PathBuf) -> Result<String, SandboxError> {
+    path.into_os_string().into_string().map_err(|path| {
+        ErrorCode::PathInvalid.error(format!("`{}` is not valid UTF-8", path.to_string_lossy()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(agent: OutsideAgent) -> Settings {
+        Settings::of(agent, "/home/ada/web", "/state/integrations/bash", "/usr/bin/belljar")
+    }
+
+    #[test]
+    fn settings_are_added_to_those_that_are_there() {
+        let claude = settings(OutsideAgent::Claude);
+        let before = r#"{"env": {"A": "b"}, "model": "opus"}"#;
+        let after = claude.beside(Some(before)).expect("settings");
+        let expected = json!({
+            "env": { "A": "b", "CLAUDE_CODE_SHELL_PREFIX": "/state/integrations/bash" }, "model": "opus",
+        });
+        assert_eq!(serde_json::from_str::<Value>(&after).expect("JSON"), expected);
+        assert_eq!(claude.beside(Some(&after)).expect("settings"), after, "once is enough");
+
+        let gemini = settings(OutsideAgent::Gemini);
+        let before = r#"{"tools": {"exclude": ["web_fetch"]}}"#;
+        let after: Value =
+            serde_json::from_str(&gemini.beside(Some(before)).expect("settings")).expect("JSON");
+        assert_eq!(after["tools"]["exclude"], json!(["web_fetch", "run_shell_command"]));
+    }
+
+    #[test]
+    fn settings_that_are_not_understood_stay_as_they_are() {
+        for (agent, before) in [
+            (OutsideAgent::Claude, "// comment\n{}"),
+            (OutsideAgent::Claude, r#"{"env": []}"#),
+            (OutsideAgent::Opencode, r#"{"shell": {}}"#),
+            (OutsideAgent::Codex, "model = \"x\"\n"),
+        ] {
+            settings(agent).beside(Some(before)).expect_err(before);
+        }
+        let codex = settings(OutsideAgent::Codex);
+        assert_eq!(codex.beside(Some(&codex.text())), Ok(codex.text()));
+    }
+}

@@ -21,13 +21,13 @@ async def main():
         tools = await session.list_tools()
         assert sorted(tool.name for tool in tools.tools) == TOOLS, tools
 
-        async def call(name, **arguments):
-            result = await session.call_tool(name, arguments)
+        async def call(tool, /, **arguments):
+            result = await session.call_tool(tool, arguments)
             return result.content[0].text, bool(result.isError if hasattr(result, "isError") else result.is_error)
 
-        async def text(name, **arguments):
-            said, failed = await call(name, **arguments)
-            assert not failed, (name, said)
+        async def text(tool, /, **arguments):
+            said, failed = await call(tool, **arguments)
+            assert not failed, (tool, said)
             return said
 
         here = os.getcwd()

@@ -6,6 +6,7 @@ mod container;
 mod failures;
 mod hostile;
 mod limits;
+mod outside;
 mod shell;
 mod stopped;
 mod task;

@@ -38,10 +38,14 @@ pub(crate) fn integrate(options: IntegrateArgs) -> Result<u8, SandboxError> {
             "`belljar rm .` removes it; then this command makes one that shows the folder where it is",
         ));
     }
-    let settings = Settings::of(agent, repository.text(), &shell()?, &program()?);
-    let file = repository.folder.join(settings.file);
+    let settings = Settings::of(agent, &shell()?, &program()?);
+    let top = match settings.counts_for {
+        CountsFor::Folder => repository.folder.clone(),
+        CountsFor::EveryFolder(variable) => home(variable)?,
+    };
+    let file = top.join(settings.file);
     let written = match write {
-        true => Some(settings.write(&repository.folder)?),
+        true => Some(settings.write(&top)?),
         false => None,
     };
     if json {
@@ -58,17 +62,31 @@ pub(crate) fn integrate(options: IntegrateArgs) -> Result<u8, SandboxError> {
             print(settings.text().as_bytes())?;
         }
     }
+    if let CountsFor::EveryFolder(_) = settings.counts_for {
+        eprintln!("belljar: {}", settings.elsewhere());
+    }
     eprintln!(
         "  hint: its own tools to read, edit and fetch still run outside (`belljar help integrations`)"
     );
     Ok(0)
 }
 
-/// What an agent is told in a file of the folder.
+/// What an agent is told.
 struct Settings {
     agent: &'static str,
+    counts_for: CountsFor,
+    /// Below the folder, or below the user's.
     file: &'static str,
     content: Content,
+}
+
+/// Where settings count. An agent that heeds those of a folder only once it is trusted, and says nothing where it does not, would run
+/// commands outside without a word: it is told by the user's own file.
+#[derive(Clone, Copy)]
+enum CountsFor {
+    Folder,
+    /// The user's folder for the agent: this variable, or a name below the home.
+    EveryFolder((&'static str, &'static str)),
 }
 
 enum Content {
@@ -79,41 +97,59 @@ enum Content {
 }
 
 impl Settings {
-    fn of(agent: OutsideAgent, folder: &str, shell: &str, program: &str) -> Settings {
-        let server = || json!({ "command": program, "args": ["mcp", folder] });
+    fn of(agent: OutsideAgent, shell: &str, program: &str) -> Settings {
         match agent {
             OutsideAgent::Claude => Settings {
                 agent: "Claude Code",
+                counts_for: CountsFor::Folder,
                 file: ".claude/settings.local.json",
                 content: Content::Json(json!({ "env": { "CLAUDE_CODE_SHELL_PREFIX": shell } })),
             },
             OutsideAgent::Opencode => Settings {
                 agent: "opencode",
+                counts_for: CountsFor::Folder,
                 file: "opencode.json",
                 content: Content::Json(json!({ "shell": shell })),
             },
             OutsideAgent::Pi => Settings {
                 agent: "pi",
-                file: ".pi/settings.json",
+                counts_for: CountsFor::EveryFolder(("PI_CODING_AGENT_DIR", ".pi/agent")),
+                file: "settings.json",
                 content: Content::Json(json!({ "shellPath": shell })),
             },
             OutsideAgent::Gemini => Settings {
                 agent: "Gemini CLI",
-                file: ".gemini/settings.json",
+                counts_for: CountsFor::EveryFolder(("", ".gemini")),
+                file: "settings.json",
                 content: Content::Json(json!({
-                    "mcpServers": { "belljar": server() },
+                    "mcpServers": { "belljar": { "command": program, "args": ["mcp"] } },
                     "tools": { "exclude": ["run_shell_command"] },
                 })),
             },
             OutsideAgent::Codex => Settings {
                 agent: "Codex",
-                file: ".codex/config.toml",
+                counts_for: CountsFor::EveryFolder(("CODEX_HOME", ".codex")),
+                file: "belljar.config.toml",
                 content: Content::Toml(format!(
-                    "[features]\nshell_tool = false\nunified_exec = false\n\n[mcp_servers.belljar]\ncommand = {}\nargs = [\"mcp\", {}]\n",
-                    json!(program),
-                    json!(folder)
+                    "[features]\nshell_tool = false\nunified_exec = false\n\n[mcp_servers.belljar]\ncommand = {}\nargs = [\"mcp\"]\n",
+                    json!(program)
                 )),
             },
+        }
+    }
+
+    /// What to know of settings that are not the folder's.
+    fn elsewhere(&self) -> &'static str {
+        match &self.content {
+            Content::Toml(_) => {
+                "it counts where Codex is started with `codex --profile belljar`, and nowhere else"
+            }
+            Content::Json(value) if value.get("mcpServers").is_some() => {
+                "it counts in every folder, and each has a sandbox of its own"
+            }
+            Content::Json(_) => {
+                "it counts in every folder: in one without a sandbox no command runs, until `belljar integrate pi` makes one"
+            }
         }
     }
 
@@ -133,20 +169,17 @@ impl Settings {
         }
     }
 
-    /// Writes it below the folder; says whether anything changed.
-    fn write(&self, folder: &Path) -> Result<bool, SandboxError> {
-        let file = folder.join(self.file);
+    /// Writes it below this folder; says whether anything changed.
+    fn write(&self, top: &Path) -> Result<bool, SandboxError> {
+        let file = top.join(self.file);
         let failed = |error: Error| {
             ErrorCode::StateFailed
                 .error(format!("cannot write `{}`: {error}", file.display()))
                 .hint("without `--write` it is printed, to be put there by hand")
                 .caused_by(error)
         };
-        let above = file.parent().unwrap_or(folder);
-        match fs::create_dir(above) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(error)),
-            Ok(()) | Err(_) => {}
-        }
+        let above = file.parent().unwrap_or(top);
+        fs::create_dir_all(above).map_err(failed)?;
         // A link in the place of the folder or of the file would make us write elsewhere.
         if !fs::symlink_metadata(above).map_err(failed)?.is_dir() {
             return Err(failed(Error::other(format!("`{}` is not a folder", above.display()))));
@@ -214,6 +247,17 @@ fn empty_like(value: &Value) -> Value {
     }
 }
 
+/// The user's folder for an agent.
+fn home((variable, below_home): (&str, &str)) -> Result<PathBuf, SandboxError> {
+    let named = |name: &str| std::env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let named_by_variable = Some(variable).filter(|name| !name.is_empty()).and_then(named);
+    named_by_variable.or_else(|| Some(named("HOME")?.join(below_home))).ok_or_else(|| {
+        ErrorCode::StateFailed
+            .error("there is no home folder to write the settings to: HOME is not set")
+            .hint("set HOME")
+    })
+}
+
 /// The shell that agents are told, which no sandbox can write to. Its name is that of a shell they know.
 fn shell() -> Result<String, SandboxError> {
     let failed = |error: Error| {
@@ -248,7 +292,7 @@ mod tests {
     use super::*;
 
     fn settings(agent: OutsideAgent) -> Settings {
-        Settings::of(agent, "/home/ada/web", "/state/integrations/bash", "/usr/bin/belljar")
+        Settings::of(agent, "/state/integrations/bash", "/usr/bin/belljar")
     }
 
     #[test]

@@ -24,8 +24,8 @@ mod upkeep;
 mod workspace;
 
 pub(crate) use agent::{
-    AgentCommand, AgentConfigCommand, AgentListArgs, AgentLogsArgs, AgentPhasesArgs, AgentRunArgs,
-    AgentRunsArgs, AgentShellArgs, WishArgs,
+    AgentCommand, AgentConfigCommand, AgentListArgs, AgentLoginArgs, AgentLogsArgs, AgentPhasesArgs,
+    AgentRunArgs, AgentRunsArgs, AgentShellArgs, ConversationArgs, WishArgs,
 };
 pub(crate) use audit::{
     AuditArgs, AuditCommand, AuditPruneArgs, AuditShowArgs, AuditTailArgs, AuditVerifyArgs,

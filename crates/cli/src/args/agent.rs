@@ -21,6 +21,7 @@ pub(crate) enum AgentCommand {
         Examples:\n  \
         belljar secrets set anthropic\n  \
         belljar agent run claude --prompt 'fix the failing test'\n  \
+        belljar agent run claude --continue --prompt 'now the other one'\n  \
         belljar agent run codex --model openai/gpt-5 --effort high --prompt-file task.md --overlay\n  \
         git diff | belljar agent run pi --model openai/gpt-5 --context REVIEW.md\n  \
         belljar agent run claude --branch fix/login --budget turns=40,time=20m -p 'fix the login, push'\n  \
@@ -33,9 +34,10 @@ pub(crate) enum AgentCommand {
     /// Open an agent's own terminal interface in a sandbox, with everything set up
     #[command(
         after_help = "Its model, its key and what it may reach are as with `agent run`. There is no log beside the audit \
-        log, and no result: what you see is the agent's own.\n\n\
+        log, and no result: what you see is the agent's own. Its home is kept for the folder, with its conversations.\n\n\
         Examples:\n  \
         belljar agent shell claude\n  \
+        belljar agent shell claude --continue\n  \
         belljar agent shell codex --branch fix/login --group registries"
     )]
     Shell(Box<AgentShellArgs>),
@@ -69,6 +71,14 @@ pub(crate) enum AgentCommand {
         belljar agent phases release.toml --branch release\n  \
         belljar agent phases release.toml --overlay --json")]
     Phases(Box<AgentPhasesArgs>),
+    /// Keep the token of a subscription outside of sandboxes, for an agent's runs
+    #[command(
+        after_help = "Claude Code: `claude setup-token` on this machine prints a token of a Claude plan, which is asked for here or \
+        read from standard input. The sandbox holds a placeholder. `belljar secrets rm claude-plan` removes it. Examples:\n  \
+        belljar agent login claude\n  \
+        pass show claude/token | belljar agent login claude"
+    )]
+    Login(AgentLoginArgs),
     /// Write an agent's settings that every sandbox of a folder finds
     Config {
         #[command(subcommand)]
@@ -99,7 +109,7 @@ impl AgentCommand {
             AgentCommand::Config {
                 command: AgentConfigCommand::Codex(options) | AgentConfigCommand::Claude(options),
             } => options.json,
-            AgentCommand::Shell(_) => false,
+            AgentCommand::Shell(_) | AgentCommand::Login(_) => false,
         }
     }
 }
@@ -117,6 +127,8 @@ pub(crate) struct AgentRunArgs {
     pub(crate) prompt_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) wish: WishArgs,
+    #[command(flatten)]
+    pub(crate) conversation: ConversationArgs,
     /// Print the log as it is written, one JSON object a line; the last one is the result
     #[arg(long)]
     pub(crate) json: bool,
@@ -135,7 +147,33 @@ pub(crate) struct AgentShellArgs {
     #[command(flatten)]
     pub(crate) wish: WishArgs,
     #[command(flatten)]
+    pub(crate) conversation: ConversationArgs,
+    #[command(flatten)]
     pub(crate) place: SandboxOptions,
+}
+
+/// Which conversation a prompt belongs to.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct ConversationArgs {
+    /// Continue the agent's last conversation in this folder
+    #[arg(long = "continue", conflicts_with_all = ["resume", "fresh_home"])]
+    pub(crate) latest: bool,
+    /// Continue the conversation of a run: its id or the beginning of it
+    #[arg(long, value_name = "RUN", conflicts_with = "fresh_home")]
+    pub(crate) resume: Option<String>,
+    /// Keep the agent's home for this folder, so that the conversation can be continued [default for shell]
+    #[arg(long, conflicts_with = "fresh_home")]
+    pub(crate) keep_home: bool,
+    /// Begin with a fresh home, and remove it at the end [default for run]
+    #[arg(long)]
+    pub(crate) fresh_home: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AgentLoginArgs {
+    /// Which agent: claude
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
 }
 
 /// With what, and how much of it.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod container;
+mod conversations;
 mod failures;
 mod hostile;
 mod limits;

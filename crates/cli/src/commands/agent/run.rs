@@ -2,6 +2,7 @@
 
 use super::super::run::say_loosened;
 use super::attend::attended;
+use super::conversation::{Usually, prepared};
 use super::screen::{Screen, say_patiently};
 use super::{ending, request, state};
 use crate::args::AgentRunArgs;
@@ -11,12 +12,14 @@ use belljar_agent::run;
 use belljar_engine::Engine;
 use belljar_spec::SandboxError;
 
-pub(super) fn run(options: AgentRunArgs) -> Result<u8, SandboxError> {
+pub(super) fn run(mut options: AgentRunArgs) -> Result<u8, SandboxError> {
     let as_lines = options.json;
-    let (request, notes) = request::of_run(options)?;
+    let conversation = std::mem::take(&mut options.conversation);
+    let (mut request, notes) = request::of_run(options)?;
     say_notes(&notes);
     say_loosened(&request.sandbox);
     let state = state()?;
+    let _home = prepared(&conversation, Usually::Fresh, &mut request, &state)?;
     let screen = if as_lines { Screen::for_programs() } else { Screen::for_people() };
     let result = attended(screen, |screen, stop| async move {
         let watcher: Watcher<'_> = Box::new(move |line, text| screen.lock().line(line, text));

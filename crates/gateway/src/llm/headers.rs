@@ -46,9 +46,14 @@ pub(super) fn show_key(headers: &mut HeaderMap, kind: UpstreamKind, key: &Secret
     let mut value = HeaderValue::from_bytes(&[prefix, key.reveal()].concat()).ok()?;
     value.set_sensitive(true);
     headers.insert(name, value);
-    let says_so = |value: &HeaderValue| value.to_str().is_ok_and(|betas| betas.contains(PLAN_BETA));
-    if is_plan && !headers.get_all(ANTHROPIC_BETA).iter().any(says_so) {
-        headers.append(ANTHROPIC_BETA, HeaderValue::from_static(PLAN_BETA));
+    if is_plan {
+        let said = headers.get_all(ANTHROPIC_BETA).iter().filter_map(|value| value.to_str().ok());
+        let mut betas: Vec<&str> = said.flat_map(|value| value.split(',')).map(str::trim).collect();
+        if !betas.contains(&PLAN_BETA) {
+            betas.push(PLAN_BETA);
+        }
+        let betas = HeaderValue::from_str(&betas.join(",")).ok()?;
+        headers.insert(ANTHROPIC_BETA, betas);
     }
     Some(())
 }
@@ -217,13 +222,13 @@ mod tests {
             let mut headers = map(&[("anthropic-beta", "tools-1")]);
             show_key(&mut headers, kind, &Secret::new(key.as_bytes().to_vec())).unwrap();
             assert_eq!(headers[name], value, "{key}");
-            let betas: Vec<&HeaderValue> = headers.get_all("anthropic-beta").iter().collect();
             let is_plan = kind == UpstreamKind::Anthropic && name == "authorization";
-            assert_eq!(betas.iter().any(|beta| *beta == PLAN_BETA), is_plan, "{betas:?}");
+            let betas = if is_plan { "tools-1,oauth-2025-04-20" } else { "tools-1" };
+            assert_eq!(headers["anthropic-beta"], betas);
         }
         let mut headers = map(&[("anthropic-beta", "tools-1,oauth-2025-04-20")]);
         show_key(&mut headers, UpstreamKind::Anthropic, &Secret::new(b"sk-ant-oat01-x".to_vec())).unwrap();
-        assert_eq!(headers.get_all("anthropic-beta").iter().count(), 1, "once is enough");
+        assert_eq!(headers["anthropic-beta"], "tools-1,oauth-2025-04-20", "once is enough");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use belljar_tests_agents::{Done, Job, PLAN_TOKEN, for_agents};
 use belljar_tests_hosts::Step;
 
 for_agents! {
-    a_conversation_goes_on: claude codex opencode pi gemini;
+    a_conversation_goes_on: claude codex pi gemini;
     a_conversation_that_was_not_kept_does_not_go_on: claude;
     a_plan_pays_by_a_token_that_stays_outside: claude;
     output_larger_than_a_pipe_is_whole: gemini;

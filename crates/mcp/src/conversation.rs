@@ -2,7 +2,7 @@
 //! meanwhile.
 
 use belljar_api::client::{Client, ClientError, Sandbox};
-use belljar_api::{Created, SandboxInfo};
+use belljar_api::{CreateSandbox, Created, SandboxInfo};
 use belljar_spec::{ErrorCode, SandboxError};
 use std::collections::HashMap;
 use std::future::Future;
@@ -22,6 +22,17 @@ pub struct Opened {
     pub created: Created,
     /// Where the client stands, below the workspace.
     pub below: Option<String>,
+}
+
+/// The sandbox of a request to the daemon.
+pub fn opening(client: Client, request: CreateSandbox) -> Opening {
+    Box::new(move || {
+        let (client, request) = (client.clone(), request.clone());
+        Box::pin(async move {
+            let created = client.create(&request).await.map_err(failed)?;
+            Ok(Opened { client, created, below: None })
+        })
+    })
 }
 
 /// A conversation with one client.

@@ -7,7 +7,7 @@
 //!                     +- protocol: JSON-RPC        +- running: requests that can be cancelled
 //! ```
 //! A conversation has one sandbox, which is found or made at its first use and held until the client has gone. The protocol is
-//! written by hand: see docs/decisions/0037-mcp.md. Called by `belljar mcp`.
+//! written by hand: see docs/decisions/0037-mcp.md. Called by `belljar mcp`, and by the daemon for clients over HTTP.
 
 mod commands;
 mod conversation;
@@ -21,6 +21,6 @@ mod server;
 mod snapshots;
 mod tools;
 
-pub use conversation::{Conversation, LEASE, Opened, Opening};
+pub use conversation::{Conversation, LEASE, Opened, Opening, opening};
 pub use lines::serve;
 pub use server::Server;

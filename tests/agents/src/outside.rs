@@ -25,12 +25,17 @@ impl Outside {
     pub fn new() -> Outside {
         let model = Model::start(Ipv4Addr::LOCALHOST);
         model.expect_key(KEY);
-        let home = Home::new();
+        let home = Home::new().listening();
         let folder = home.folder("web");
         fs::create_dir(folder.join("sub")).unwrap();
         fs::write(home.path("work/secret.txt"), CONFIDENTIAL).unwrap();
         let daemon = home.start();
         Outside { model, home, _daemon: daemon, folder: folder.canonicalize().unwrap() }
+    }
+
+    /// The daemon's address for clients with a token.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.home.tcp())
     }
 
     /// The folder that is worked on.

@@ -57,7 +57,7 @@ fn a_conversation_that_was_not_kept_does_not_go_on(agent: &str) {
 /// As a Claude plan wants it, and never as an API key.
 fn a_plan_pays_by_a_token_that_stays_outside(agent: &str) {
     let steps = [Step::run("env; cat ~/.claude/* ~/.claude.json 2>/dev/null; true"), Step::say("Done.")];
-    let job = Job::script(agent, steps).key(PLAN_TOKEN);
+    let job = Job::script(agent, steps).key(PLAN_TOKEN).args(["--llm-kind", "anthropic"]);
     let done = succeeded(job.run());
     assert!(!done.tool_results().concat().contains("sk-ant-oat01-real"), "{:?}", done.tool_results());
     for asked in job.model.asked() {

@@ -102,7 +102,13 @@ fn both_sdks_work_with_the_mcp_server() {
         return;
     }
     let outside = Outside::new();
+    let token = |name: &str| {
+        let made = outside.belljar(&["daemon", "grants", "create", name]);
+        String::from_utf8(made.stdout).unwrap().trim().to_string()
+    };
+    let (token, other) = (token("one"), token("other"));
     let programs = [
+        (sdks.join("bin/python"), "http.py", include_str!("../../programs/http.py")),
         (sdks.join("bin/python"), "sdk.py", include_str!("../../programs/sdk.py")),
         ("node".into(), "sdk.mjs", include_str!("../../programs/sdk.mjs")),
     ];
@@ -110,6 +116,10 @@ fn both_sdks_work_with_the_mcp_server() {
         let file = outside.at_home(name);
         fs::write(&file, text).unwrap();
         let mut command = outside.program(program);
+        command
+            .env("URL", format!("{}/v1/mcp", outside.url()))
+            .env("TOKEN", &token)
+            .env("OTHER_TOKEN", &other);
         command.arg(file).env("OUTSIDE", outside.secret()).env("MCP_NODE_MODULES", sdks.join("node"));
         let output = command.output().unwrap();
         let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());

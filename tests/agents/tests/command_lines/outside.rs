@@ -108,7 +108,7 @@ fn both_sdks_work_with_the_mcp_server() {
     };
     let (token, other) = (token("one"), token("other"));
     let programs = [
-        (sdks.join("bin/python"), "http.py", include_str!("../../programs/http.py")),
+        (sdks.join("bin/python"), "sdk_http.py", include_str!("../../programs/sdk_http.py")),
         (sdks.join("bin/python"), "sdk.py", include_str!("../../programs/sdk.py")),
         ("node".into(), "sdk.mjs", include_str!("../../programs/sdk.mjs")),
     ];

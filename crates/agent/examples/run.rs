@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         cwd: None,
         time: None,
         conversation: Conversation::New,
+        own_arguments: Vec::new(),
         path: std::env::var_os("PATH").unwrap_or_default(),
         sandbox: SandboxSpec {
             workspace: Some(folder.into()),

@@ -29,6 +29,7 @@
 //!     cwd: None,
 //!     time: None,
 //!     conversation: Conversation::New,
+//!     own_arguments: Vec::new(),
 //!     path: std::env::var_os("PATH").unwrap_or_default(),
 //!     sandbox: SandboxSpec { workspace: Some("/srv/project".into()), llm: Some(route), ..Default::default() },
 //! };

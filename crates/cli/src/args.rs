@@ -25,7 +25,7 @@ mod workspace;
 
 pub(crate) use agent::{
     AgentCommand, AgentConfigCommand, AgentListArgs, AgentLoginArgs, AgentLogsArgs, AgentPhasesArgs,
-    AgentRunArgs, AgentRunsArgs, AgentShellArgs, ConversationArgs, WishArgs,
+    AgentRunArgs, AgentRunsArgs, AgentShellArgs, BillField, ConversationArgs, OwnArgs, WishArgs,
 };
 pub(crate) use audit::{
     AuditArgs, AuditCommand, AuditPruneArgs, AuditShowArgs, AuditTailArgs, AuditVerifyArgs,

@@ -81,6 +81,8 @@ pub struct Task<'t> {
     /// What is spoken at the end of the route.
     pub upstream: UpstreamKind,
     pub resume: Resume<'t>,
+    /// What the user tells the agent itself.
+    pub own_arguments: &'t [OsString],
 }
 
 /// Which conversation of its home goes on.
@@ -195,7 +197,8 @@ impl Adapter {
 impl Setup {
     fn new(task: &Task, arguments: &[&str]) -> Setup {
         let program = task.program.as_os_str().to_os_string();
-        let argv = std::iter::once(program).chain(arguments.iter().map(OsString::from)).collect();
+        let arguments = arguments.iter().map(OsString::from).chain(task.own_arguments.iter().cloned());
+        let argv = std::iter::once(program).chain(arguments).collect();
         Setup { argv, ..Setup::default() }
     }
 

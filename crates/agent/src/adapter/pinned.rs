@@ -17,6 +17,7 @@ pub(super) fn task<'t>(upstream: UpstreamKind, model: Option<&'t ModelName>) -> 
         route: "http://127.0.0.1:8080",
         upstream,
         resume: Resume::No,
+        own_arguments: &[],
     }
 }
 

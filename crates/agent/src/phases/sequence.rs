@@ -111,6 +111,7 @@ fn request(
         cwd: None,
         time: [phase.budget.time, place.limits.timeout].into_iter().flatten().min(),
         conversation: Conversation::New,
+        own_arguments: Vec::new(),
         path: path.to_os_string(),
         sandbox: place,
     })

@@ -193,6 +193,7 @@ mod tests {
             cwd: None,
             time: None,
             conversation: Conversation::New,
+            own_arguments: Vec::new(),
             path: "".into(),
             sandbox: SandboxSpec::default(),
         }

@@ -195,6 +195,7 @@ pub(crate) async fn set_up(
         web_search: request.web_search,
         route: &base,
         upstream: route.kind,
+        own_arguments: &request.own_arguments,
         resume: match &request.conversation {
             Conversation::New => Resume::No,
             Conversation::Latest => Resume::Latest,

@@ -22,6 +22,8 @@ pub struct RunRequest {
     pub time: Option<Duration>,
     /// Which conversation goes on. One that does needs the home that it was in.
     pub conversation: Conversation,
+    /// Arguments of the agent's own, beside those that belljar gives it.
+    pub own_arguments: Vec<OsString>,
     /// Where agents are looked for: PATH, as a rule.
     pub path: OsString,
     /// The place: workspace, egress, credentials, limits. Its route to a model must be set.

@@ -6,6 +6,7 @@ use belljar_agent::budget::RunBudget;
 use clap::{Args as ClapArgs, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentCommand {
@@ -22,6 +23,7 @@ pub(crate) enum AgentCommand {
         belljar secrets set anthropic\n  \
         belljar agent run claude --prompt 'fix the failing test'\n  \
         belljar agent run claude --continue --prompt 'now the other one'\n  \
+        belljar agent run claude -p 'fix it' -- --append-system-prompt 'Answer in French.'\n  \
         belljar agent run codex --model openai/gpt-5 --effort high --prompt-file task.md --overlay\n  \
         git diff | belljar agent run pi --model openai/gpt-5 --context REVIEW.md\n  \
         belljar agent run claude --branch fix/login --budget turns=40,time=20m -p 'fix the login, push'\n  \
@@ -134,6 +136,19 @@ pub(crate) struct AgentRunArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) place: SandboxOptions,
+    #[command(flatten)]
+    pub(crate) own: OwnArgs,
+}
+
+/// What is for the agent itself.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct OwnArgs {
+    /// What the run is booked under, at a LiteLLM server: `end_user=ann`, `user_id`, `session_id`, `graph_id`, `attempt=2`, or several with commas
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',')]
+    pub(crate) bill: Vec<BillField>,
+    /// Arguments of the agent's own, passed on as they are
+    #[arg(last = true, value_name = "ARGUMENT", value_parser = clap::builder::OsStringValueParser::new())]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -150,6 +165,41 @@ pub(crate) struct AgentShellArgs {
     pub(crate) conversation: ConversationArgs,
     #[command(flatten)]
     pub(crate) place: SandboxOptions,
+    #[command(flatten)]
+    pub(crate) own: OwnArgs,
+}
+
+/// One thing that a run is booked under.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BillField {
+    EndUser(String),
+    UserId(String),
+    SessionId(String),
+    GraphId(String),
+    Attempt(u32),
+}
+
+impl FromStr for BillField {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BillField, String> {
+        let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, as in `end_user=ann`")?;
+        // What a header can hold, and nothing that could be taken for more than one word.
+        if value.is_empty() || value.len() > 256 || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!("`{name}` is visible letters without spaces, at most 256"));
+        }
+        let value = value.to_string();
+        match name {
+            "end_user" => Ok(BillField::EndUser(value)),
+            "user_id" => Ok(BillField::UserId(value)),
+            "session_id" => Ok(BillField::SessionId(value)),
+            "graph_id" => Ok(BillField::GraphId(value)),
+            "attempt" => {
+                value.parse().map(BillField::Attempt).map_err(|_| "`attempt` is a number".to_string())
+            }
+            _ => Err("the names are end_user, user_id, session_id, graph_id and attempt".to_string()),
+        }
+    }
 }
 
 /// Which conversation a prompt belongs to.

@@ -76,6 +76,7 @@ impl AgentPlan {
                 .flatten()
                 .min(),
             conversation: Conversation::New,
+            own_arguments: Vec::new(),
             path: std::env::var_os("PATH").unwrap_or_default(),
             sandbox,
         })

@@ -9,6 +9,7 @@ for_agents! {
     a_conversation_that_was_not_kept_does_not_go_on: claude;
     a_plan_pays_by_a_token_that_stays_outside: claude;
     output_larger_than_a_pipe_is_whole: gemini;
+    arguments_of_the_agents_own_and_names_for_the_bill_are_passed_on: claude;
 }
 
 fn a_conversation_goes_on(agent: &str) {
@@ -75,6 +76,28 @@ fn output_larger_than_a_pipe_is_whole(agent: &str) {
     assert_eq!(done.summary.result, "All of it.");
     let whole: usize = done.tool_results().iter().map(|result| result.len()).sum();
     assert!(whole > 8000, "{whole}");
+}
+
+fn arguments_of_the_agents_own_and_names_for_the_bill_are_passed_on(agent: &str) {
+    let own = [
+        "--llm-kind",
+        "litellm",
+        "--bill",
+        "end_user=ann,session_id=s-1",
+        "--",
+        "--append-system-prompt",
+        "Say it in French.",
+    ];
+    let job = Job::new(agent, "text").args(own);
+    // The model is told, and LiteLLM is told who pays.
+    let output = job.command("run").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let asked = job.model.asked();
+    let asked = asked.iter().find(|asked| !asked.side && asked.usage.is_some()).unwrap();
+    assert!(String::from_utf8_lossy(&asked.request.body).contains("Say it in French."));
+    assert_eq!(asked.request.header("x-litellm-end-user-id"), Some("ann"));
+    let metadata = asked.request.header("x-litellm-spend-logs-metadata").unwrap_or_default();
+    assert!(metadata.contains(r#""session_id":"s-1""#), "{metadata}");
 }
 
 fn succeeded(done: Done) -> Done {

@@ -6,6 +6,7 @@ mod ending;
 mod list;
 mod login;
 mod logs;
+mod own;
 mod phases;
 mod request;
 mod run;

@@ -20,7 +20,7 @@ use std::path::Path;
 
 /// The run that was asked for, and what a person should be told of it.
 pub(super) fn of_run(options: AgentRunArgs) -> Result<(RunRequest, Vec<Note>), SandboxError> {
-    let AgentRunArgs { agent, prompt, prompt_file, wish, conversation: _, json, place } = options;
+    let AgentRunArgs { agent, prompt, prompt_file, wish, json, place, .. } = options;
     let agent = Agent::named(&agent)?;
     let prompt = the_prompt(prompt, prompt_file.as_deref())?;
     request(agent, prompt, wish, place, !json)
@@ -51,6 +51,7 @@ pub(super) fn request(
         cwd: below,
         time,
         conversation: Conversation::New,
+        own_arguments: Vec::new(),
         path: search_path(),
         sandbox,
     };

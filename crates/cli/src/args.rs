@@ -315,8 +315,8 @@ pub(crate) enum Command {
     Mcp(Box<McpArgs>),
     /// Let an agent that runs outside run its commands in the folder's sandbox
     #[command(
-        after_help = "Makes the folder's sandbox, which shows the folder where it is on this machine, and prints the settings that the \
-        agent needs, or writes them (`belljar help integrations`). Examples:\n  \
+        after_help = "Prints the settings that the agent needs. With --write it writes them, and makes the folder's sandbox, which shows the \
+        folder where it is on this machine and protects them (`belljar help integrations`). Examples:\n  \
         belljar integrate claude --write\n  \
         belljar integrate codex ~/web --group registries --write"
     )]

@@ -48,6 +48,11 @@ impl Outside {
         self.home.folder("other")
     }
 
+    /// A file below the folder that the folder is in.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.home.path("work").join(name)
+    }
+
     /// A file beside the folder.
     pub fn secret(&self) -> PathBuf {
         self.home.path("work/secret.txt")

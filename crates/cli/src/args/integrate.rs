@@ -12,7 +12,7 @@ pub(crate) struct IntegrateArgs {
     /// The folder [default: the current one, or the repository that it is in]
     #[arg(value_name = "FOLDER", conflicts_with = "workspace")]
     pub(crate) folder: Option<PathBuf>,
-    /// Write the settings into the agent's file in the folder, and not to standard output
+    /// Write the settings into the agent's file, and make the folder's sandbox; without it the settings are printed
     #[arg(long)]
     pub(crate) write: bool,
     /// Print one JSON object

@@ -21,7 +21,27 @@ pub(crate) fn integrate(options: IntegrateArgs) -> Result<u8, SandboxError> {
             .error("an agent that runs outside works in the folder, and not on a branch of its own")
             .hint("omit `--branch`, or let `belljar agent run --branch` run the agent inside"));
     }
-    let request = place.request()?;
+    let mut request = place.request()?;
+    let settings = Settings::of(agent, &shell()?, &program()?);
+    let top = match settings.counts_for {
+        CountsFor::Folder => repository.folder.clone(),
+        CountsFor::EveryFolder(variable) => home(variable)?,
+    };
+    let files: Vec<PathBuf> = settings.files.iter().map(|file| top.join(file)).collect();
+    if !write {
+        return shown(&settings, &files, json);
+    }
+    // Before the sandbox starts: what is there then cannot be changed inside.
+    let mut written = Vec::new();
+    for file in &files {
+        if settings.write(file)? {
+            written.push(file);
+        }
+    }
+    for path in settings.protect {
+        let path = path.parse().expect("the paths in this file are paths of a work tree");
+        request.workspace.protect.push(path);
+    }
     let opened = block_on(open(repository.clone(), request, true))?;
     let sandbox = opened.created.sandbox;
     block_on(async {
@@ -38,28 +58,16 @@ pub(crate) fn integrate(options: IntegrateArgs) -> Result<u8, SandboxError> {
             "`belljar rm .` removes it; then this command makes one that shows the folder where it is",
         ));
     }
-    let settings = Settings::of(agent, &shell()?, &program()?);
-    let top = match settings.counts_for {
-        CountsFor::Folder => repository.folder.clone(),
-        CountsFor::EveryFolder(variable) => home(variable)?,
-    };
-    let file = top.join(settings.file);
-    let written = match write {
-        true => Some(settings.write(&top)?),
-        false => None,
-    };
     if json {
         return print_json(&json!({
-            "agent": settings.agent, "sandbox": sandbox.name, "file": file, "settings": settings.text(), "written": written,
+            "agent": settings.agent, "sandbox": sandbox.name, "files": files, "settings": settings.text(), "written": written,
         }));
     }
     eprintln!("belljar: {}'s commands run in {}: {}", settings.agent, sandbox.name, settings.how());
-    match written {
-        Some(true) => eprintln!("belljar: wrote {}", file.display()),
-        Some(false) => eprintln!("belljar: {} says so already", file.display()),
-        None => {
-            eprintln!("belljar: this belongs into {} (`--write` writes it):", file.display());
-            print(settings.text().as_bytes())?;
+    for file in &files {
+        match written.contains(&file) {
+            true => eprintln!("belljar: wrote {}", file.display()),
+            false => eprintln!("belljar: {} says so already", file.display()),
         }
     }
     if let CountsFor::EveryFolder(_) = settings.counts_for {
@@ -71,12 +79,29 @@ pub(crate) fn integrate(options: IntegrateArgs) -> Result<u8, SandboxError> {
     Ok(0)
 }
 
+/// What would be written. Nothing is made: a file that came to be beside a sandbox could be changed inside.
+fn shown(settings: &Settings, files: &[PathBuf], json: bool) -> Result<u8, SandboxError> {
+    if json {
+        return print_json(&json!({
+            "agent": settings.agent, "sandbox": null, "files": files, "settings": settings.text(), "written": [],
+        }));
+    }
+    for file in files {
+        eprintln!("belljar: {} would say:", file.display());
+    }
+    print(settings.text().as_bytes())?;
+    eprintln!("  hint: `--write` writes it, and makes the folder's sandbox");
+    Ok(0)
+}
+
 /// What an agent is told.
 struct Settings {
     agent: &'static str,
     counts_for: CountsFor,
-    /// Below the folder, or below the user's.
-    file: &'static str,
+    /// Below the folder, or below the user's. Each says the same.
+    files: &'static [&'static str],
+    /// What no command may change inside: the agent would run the next ones outside.
+    protect: &'static [&'static str],
     content: Content,
 }
 
@@ -102,25 +127,32 @@ impl Settings {
             OutsideAgent::Claude => Settings {
                 agent: "Claude Code",
                 counts_for: CountsFor::Folder,
-                file: ".claude/settings.local.json",
+                files: &[".claude/settings.local.json"],
+                protect: &[".claude/settings.json", ".claude/settings.local.json"],
                 content: Content::Json(json!({ "env": { "CLAUDE_CODE_SHELL_PREFIX": shell } })),
             },
             OutsideAgent::Opencode => Settings {
                 agent: "opencode",
                 counts_for: CountsFor::Folder,
-                file: "opencode.json",
-                content: Content::Json(json!({ "shell": shell })),
+                // A file that is missing could be made inside, and would count for more.
+                files: &["opencode.json", "opencode.jsonc"],
+                protect: &["opencode.json", "opencode.jsonc", ".opencode"],
+                content: Content::Json(
+                    json!({ "$schema": "https://opencode.ai/config.json", "shell": shell }),
+                ),
             },
             OutsideAgent::Pi => Settings {
                 agent: "pi",
                 counts_for: CountsFor::EveryFolder(("PI_CODING_AGENT_DIR", ".pi/agent")),
-                file: "settings.json",
+                files: &["settings.json"],
+                protect: &[],
                 content: Content::Json(json!({ "shellPath": shell })),
             },
             OutsideAgent::Gemini => Settings {
                 agent: "Gemini CLI",
                 counts_for: CountsFor::EveryFolder(("", ".gemini")),
-                file: "settings.json",
+                files: &["settings.json"],
+                protect: &[],
                 content: Content::Json(json!({
                     "mcpServers": { "belljar": { "command": program, "args": ["mcp"] } },
                     "tools": { "exclude": ["run_shell_command"] },
@@ -129,7 +161,8 @@ impl Settings {
             OutsideAgent::Codex => Settings {
                 agent: "Codex",
                 counts_for: CountsFor::EveryFolder(("CODEX_HOME", ".codex")),
-                file: "belljar.config.toml",
+                files: &["belljar.config.toml"],
+                protect: &[],
                 content: Content::Toml(format!(
                     "[features]\nshell_tool = false\nunified_exec = false\n\n[mcp_servers.belljar]\ncommand = {}\nargs = [\"mcp\"]\n",
                     json!(program)
@@ -169,23 +202,22 @@ impl Settings {
         }
     }
 
-    /// Writes it below this folder; says whether anything changed.
-    fn write(&self, top: &Path) -> Result<bool, SandboxError> {
-        let file = top.join(self.file);
+    /// Writes it into this file; says whether anything changed.
+    fn write(&self, file: &Path) -> Result<bool, SandboxError> {
         let failed = |error: Error| {
             ErrorCode::StateFailed
                 .error(format!("cannot write `{}`: {error}", file.display()))
-                .hint("without `--write` it is printed, to be put there by hand")
+                .hint("a sandbox that runs may hold its place: `belljar stop .`; without `--write` it is printed")
                 .caused_by(error)
         };
-        let above = file.parent().unwrap_or(top);
+        let above = file.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(above).map_err(failed)?;
         // A link in the place of the folder or of the file would make us write elsewhere.
         if !fs::symlink_metadata(above).map_err(failed)?.is_dir() {
             return Err(failed(Error::other(format!("`{}` is not a folder", above.display()))));
         }
-        let before = match fs::symlink_metadata(&file) {
-            Ok(found) if found.is_file() => Some(fs::read_to_string(&file).map_err(failed)?),
+        let before = match fs::symlink_metadata(file) {
+            Ok(found) if found.is_file() => Some(fs::read_to_string(file).map_err(failed)?),
             Ok(_) => return Err(failed(Error::other("it is not a regular file"))),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
@@ -194,7 +226,7 @@ impl Settings {
         if before.as_deref() == Some(text.as_str()) {
             return Ok(false);
         }
-        write_atomic(&file, text.as_bytes(), Survives::Kill).map_err(failed)?;
+        write_atomic(file, text.as_bytes(), Survives::Kill).map_err(failed)?;
         Ok(true)
     }
 

@@ -28,9 +28,7 @@ pub(crate) fn tool_shell(words: Vec<OsString>) -> Result<u8, SandboxError> {
             "`{}` is in no folder that has a sandbox: the command was not run",
             repository.folder.display()
         );
-        return Err(ErrorCode::SandboxNotFound
-            .error(message)
-            .hint("`belljar integrate AGENT` in the folder makes its sandbox; the agent's commands run nowhere else"));
+        return Err(ErrorCode::SandboxNotFound.error(message).hint(HOW_TO_MAKE));
     }
     let line = Line::of(words)?;
     let folder = repository.folder.clone();
@@ -44,7 +42,10 @@ pub(crate) fn tool_shell(words: Vec<OsString>) -> Result<u8, SandboxError> {
                 outcome => return told(outcome, living.sandbox.name()),
             }
         }
-        let held = Held::take(&client(), &target).await?;
+        let client = client();
+        // One that is gone is not made here: it would lack what protects the agent's settings.
+        target.find(&client).await.map_err(|error| error.hint(HOW_TO_MAKE))?;
+        let held = Held::take(&client, &target).await?;
         let outcome = run(&held.sandbox, &line, held.below.as_deref(), &folder).await;
         let outcome = told(outcome, held.sandbox.name());
         held.release().await;
@@ -183,6 +184,7 @@ fn of_host(inside: &str, folder: &Path) -> Option<PathBuf> {
     (outside.canonicalize().ok()? == outside && outside.is_dir()).then_some(outside)
 }
 
+const HOW_TO_MAKE: &str = "`belljar integrate AGENT --write` in the folder makes its sandbox; the agent's commands run nowhere else";
 /// How Claude Code ends each line.
 const WRITES: &str = " && pwd -P >| ";
 /// Variables of an agent that programs of its model may see: none of them is confidential.

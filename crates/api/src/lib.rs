@@ -17,6 +17,7 @@ mod once;
 mod page;
 mod profile;
 mod read;
+mod refusal;
 mod sandbox;
 mod snapshot;
 mod socket;
@@ -40,6 +41,7 @@ pub use once::{RunOnce, RunResult};
 pub use page::{AuditRecord, Page};
 pub use profile::ProfileInfo;
 pub use read::read;
+pub use refusal::RefusedInfo;
 pub use sandbox::{
     CreateSandbox, Created, LeaseInfo, RenewLease, SandboxInfo, Scope, State, Sweep, SweptSandbox,
 };

@@ -9,9 +9,11 @@ mod golden;
 mod grouped;
 mod habits;
 mod images;
+mod integrate;
 mod kept;
 mod layers;
 mod llm;
+mod mcp;
 mod publish;
 mod renamed;
 mod sandbox;
@@ -22,8 +24,8 @@ mod upkeep;
 mod workspace;
 
 pub(crate) use agent::{
-    AgentCommand, AgentConfigCommand, AgentListArgs, AgentLogsArgs, AgentPhasesArgs, AgentRunArgs,
-    AgentRunsArgs, AgentShellArgs, WishArgs,
+    AgentCommand, AgentConfigCommand, AgentListArgs, AgentLoginArgs, AgentLogsArgs, AgentPhasesArgs,
+    AgentRunArgs, AgentRunsArgs, AgentShellArgs, BillField, ConversationArgs, OwnArgs, WishArgs,
 };
 pub(crate) use audit::{
     AuditArgs, AuditCommand, AuditPruneArgs, AuditShowArgs, AuditTailArgs, AuditVerifyArgs,
@@ -37,6 +39,7 @@ pub(crate) use golden::{GoldenBuildArgs, GoldenCommand, GoldenStatusArgs};
 pub(crate) use images::{
     ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs,
 };
+pub(crate) use integrate::{IntegrateArgs, OutsideAgent};
 pub(crate) use kept::{
     AdminArgs, AgentConfigArgs, AllowArgs, AttachArgs, ExecArgs, ForkArgs, ForwardArgs, HowArg, InitArgs,
     KeptCommand, KeptListArgs, ListArgs, LogsArgs, PortPair, PsArgs, RestoreArgs, RmArgs, SandboxCommand,
@@ -45,6 +48,7 @@ pub(crate) use kept::{
 };
 pub(crate) use layers::{ApplyArgs, ChangesCommand, DiffArgs, DiscardArgs, LayersArgs};
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmPricesArgs, LlmSpendArgs};
+pub(crate) use mcp::McpArgs;
 pub(crate) use publish::PublishArgs;
 pub(crate) use sandbox::{SandboxOptions, variables_of, workspace};
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
@@ -122,11 +126,14 @@ impl Args {
             Some(Command::Agent { command }) => command.wants_json(),
             Some(Command::Secrets { command }) => command.wants_json(),
             Some(Command::Config { command }) => command.wants_json(),
+            Some(Command::Integrate(options)) => options.json,
             Some(Command::Policy { command: PolicyCommand::Explain(options) }) => options.json,
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             Some(
                 Command::Zygote { .. }
                 | Command::Serve(_)
+                | Command::Mcp(_)
+                | Command::ToolShell { .. }
                 | Command::E2b { .. }
                 | Command::Shell(_)
                 | Command::Completions { .. }
@@ -295,6 +302,31 @@ pub(crate) enum Command {
     Llm {
         #[command(subcommand)]
         command: LlmCommand,
+    },
+    /// Give an agent that runs outside the tools to work in a folder's sandbox: an MCP server
+    #[command(
+        after_help = "It speaks the Model Context Protocol on standard input and output, as agents and editors start such servers \
+        (`belljar help integrations`). Its first call finds the folder's sandbox, or makes it with these flags; the sandbox stays.\n\n\
+        Examples:\n  \
+        claude mcp add belljar -- belljar mcp\n  \
+        codex mcp add belljar -- belljar mcp ~/web\n  \
+        belljar mcp --overlay --group registries"
+    )]
+    Mcp(Box<McpArgs>),
+    /// Let an agent that runs outside run its commands in the folder's sandbox
+    #[command(
+        after_help = "Prints the settings that the agent needs. With --write it writes them, and makes the folder's sandbox, which shows the \
+        folder where it is on this machine and protects them (`belljar help integrations`). Examples:\n  \
+        belljar integrate claude --write\n  \
+        belljar integrate codex ~/web --group registries --write"
+    )]
+    Integrate(Box<IntegrateArgs>),
+    /// The shell of an agent that runs outside: runs a line in the folder's sandbox
+    #[command(hide = true)]
+    ToolShell {
+        /// What the agent tells its shell
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD")]
+        words: Vec<OsString>,
     },
     /// E2B-compatible clients of the daemon: env
     #[command(name = "e2b")]

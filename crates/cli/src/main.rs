@@ -37,6 +37,9 @@ fn main() -> ExitCode {
         Some(args::Command::Llm { command: args::LlmCommand::Prices(options) }) => {
             commands::prices::prices(&options)
         }
+        Some(args::Command::Mcp(options)) => commands::kept::mcp::mcp(*options),
+        Some(args::Command::Integrate(options)) => commands::kept::integrate::integrate(*options),
+        Some(args::Command::ToolShell { words }) => commands::kept::tool_shell::tool_shell(words),
         Some(args::Command::Volume { command }) => commands::kept::volume(command),
         Some(args::Command::Serve(options)) => commands::daemon::serve(options),
         Some(args::Command::E2b { command }) => commands::daemon::e2b(&command),

@@ -243,6 +243,11 @@ impl Sandbox {
         self.outside.route.as_ref().map(|route| route.totals())
     }
 
+    /// The models that answered it so far, as the upstream calls them.
+    pub fn llm_models(&self) -> Vec<String> {
+        self.outside.route.as_ref().map(|route| route.models()).unwrap_or_default()
+    }
+
     /// What became of its calls to the model so far; `None` without a route to one.
     pub fn llm_outcomes(&self) -> Option<LlmOutcomes> {
         self.outside.route.as_ref().map(|route| route.outcomes())

@@ -81,6 +81,8 @@ const MORE: &[&str] = &[
     "undo",
     "volume",
     "llm",
+    "mcp",
+    "integrate",
     "daemon",
     "e2b",
     "du",

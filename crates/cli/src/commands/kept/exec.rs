@@ -138,7 +138,7 @@ async fn start_in_foreground(
     size: Option<WindowSize>,
 ) -> Result<CommandInfo, SandboxError> {
     command.stdin_open = true;
-    command.alone_s = Some(ALONE_S);
+    command.alone_s = command.alone_s.or(Some(ALONE_S));
     command.terminal = size.map(|size| Terminal { rows: size.rows, cols: size.cols });
     if size.is_some() {
         for (name, value) in terminal_variables() {

@@ -47,6 +47,7 @@ mod roots;
 mod sandbox;
 mod snapshots;
 mod spend;
+mod steering;
 mod stream;
 mod sweep;
 mod transfer;
@@ -75,6 +76,10 @@ pub use report::{RefusedReport, git_report};
 pub use sandbox::{Sandbox, Snapshotted, Suspended};
 pub use snapshots::{Keeps, must_have_layers, pin_like, root_directory_of};
 pub use spend::{Comparison, Matched, Recorded, spend};
+pub use steering::{
+    LiveNotice, Order, PolicyReport, QuestionReport, Reply, RuleEffect, RuleLasting, RuleReport, Steered,
+    Verdict, WatchEnd, Watching, steered,
+};
 pub use sweep::{prune_prepared_roots, sweep_leftovers};
 pub use transfer::{FileReader, FileWriter};
 pub use watch::{ChangeKind, FileChange, Watch};

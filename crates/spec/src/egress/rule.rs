@@ -54,6 +54,8 @@ pub enum RuleSource {
     Mode,
     /// A credential that the run uses: its places can be reached.
     Credential(SecretName),
+    /// A person or program outside, while the sandbox lives: who.
+    Live(Arc<str>),
 }
 
 impl Rule {
@@ -252,6 +254,7 @@ impl fmt::Display for RuleLabel {
             RuleSource::Program => write!(f, "`{}` (program)", self.text),
             RuleSource::Mode => f.write_str("open mode"),
             RuleSource::Credential(name) => write!(f, "`{}` (credential {name})", self.text),
+            RuleSource::Live(who) => write!(f, "`{}` (live, by {who})", self.text),
         }
     }
 }

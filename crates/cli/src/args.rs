@@ -18,6 +18,7 @@ mod sandbox;
 mod secrets;
 mod settings;
 mod show_run;
+mod steer;
 mod upkeep;
 mod workspace;
 
@@ -38,10 +39,9 @@ pub(crate) use images::{
     ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs,
 };
 pub(crate) use kept::{
-    AdminArgs, AgentConfigArgs, AllowArgs, AttachArgs, ExecArgs, ForkArgs, ForwardArgs, HowArg, InitArgs,
-    KeptCommand, KeptListArgs, ListArgs, LogsArgs, PortPair, PsArgs, RestoreArgs, RmArgs, SandboxCommand,
-    SnapshotArgs, SnapshotsArgs, SnapshotsCommand, StartArgs, TargetArgs, UndoArgs, VolumeCommand,
-    VolumesArgs, WhichArgs,
+    AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, ForkArgs, ForwardArgs, HowArg, InitArgs, KeptCommand,
+    KeptListArgs, ListArgs, LogsArgs, PortPair, PsArgs, RestoreArgs, RmArgs, SandboxCommand, SnapshotArgs,
+    SnapshotsArgs, SnapshotsCommand, StartArgs, TargetArgs, UndoArgs, VolumeCommand, VolumesArgs, WhichArgs,
 };
 pub(crate) use layers::{ApplyArgs, ChangesCommand, DiffArgs, DiscardArgs, LayersArgs};
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmPricesArgs, LlmSpendArgs};
@@ -53,6 +53,7 @@ pub(crate) use settings::{
     PolicyExplainArgs, TrustArgs,
 };
 pub(crate) use show_run::ShowRunArgs;
+pub(crate) use steer::{AllowArgs, ApproveArgs, DenyArgs, PolicyShowArgs, SteerCommand, WhyArgs};
 pub(crate) use upkeep::{DuArgs, PruneArgs, UninstallArgs, UpkeepCommand};
 
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -117,12 +118,14 @@ impl Args {
             Some(Command::Images(options)) => options.wants_json(),
             Some(Command::Kept(command)) => command.wants_json(),
             Some(Command::Daemon { command }) => command.wants_json(),
+            Some(Command::Steer(command)) => command.wants_json(),
             Some(Command::Upkeep(command)) => command.wants_json(),
             Some(Command::Audit(options)) => options.wants_json(),
             Some(Command::Agent { command }) => command.wants_json(),
             Some(Command::Secrets { command }) => command.wants_json(),
             Some(Command::Config { command }) => command.wants_json(),
             Some(Command::Policy { command: PolicyCommand::Explain(options) }) => options.json,
+            Some(Command::Policy { command: PolicyCommand::Show(options) }) => options.json,
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             Some(
                 Command::Zygote { .. }
@@ -261,7 +264,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Check policy files; explain what is decided for a host name
+    /// Show the policy in force; check policy files; explain what is decided for a host name
     Policy {
         #[command(subcommand)]
         command: PolicyCommand,
@@ -307,6 +310,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: DaemonCommand,
     },
+    #[command(flatten)]
+    Steer(SteerCommand),
     #[command(flatten)]
     Upkeep(UpkeepCommand),
     /// Print the completion script for a shell

@@ -445,6 +445,7 @@ impl Engine {
             key: spec.kept.as_ref().map(|kept| kept.key.clone()),
             folder: spec.workspace.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
             backend: backend.to_string(),
+            asks: policy.mode == Mode::Ask,
             started_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
             pid: std::process::id(),
         };

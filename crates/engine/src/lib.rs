@@ -76,10 +76,7 @@ pub use report::{RefusedReport, git_report};
 pub use sandbox::{Sandbox, Snapshotted, Suspended};
 pub use snapshots::{Keeps, must_have_layers, pin_like, root_directory_of};
 pub use spend::{Comparison, Matched, Recorded, spend};
-pub use steering::{
-    LiveNotice, Order, PolicyReport, QuestionReport, Reply, RuleEffect, RuleLasting, RuleReport, Steered,
-    Verdict, WatchEnd, Watching, steered,
-};
+pub use steering::{Notices, Order, Reply, Steered, WatchEnd, Watching, policy_report, steered};
 pub use sweep::{prune_prepared_roots, sweep_leftovers};
 pub use transfer::{FileReader, FileWriter};
 pub use watch::{ChangeKind, FileChange, Watch};

@@ -6,15 +6,15 @@ use crate::held::Held;
 use crate::neighbours::Neighbours;
 use crate::observe::{Observer, Told};
 use crate::relay::Serving;
-use crate::steering::{PolicyReport, Steering};
+use crate::steering::{Notices, Steering, live_report};
 use crate::stream::{self, FromGuest, ToGuest};
 use crate::workspace::{Changes, Finished, Workspace};
 use belljar_audit::Event;
 use belljar_backend::{Guest, Plan};
 use belljar_gateway::llm::Route;
 use belljar_gateway::{FetchError, LivePolicy, LiveRule, Recorder, Served};
-use belljar_spec::egress::Reason;
 use belljar_spec::egress::Refused;
+use belljar_spec::egress::{PolicyReport, Reason};
 use belljar_spec::llm::{LlmOutcomes, LlmTotals};
 use belljar_spec::{
     Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId, SnapshotName, Term, hint,
@@ -239,7 +239,12 @@ impl Sandbox {
 
     /// What its policy is now; `None` where no gateway serves it.
     pub fn policy(&self) -> Option<PolicyReport> {
-        self.live_policy().map(|policy| PolicyReport::from(&policy.state()))
+        self.live_policy().map(|policy| live_report(&policy.state()))
+    }
+
+    /// What happens to its policy, and what a person is asked, from now on.
+    pub fn notices(&self) -> Option<Notices> {
+        self.live_policy().map(|policy| Notices::of(policy))
     }
 
     /// The same, to be changed.

@@ -56,8 +56,8 @@ pub use fetch::FetchError;
 pub use gateway::{Gateway, Served, Terms};
 pub use host_request::post_json;
 pub use live::{
-    ANSWER_TIMEOUT, Answer, Change, ChangeRefused, Changed, Effect, Lasting, LiveEvent, LivePolicy, LiveRule,
-    LiveState, PolicyDigest, PolicyVersion, Question, Until, rule_for,
+    ANSWER_TIMEOUT, Change, ChangeRefused, Changed, LiveEvent, LivePolicy, LiveRule, LiveState, PolicyDigest,
+    PolicyVersion, Question, Until, rule_for,
 };
 pub use pushes::Pushes;
 pub use record::{Counted, Counter, Recorder};

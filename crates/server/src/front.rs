@@ -23,6 +23,7 @@ mod listen;
 mod notify;
 mod once;
 mod openapi;
+mod policy;
 mod proxy;
 mod rate;
 mod records;

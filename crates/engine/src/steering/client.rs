@@ -1,8 +1,8 @@
 //! The side of those who steer: which sandboxes take orders, and orders to one of them. Blocks; an order takes milliseconds.
 
-use super::orders::{LiveNotice, Order, Reply};
+use super::orders::{Order, Reply};
 use super::{directory, socket_name};
-use crate::steering::PolicyReport;
+use belljar_spec::egress::{LiveNotice, PolicyReport};
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::is_written_to;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,9 @@ pub struct Steered {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
     pub backend: String,
+    /// It asks a person.
+    #[serde(default)]
+    pub asks: bool,
     pub started_ms: i64,
     /// The process that holds it.
     pub pid: u32,

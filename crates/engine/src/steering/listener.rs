@@ -1,11 +1,11 @@
 //! The side of the process that holds the sandbox: takes orders over its socket, on the gateway's event loop.
 
 use super::client::Steered;
-use super::orders::{LiveNotice, Order, Reply, RuleEffect};
-use super::report::PolicyReport;
+use super::orders::{Order, Reply};
+use super::report::{Notices, live_report};
 use super::{directory, socket_name};
 use belljar_gateway::{Change, ChangeRefused, LivePolicy, Served};
-use belljar_spec::egress::{Rule, RuleSource};
+use belljar_spec::egress::{Rule, RuleEffect, RuleSource};
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::{create_private, lock_open_file};
 use belljar_sys::rustix::process::geteuid;
@@ -19,7 +19,6 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::UCred;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::broadcast::error::RecvError;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
@@ -128,7 +127,7 @@ async fn converse(stream: UnixStream, policy: Arc<LivePolicy>) {
             }
             return;
         }
-        Order::Show {} => Reply::Policy(Box::new(PolicyReport::from(&policy.state()))),
+        Order::Show {} => Reply::Policy(Box::new(live_report(&policy.state()))),
         Order::Change { effect, rule, lasting, by } => {
             let by: Arc<str> = by.into();
             let source = RuleSource::Live(Arc::clone(&by));
@@ -138,38 +137,25 @@ async fn converse(stream: UnixStream, policy: Arc<LivePolicy>) {
             };
             let changed =
                 rule.map_err(|error| ErrorCode::RequestValue.error(error.to_string())).and_then(|rule| {
-                    let change = Change { effect: effect.into(), rule, lasting: lasting.into(), by };
+                    let change = Change { effect, rule, lasting, by };
                     policy.change(&change).map_err(refused)
                 });
             changed.map_or_else(|error| Reply::refused(&error), Reply::from)
         }
         Order::Answer { question, verdict, by } => {
-            let answered = policy.answer(question, verdict.into(), &by.into()).map_err(refused);
+            let answered = policy.answer(question, verdict, &by.into()).map_err(refused);
             answered.map_or_else(|error| Reply::refused(&error), Reply::from)
         }
     };
     let _ = send(&mut writer, &reply).await;
 }
 
-/// Tells what happens; first of the questions that wait already.
+/// Tells what happens.
 async fn watch(writer: &mut (impl AsyncWriteExt + Unpin), policy: &LivePolicy) {
-    let mut told = policy.watch();
-    let state = policy.state();
-    let mut notices: Vec<LiveNotice> = vec![LiveNotice::Changed {
-        policy: state.version.digest().to_string(),
-        version: state.version.number(),
-    }];
-    notices.extend(state.questions.iter().map(|question| LiveNotice::Asked { question: question.into() }));
-    loop {
-        for notice in notices.drain(..) {
-            if send(writer, &Reply::Notice(notice)).await.is_err() {
-                return;
-            }
-        }
-        match told.recv().await {
-            Ok(event) => notices.push(event.into()),
-            Err(RecvError::Lagged(count)) => notices.push(LiveNotice::Missed { count }),
-            Err(RecvError::Closed) => return,
+    let mut notices = Notices::of(policy);
+    while let Some(notice) = notices.next().await {
+        if send(writer, &Reply::Notice(notice)).await.is_err() {
+            return;
         }
     }
 }

@@ -18,8 +18,9 @@ mod report;
 
 pub use client::{Steered, WatchEnd, Watching, steered};
 pub(crate) use listener::Steering;
-pub use orders::{LiveNotice, Order, Reply, RuleEffect, RuleLasting, Verdict};
-pub use report::{PolicyReport, QuestionReport, RuleReport};
+pub use orders::{Order, Reply};
+pub(crate) use report::live_report;
+pub use report::{Notices, policy_report};
 
 use belljar_state::Sweep;
 use std::path::{Path, PathBuf};

@@ -40,7 +40,8 @@ pub fn needs_authority(policy: &EgressPolicy, credentials: &[Credential]) -> boo
     let lets_tls =
         |rule: &Rule| rule.openings.iter().any(|opening| opening.protocols.contains(Protocol::Tls));
     let looks = policy.allow.iter().any(|rule| (policy.inspect || rule.requests.is_some()) && lets_tls(rule));
-    let looks_everywhere = policy.inspect && policy.mode == Mode::Open;
+    // A name may be allowed while the sandbox lives.
+    let looks_everywhere = policy.inspect;
     policy.mode != Mode::None && (looks || looks_everywhere || !credentials.is_empty())
 }
 

@@ -1,35 +1,17 @@
 //! Changes of a living policy: rules that come and go. Pure: the clock is an argument.
 
 use belljar_audit::PolicyChange;
-use belljar_spec::egress::{EgressPolicy, PortRange, Rule};
+use belljar_spec::egress::{EgressPolicy, PortRange, Rule, RuleEffect, RuleLasting};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// What a rule does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    Allow,
-    Deny,
-}
-
-/// How long a rule counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lasting {
-    /// As long as the sandbox lives.
-    Life,
-    /// So long.
-    For(Duration),
-    /// Until one connection was allowed by it.
-    Once,
-}
 
 /// A rule for a living sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    pub effect: Effect,
+    pub effect: RuleEffect,
     /// Its label says who wants it.
     pub rule: Rule,
-    pub lasting: Lasting,
+    pub lasting: RuleLasting,
     /// Who wants it.
     pub by: Arc<str>,
 }
@@ -37,7 +19,7 @@ pub struct Change {
 /// A change that is in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveRule {
-    pub effect: Effect,
+    pub effect: RuleEffect,
     pub rule: Rule,
     pub until: Until,
 }
@@ -94,8 +76,8 @@ impl Layers {
         let mut policy = self.base.clone();
         for live in self.rules.iter().filter(|live| live.until != Until::Used) {
             match live.effect {
-                Effect::Allow => policy.allow.push(live.rule.clone()),
-                Effect::Deny => policy.deny.push(live.rule.clone()),
+                RuleEffect::Allow => policy.allow.push(live.rule.clone()),
+                RuleEffect::Deny => policy.deny.push(live.rule.clone()),
             }
         }
         policy
@@ -111,15 +93,15 @@ impl Layers {
     pub(crate) fn change(&mut self, change: &Change, now: Instant) -> Result<Vec<LiveRule>, ChangeRefused> {
         let Change { effect, rule, lasting, by: _ } = change;
         match effect {
-            Effect::Allow => self.may_allow(rule)?,
-            Effect::Deny if *lasting == Lasting::Once => return Err(ChangeRefused::DenyOnce),
-            Effect::Deny => {}
+            RuleEffect::Allow => self.may_allow(rule)?,
+            RuleEffect::Deny if *lasting == RuleLasting::Once => return Err(ChangeRefused::DenyOnce),
+            RuleEffect::Deny => {}
         }
         // The same once more counts from now.
         let is_taken_back = |live: &LiveRule| match (live.effect == *effect, effect) {
             (true, _) => live.rule.host == rule.host && live.rule.openings == rule.openings,
-            (false, Effect::Allow) => rule.host.covers(&live.rule.host) && ports_meet(&live.rule, rule),
-            (false, Effect::Deny) => rule.host.covers(&live.rule.host) && covers(rule, &live.rule),
+            (false, RuleEffect::Allow) => rule.host.covers(&live.rule.host) && ports_meet(&live.rule, rule),
+            (false, RuleEffect::Deny) => rule.host.covers(&live.rule.host) && covers(rule, &live.rule),
         };
         let (taken, kept): (Vec<_>, Vec<_>) = self.rules.drain(..).partition(is_taken_back);
         self.rules = kept;
@@ -128,9 +110,9 @@ impl Layers {
             return Err(ChangeRefused::TooMany);
         }
         let until = match lasting {
-            Lasting::Life => Until::End,
-            Lasting::For(time) => Until::Time(now + (*time).min(MAX_TIME)),
-            Lasting::Once => Until::Used,
+            RuleLasting::Life => Until::End,
+            RuleLasting::Seconds(time) => Until::Time(now + Duration::from_secs(*time).min(MAX_TIME)),
+            RuleLasting::Once => Until::Used,
         };
         self.rules.push(LiveRule { effect: *effect, rule: rule.clone(), until });
         let opposite = |live: &LiveRule| live.effect != *effect;
@@ -153,7 +135,7 @@ impl Layers {
         // One that forbids all of it; one that forbids a port or a subdomain leaves the rest.
         let forbids = |deny: &&Rule| deny.host.covers(&rule.host) && covers(deny, rule);
         // A narrow rule does not take back a wider one, whose other names would be open then.
-        let wider = |live: &&LiveRule| live.effect == Effect::Deny && !rule.host.covers(&live.rule.host);
+        let wider = |live: &&LiveRule| live.effect == RuleEffect::Deny && !rule.host.covers(&live.rule.host);
         let live = self.rules.iter().filter(wider).map(|live| &live.rule);
         match self.base.deny.iter().chain(live).find(forbids) {
             Some(deny) => Err(ChangeRefused::Denied(text(), deny.label.to_string())),
@@ -179,23 +161,11 @@ impl Layers {
     }
 }
 
-impl Lasting {
-    /// For the audit log and for people.
-    pub fn words(self) -> String {
-        match self {
-            Lasting::Life => "while the sandbox lives".into(),
-            Lasting::For(time) => format!("for {} s", time.as_secs()),
-            Lasting::Once => "for one connection".into(),
-        }
-    }
-}
-
-impl Effect {
-    pub(crate) fn recorded(self) -> PolicyChange {
-        match self {
-            Effect::Allow => PolicyChange::Allowed,
-            Effect::Deny => PolicyChange::Denied,
-        }
+/// As the audit log says it.
+pub(crate) fn recorded(effect: RuleEffect) -> PolicyChange {
+    match effect {
+        RuleEffect::Allow => PolicyChange::Allowed,
+        RuleEffect::Deny => PolicyChange::Denied,
     }
 }
 
@@ -236,27 +206,27 @@ mod tests {
         Layers { base, rules: Vec::new(), ports: None }
     }
 
-    fn change(effect: Effect, text: &str, lasting: Lasting) -> Change {
+    fn change(effect: RuleEffect, text: &str, lasting: RuleLasting) -> Change {
         let by: Arc<str> = "alice".into();
         let source = RuleSource::Live(Arc::clone(&by));
         let rule = match effect {
-            Effect::Allow => Rule::allow(text, source),
-            Effect::Deny => Rule::deny(text, source),
+            RuleEffect::Allow => Rule::allow(text, source),
+            RuleEffect::Deny => Rule::deny(text, source),
         };
         Change { effect, rule: rule.unwrap(), lasting, by }
     }
 
     fn texts(layers: &Layers) -> Vec<String> {
         let text = |live: &LiveRule| match live.effect {
-            Effect::Allow => format!("+{}", live.rule),
-            Effect::Deny => format!("-{}", live.rule),
+            RuleEffect::Allow => format!("+{}", live.rule),
+            RuleEffect::Deny => format!("-{}", live.rule),
         };
         layers.rules.iter().map(text).collect()
     }
 
     #[test]
     fn what_was_said_last_counts() {
-        use Effect::{Allow, Deny};
+        use RuleEffect::{Allow, Deny};
         for (changes, expected) in [
             (&[(Allow, "a.test"), (Deny, "a.test")][..], &["-a.test"][..]),
             (&[(Deny, "a.test"), (Allow, "a.test")], &["+a.test"]),
@@ -269,7 +239,7 @@ mod tests {
         ] {
             let mut layers = layers(&[], &[]);
             for (effect, text) in changes {
-                layers.change(&change(*effect, text, Lasting::Life), Instant::now()).unwrap();
+                layers.change(&change(*effect, text, RuleLasting::Life), Instant::now()).unwrap();
             }
             assert_eq!(texts(&layers), expected, "{changes:?}");
         }
@@ -279,7 +249,7 @@ mod tests {
     fn what_the_start_forbids_stays_forbidden() {
         let mut forbidden = layers(&[], &["a.test", "c.test:80"]);
         let allow = |layers: &mut Layers, text: &str| {
-            layers.change(&change(Effect::Allow, text, Lasting::Life), Instant::now()).map(drop)
+            layers.change(&change(RuleEffect::Allow, text, RuleLasting::Life), Instant::now()).map(drop)
         };
         for text in ["a.test", "b.a.test", "=a.test:443"] {
             assert!(matches!(allow(&mut forbidden, text), Err(ChangeRefused::Denied(..))), "{text}");
@@ -293,9 +263,9 @@ mod tests {
         some_ports.ports = Some(vec![443]);
         assert_eq!(allow(&mut some_ports, "a.test"), Ok(()));
         assert!(matches!(allow(&mut some_ports, "a.test:8443"), Err(ChangeRefused::PortNotLed(_))));
-        let once = change(Effect::Deny, "a.test", Lasting::Once);
+        let once = change(RuleEffect::Deny, "a.test", RuleLasting::Once);
         let mut living = layers(&["a.test"], &[]);
-        living.change(&change(Effect::Deny, "a.test", Lasting::Life), Instant::now()).unwrap();
+        living.change(&change(RuleEffect::Deny, "a.test", RuleLasting::Life), Instant::now()).unwrap();
         assert!(
             matches!(allow(&mut living, "b.a.test"), Err(ChangeRefused::Denied(..))),
             "a.test stays denied"
@@ -313,8 +283,8 @@ mod tests {
     fn a_rule_has_its_time() {
         let (mut layers, now) = (layers(&[], &[]), Instant::now());
         let minute = Duration::from_secs(60);
-        layers.change(&change(Effect::Allow, "a.test", Lasting::For(minute)), now).unwrap();
-        layers.change(&change(Effect::Allow, "b.test", Lasting::Life), now).unwrap();
+        layers.change(&change(RuleEffect::Allow, "a.test", RuleLasting::Seconds(60)), now).unwrap();
+        layers.change(&change(RuleEffect::Allow, "b.test", RuleLasting::Life), now).unwrap();
         assert_eq!(layers.next_expiry(), Some(now + minute));
         assert!(layers.expire(now + minute / 2).is_empty());
         assert_eq!(layers.expire(now + minute).len(), 1);

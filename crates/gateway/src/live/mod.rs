@@ -13,14 +13,16 @@ mod change;
 mod questions;
 mod version;
 
-pub use change::{Change, ChangeRefused, Effect, Lasting, LiveRule, Until};
-pub use questions::{ANSWER_TIMEOUT, Answer, Question};
+pub use change::{Change, ChangeRefused, LiveRule, Until};
+pub use questions::{ANSWER_TIMEOUT, Question};
 pub use version::{PolicyDigest, PolicyVersion};
 
 use crate::decide::{self, Allowed};
 use crate::serving::Serving;
 use belljar_audit::{Approval, Event, PolicyChange};
-use belljar_spec::egress::{EgressPolicy, HostName, Mode, Reason, Rule, RuleError, RuleSource};
+use belljar_spec::egress::{
+    EgressPolicy, HostName, Mode, Reason, Rule, RuleEffect, RuleError, RuleLasting, RuleSource, Verdict,
+};
 use change::Layers;
 use questions::Questions;
 use std::collections::HashMap;
@@ -69,7 +71,7 @@ pub enum LiveEvent {
     /// A person is asked.
     Asked(Question),
     /// The question is over.
-    Answered { question: Question, answer: Option<Answer> },
+    Answered { question: Question, answer: Option<Verdict> },
     /// The policy changed.
     Changed { number: u64, digest: PolicyDigest },
 }
@@ -122,7 +124,7 @@ pub(crate) struct Waiting {
     name: HostName,
     port: u16,
     id: u64,
-    answer: watch::Receiver<Option<Answer>>,
+    answer: watch::Receiver<Option<Verdict>>,
     is_over: bool,
 }
 
@@ -230,7 +232,7 @@ impl LivePolicy {
         if state.layers.base.mode == Mode::None {
             return Err(ChangeRefused::EgressOff);
         }
-        if change.effect == Effect::Allow && !state.current.recorder.takes_refusals() {
+        if change.effect == RuleEffect::Allow && !state.current.recorder.takes_refusals() {
             return Err(ChangeRefused::NotRecorded);
         }
         let before = state.layers.clone();
@@ -244,13 +246,14 @@ impl LivePolicy {
         for rule in taken {
             state.write(PolicyChange::Removed, &rule.rule, "its opposite came", &change.by, digest, 0);
         }
-        let recorded = state.write(change.effect.recorded(), &change.rule, &words, &change.by, digest, ended);
-        if !recorded && change.effect == Effect::Allow {
+        let recorded =
+            state.write(change::recorded(change.effect), &change.rule, &words, &change.by, digest, ended);
+        if !recorded && change.effect == RuleEffect::Allow {
             state.layers = before;
             return Err(ChangeRefused::NotRecorded);
         }
         let ended = self.install(state, version);
-        if matches!(change.lasting, Lasting::For(_)) {
+        if matches!(change.lasting, RuleLasting::Seconds(_)) {
             self.timed.notify_one();
         }
         match recorded {
@@ -260,38 +263,42 @@ impl LivePolicy {
     }
 
     /// Answers a question.
-    pub fn answer(&self, id: u64, answer: Answer, by: &Arc<str>) -> Result<Changed, ChangeRefused> {
+    pub fn answer(&self, id: u64, answer: Verdict, by: &Arc<str>) -> Result<Changed, ChangeRefused> {
         let mut state = self.lock();
         self.expire(&mut state);
         let Some(question) = state.questions.get(id).cloned() else {
             return Err(ChangeRefused::NoQuestion(id));
         };
         let changed = match answer {
-            Answer::Once => {
+            Verdict::Once => {
                 // Judged as a rule for the sandbox would be.
-                let rule = rule_for(&question.name, question.port, Effect::Allow, by);
+                let rule = rule_for(&question.name, question.port, RuleEffect::Allow, by);
                 let rule = rule.map_err(|_| ChangeRefused::NoQuestion(id))?;
-                let change =
-                    Change { effect: Effect::Allow, rule, lasting: Lasting::Once, by: Arc::clone(by) };
+                let change = Change {
+                    effect: RuleEffect::Allow,
+                    rule,
+                    lasting: RuleLasting::Once,
+                    by: Arc::clone(by),
+                };
                 state.layers.clone().change(&change, Instant::now())?;
                 let digest = state.current.policy.digest().clone();
                 Changed { number: state.current.policy.number(), digest, ended: 0 }
             }
-            Answer::Sandbox | Answer::Deny => {
-                let effect = if answer == Answer::Deny { Effect::Deny } else { Effect::Allow };
+            Verdict::Sandbox | Verdict::Deny => {
+                let effect = if answer == Verdict::Deny { RuleEffect::Deny } else { RuleEffect::Allow };
                 let rule = rule_for(&question.name, question.port, effect, by);
                 let rule = rule.map_err(|_| ChangeRefused::NoQuestion(id))?;
-                let change = Change { effect, rule, lasting: Lasting::Life, by: Arc::clone(by) };
+                let change = Change { effect, rule, lasting: RuleLasting::Life, by: Arc::clone(by) };
                 self.change_locked(&mut state, &change)?
             }
         };
         let said = match answer {
-            Answer::Once => Approval::Once,
-            Answer::Sandbox => Approval::Sandbox,
-            Answer::Deny => Approval::Denied,
+            Verdict::Once => Approval::Once,
+            Verdict::Sandbox => Approval::Sandbox,
+            Verdict::Deny => Approval::Denied,
         };
         let event = answered(&question, said, by);
-        if state.current.recorder.write(&event).is_err() && answer != Answer::Deny {
+        if state.current.recorder.write(&event).is_err() && answer != Verdict::Deny {
             return Err(ChangeRefused::NotRecorded);
         }
         if let Some(question) = state.questions.answer(id, answer) {
@@ -446,11 +453,11 @@ impl Waiting {
         }
         self.is_over = true;
         let policy = match answer {
-            Some(Answer::Sandbox) => None,
-            Some(Answer::Once) => rule_for(&self.name, self.port, Effect::Allow, &"approval".into())
+            Some(Verdict::Sandbox) => None,
+            Some(Verdict::Once) => rule_for(&self.name, self.port, RuleEffect::Allow, &"approval".into())
                 .ok()
                 .map(|rule| EgressPolicy::clone(&current.policy).allow(rule)),
-            Some(Answer::Deny) => return Err((current, Reason::NotApproved)),
+            Some(Verdict::Deny) => return Err((current, Reason::NotApproved)),
             None => None,
         };
         let version = match policy {
@@ -481,15 +488,15 @@ impl Drop for Waiting {
 }
 
 /// The rule that an answer is: this name alone, at this port, with what is usual there.
-pub fn rule_for(name: &HostName, port: u16, effect: Effect, by: &Arc<str>) -> Result<Rule, RuleError> {
+pub fn rule_for(name: &HostName, port: u16, effect: RuleEffect, by: &Arc<str>) -> Result<Rule, RuleError> {
     let source = RuleSource::Live(Arc::clone(by));
     let text = match (effect, port) {
-        (Effect::Allow, 443 | 80) => format!("={name}"),
-        (Effect::Allow | Effect::Deny, _) => format!("={name}:{port}"),
+        (RuleEffect::Allow, 443 | 80) => format!("={name}"),
+        (RuleEffect::Allow | RuleEffect::Deny, _) => format!("={name}:{port}"),
     };
     match effect {
-        Effect::Allow => Rule::allow(&text, source),
-        Effect::Deny => Rule::deny(&text, source),
+        RuleEffect::Allow => Rule::allow(&text, source),
+        RuleEffect::Deny => Rule::deny(&text, source),
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! No program inside can answer: it can only connect, which adds a question, and close.
 
-use belljar_spec::egress::HostName;
+use belljar_spec::egress::{HostName, Verdict};
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
@@ -19,17 +19,6 @@ pub struct Question {
     pub waiting: usize,
 }
 
-/// What a person says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// The connections that wait may be made.
-    Once,
-    /// The name may be reached as long as the sandbox lives.
-    Sandbox,
-    /// It may not.
-    Deny,
-}
-
 /// The questions of one sandbox.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
@@ -40,14 +29,14 @@ pub(crate) struct Questions {
 #[derive(Debug)]
 struct Open {
     question: Question,
-    answer: watch::Sender<Option<Answer>>,
+    answer: watch::Sender<Option<Verdict>>,
 }
 
 /// A connection's part in a question.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) id: u64,
-    pub(crate) answer: watch::Receiver<Option<Answer>>,
+    pub(crate) answer: watch::Receiver<Option<Verdict>>,
     /// Nobody asked this before.
     pub(crate) is_new: bool,
 }
@@ -76,7 +65,7 @@ impl Questions {
     }
 
     /// Answers a question, which is gone then.
-    pub(crate) fn answer(&mut self, id: u64, answer: Answer) -> Option<Question> {
+    pub(crate) fn answer(&mut self, id: u64, answer: Verdict) -> Option<Question> {
         let at = self.open.iter().position(|open| open.question.id == id)?;
         let open = self.open.swap_remove(at);
         open.answer.send_replace(Some(answer));
@@ -119,10 +108,10 @@ mod tests {
         assert_eq!((first.id == second.id, first.id == other.id), (true, false));
         assert_eq!((first.is_new, second.is_new), (true, false));
         assert_eq!(questions.get(first.id).unwrap().waiting, 2);
-        questions.answer(first.id, Answer::Once).unwrap();
+        questions.answer(first.id, Verdict::Once).unwrap();
         for asked in [first, second] {
-            assert_eq!(*asked.answer.borrow(), Some(Answer::Once));
-            assert_eq!(questions.answer(asked.id, Answer::Deny), None, "it is answered");
+            assert_eq!(*asked.answer.borrow(), Some(Verdict::Once));
+            assert_eq!(questions.answer(asked.id, Verdict::Deny), None, "it is answered");
         }
         assert_eq!(*other.answer.borrow(), None);
     }

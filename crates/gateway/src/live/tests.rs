@@ -10,7 +10,6 @@ use belljar_audit::Log;
 use belljar_spec::SandboxId;
 use proptest::prelude::*;
 use std::thread;
-use std::time::Duration;
 
 fn live(policy: EgressPolicy, recorder: Recorder) -> Arc<LivePolicy> {
     let terms = Terms {
@@ -31,12 +30,12 @@ fn name(text: &str) -> HostName {
     text.parse().unwrap()
 }
 
-fn change(effect: Effect, text: &str, lasting: Lasting) -> Change {
+fn change(effect: RuleEffect, text: &str, lasting: RuleLasting) -> Change {
     let by: Arc<str> = "alice".into();
     let source = RuleSource::Live(Arc::clone(&by));
     let rule = match effect {
-        Effect::Allow => Rule::allow(text, source),
-        Effect::Deny => Rule::deny(text, source),
+        RuleEffect::Allow => Rule::allow(text, source),
+        RuleEffect::Deny => Rule::deny(text, source),
     };
     Change { effect, rule: rule.unwrap(), lasting, by }
 }
@@ -58,14 +57,14 @@ fn a_change_counts_for_the_next_connection_and_ends_what_it_does_not_allow() {
     let live = live(EgressPolicy::strict().allow("a.test".parse().unwrap()), Recorder::new(None));
     let first = admitted(&live, "a.test", 443).ok().unwrap();
     assert_eq!(admitted(&live, "b.test", 443).err(), Some(Reason::NameNotAllowed));
-    live.change(&change(Effect::Allow, "b.test", Lasting::Life)).unwrap();
+    live.change(&change(RuleEffect::Allow, "b.test", RuleLasting::Life)).unwrap();
     let second = admitted(&live, "b.test", 443).ok().unwrap();
-    let changed = live.change(&change(Effect::Deny, "a.test", Lasting::Life)).unwrap();
+    let changed = live.change(&change(RuleEffect::Deny, "a.test", RuleLasting::Life)).unwrap();
     assert_eq!((changed.ended, is_ended(&first), is_ended(&second)), (1, true, false));
     assert_eq!(admitted(&live, "a.test", 443).err(), Some(Reason::NameDenied));
     // What it was decided by is what it was.
     assert!(decide::opening(&first.serving.policy, &name("a.test"), 443).is_ok());
-    let changed = live.change(&change(Effect::Allow, "a.test", Lasting::Life)).unwrap();
+    let changed = live.change(&change(RuleEffect::Allow, "a.test", RuleLasting::Life)).unwrap();
     assert_eq!((changed.number, changed.ended), (3, 0));
     assert!(admitted(&live, "a.test", 443).is_ok());
     drop(first);
@@ -76,7 +75,7 @@ fn a_change_counts_for_the_next_connection_and_ends_what_it_does_not_allow() {
 fn the_policy_that_means_the_same_has_the_same_digest() {
     let live = live(EgressPolicy::strict(), Recorder::new(None));
     let before = live.state().version.digest().clone();
-    let allowed = live.change(&change(Effect::Allow, "a.test", Lasting::Life)).unwrap();
+    let allowed = live.change(&change(RuleEffect::Allow, "a.test", RuleLasting::Life)).unwrap();
     assert_ne!(allowed.digest, before);
     assert_eq!(allowed.digest, PolicyDigest::of(&EgressPolicy::strict().allow("a.test".parse().unwrap())));
 }
@@ -84,23 +83,23 @@ fn the_policy_that_means_the_same_has_the_same_digest() {
 #[test]
 fn a_rule_for_one_connection_is_for_one() {
     let live = live(EgressPolicy::strict(), Recorder::new(None));
-    live.change(&change(Effect::Allow, "a.test", Lasting::Once)).unwrap();
+    live.change(&change(RuleEffect::Allow, "a.test", RuleLasting::Once)).unwrap();
     let number = live.state().version.number();
     assert_eq!(admitted(&live, "a.test", 22).err(), Some(Reason::NameNotAllowed), "not at that port");
     let one = admitted(&live, "a.test", 443).ok().unwrap();
     assert_eq!(admitted(&live, "a.test", 443).err(), Some(Reason::NameNotAllowed));
     // A change of something else lets it go on or ends it; it may not outlive what forbids it.
     assert_eq!(one.serving.policy.number(), number);
-    live.change(&change(Effect::Deny, "a.test", Lasting::Life)).unwrap();
+    live.change(&change(RuleEffect::Deny, "a.test", RuleLasting::Life)).unwrap();
     assert!(is_ended(&one));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rule_ends_with_its_time_though_no_task_looks() {
     let live = live(EgressPolicy::strict(), Recorder::new(None));
-    live.change(&change(Effect::Allow, "a.test", Lasting::For(Duration::ZERO))).unwrap();
+    live.change(&change(RuleEffect::Allow, "a.test", RuleLasting::Seconds(0))).unwrap();
     assert_eq!(admitted(&live, "a.test", 443).err(), Some(Reason::NameNotAllowed));
-    live.change(&change(Effect::Allow, "a.test", Lasting::For(Duration::from_secs(600)))).unwrap();
+    live.change(&change(RuleEffect::Allow, "a.test", RuleLasting::Seconds(600))).unwrap();
     let kept = admitted(&live, "a.test", 443).ok().unwrap();
     assert!(!is_ended(&kept));
     // As if its time were over.
@@ -129,7 +128,7 @@ async fn an_answer_is_for_all_that_wait_and_no_answer_is_no() {
     let mut watched = live.watch();
     let (one, two) = (waiting(&live, "a.test"), waiting(&live, "a.test"));
     let Ok(LiveEvent::Asked(question)) = watched.recv().await else { panic!("it is told") };
-    live.answer(question.id, Answer::Once, &by).unwrap();
+    live.answer(question.id, Verdict::Once, &by).unwrap();
     let (one, two) = (one.answer().await.ok().unwrap(), two.answer().await.ok().unwrap());
     assert!(!is_ended(&one) && !is_ended(&two));
     // Once is for those that waited.
@@ -138,11 +137,11 @@ async fn an_answer_is_for_all_that_wait_and_no_answer_is_no() {
     assert!(live.state().questions.is_empty(), "its time was over");
     let fourth = waiting(&live, "a.test");
     let id = live.state().questions[0].id;
-    live.answer(id, Answer::Sandbox, &by).unwrap();
+    live.answer(id, Verdict::Sandbox, &by).unwrap();
     assert!(fourth.answer().await.is_ok() && admitted(&live, "a.test", 443).is_ok());
-    assert_eq!(live.answer(id, Answer::Deny, &by), Err(ChangeRefused::NoQuestion(id)));
+    assert_eq!(live.answer(id, Verdict::Deny, &by), Err(ChangeRefused::NoQuestion(id)));
     let fifth = waiting(&live, "b.test");
-    live.answer(live.state().questions[0].id, Answer::Deny, &by).unwrap();
+    live.answer(live.state().questions[0].id, Verdict::Deny, &by).unwrap();
     assert_eq!(fifth.answer().await.err().map(|(_, reason)| reason), Some(Reason::NotApproved));
     assert_eq!(admitted(&live, "b.test", 443).err(), Some(Reason::NameDenied), "it is not asked again");
 }
@@ -155,11 +154,11 @@ fn a_question_does_not_open_what_the_start_forbids() {
     assert_eq!(admitted(&live, "a.test", 443).err(), Some(Reason::NameDenied), "no person is asked");
     let _waiting = waiting(&live, "c.test");
     let id = live.state().questions[0].id;
-    for answer in [Answer::Once, Answer::Sandbox] {
+    for answer in [Verdict::Once, Verdict::Sandbox] {
         let refused = live.answer(id, answer, &"alice".into());
         assert!(matches!(refused, Err(ChangeRefused::NotByOperator(_))), "{refused:?}");
     }
-    live.answer(id, Answer::Deny, &"alice".into()).unwrap();
+    live.answer(id, Verdict::Deny, &"alice".into()).unwrap();
 }
 
 /// Names that the two halves of the test's policies are about; a version allows either all of them by one rule's text, or none.
@@ -192,9 +191,9 @@ fn no_connection_is_decided_by_two_versions_while_the_policy_changes_a_thousand_
             });
         }
         for number in 0..500 {
-            let now = change(Effect::Allow, &policy_text(number), Lasting::Life);
+            let now = change(RuleEffect::Allow, &policy_text(number), RuleLasting::Life);
             // One allowed after the other was denied: never both.
-            live.change(&change(Effect::Deny, &policy_text(number + 1), Lasting::Life)).unwrap();
+            live.change(&change(RuleEffect::Deny, &policy_text(number + 1), RuleLasting::Life)).unwrap();
             live.change(&now).unwrap();
         }
         is_done.store(true, Ordering::Relaxed);
@@ -216,8 +215,8 @@ proptest! {
         let live = live(EgressPolicy::strict().allow("b.a.test".parse().unwrap()), Recorder::new(None));
         let mut open = Vec::new();
         for (allows, host, connects) in steps {
-            let effect = if allows { Effect::Allow } else { Effect::Deny };
-            let _ = live.change(&change(effect, HOSTS[host], Lasting::Life));
+            let effect = if allows { RuleEffect::Allow } else { RuleEffect::Deny };
+            let _ = live.change(&change(effect, HOSTS[host], RuleLasting::Life));
             if connects {
                 for host in ["a.test", "b.a.test"] {
                     open.extend([443, 80].into_iter().filter_map(|port| Some((host, port, admitted(&live, host, port).ok()?))));

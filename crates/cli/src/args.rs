@@ -109,6 +109,7 @@ impl Args {
         match &self.command {
             Some(Command::Run(options)) => options.json,
             Some(Command::Doctor(options)) => options.json,
+            Some(Command::Verify(options)) => options.json,
             Some(Command::Diff(options)) => options.json,
             Some(Command::Apply(options)) => options.json,
             Some(Command::Changes { command }) => command.wants_json(),
@@ -236,6 +237,16 @@ pub(crate) enum Command {
     Images(ImagesArgs),
     /// Check which backends work here, and what to do where not
     Doctor(DoctorArgs),
+    /// Attack a sandbox of this machine and this configuration, and say what held
+    #[command(
+        after_help = "Harmless attacks on everything that a sandbox promises, judged from outside of it. Another sandbox can be attacked \
+        in the same way, which shows that the attacks can succeed. Examples:\n  \
+        belljar verify\n  \
+        belljar verify --backend all\n  \
+        belljar verify --command 'docker run --rm -i -v .:/workspace -w /workspace python:3-slim'\n\n\
+        Exit codes: 0 everything that was tried held; 1 there is a hole."
+    )]
+    Verify(VerifyArgs),
     /// List, show and verify audit logs
     #[command(after_help = "Examples:\n  \
         belljar audit\n  \
@@ -407,6 +418,25 @@ pub(crate) struct ManArgs {
     /// Write a page for each command into this folder instead
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     pub(crate) all: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct VerifyArgs {
+    /// The backend: a name, or `all` that work here [default: the one that a run gets]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "profile"])]
+    pub(crate) backend: Option<String>,
+    /// A named set of settings: `belljar config profiles` lists them
+    #[arg(long, value_name = "NAME", conflicts_with = "command")]
+    pub(crate) profile: Option<String>,
+    /// Attack another sandbox: a command that is run in the folder of the attacks, with `sh -s` behind it
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) command: Option<String>,
+    /// Name every attack, and not only those that worked
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -82,6 +82,7 @@ const MORE: &[&str] = &[
     "deny",
     "approve",
     "why",
+    "verify",
     "volume",
     "llm",
     "daemon",

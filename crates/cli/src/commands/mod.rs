@@ -33,6 +33,7 @@ mod table;
 mod terminal_variables;
 pub(crate) mod trust;
 pub(crate) mod upkeep;
+pub(crate) mod verify;
 
 use belljar_spec::{ErrorCode, SandboxError};
 use std::future::Future;

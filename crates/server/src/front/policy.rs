@@ -58,8 +58,11 @@ async fn change(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
     Named(name): Named,
-    Body(request): Body<ChangePolicy>,
+    request: Result<Body<ChangePolicy>, Refusal>,
 ) -> Answer<Json<PolicyChanged>> {
+    // Before the body, in which fields are needed.
+    asking.caller.may_have_sandboxes()?;
+    let Body(request) = request?;
     let one = front.steered(&asking, &name, May::Steer).await?;
     let ChangePolicy { effect, rule, for_s, once } = request;
     let lasting = match (for_s, once) {
@@ -86,8 +89,11 @@ async fn answer(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
     Numbered { name, question }: Numbered,
-    Body(request): Body<AnswerQuestion>,
+    request: Result<Body<AnswerQuestion>, Refusal>,
 ) -> Answer<Json<PolicyChanged>> {
+    asking.caller.may_have_sandboxes()?;
+    let question: u64 = question.parse().map_err(|_| invalid("a question has a number"))?;
+    let Body(request) = request?;
     let one = front.steered(&asking, &name, May::Steer).await?;
     let verdict = request.verdict;
     let by = who(&asking);
@@ -282,14 +288,14 @@ fn follow(front: Arc<Front>, asking: Asking) -> Sse<impl stream::Stream<Item = R
 /// A sandbox and a question of it, of the path.
 struct Numbered {
     name: String,
-    question: u64,
+    question: String,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Numbered {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Numbered, Refusal> {
-        let path = Path::<(String, u64)>::from_request_parts(parts, state).await;
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
         let Path((name, question)) = path
             .map_err(|error| invalid(format!("the path is not what it should be: {}", error.body_text())))?;
         Ok(Numbered { name, question })

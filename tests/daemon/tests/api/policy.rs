@@ -35,7 +35,7 @@ fn a_grant_steers_its_own_sandboxes_and_never_beyond_its_names() {
     one.post(&path, &json!({ "effect": "allow", "rule": "a.example", "for_s": 9, "once": true }))
         .refused(422, "request_conflict");
     one.post(&path, &json!({ "effect": "deny", "rule": "a.example", "once": true }))
-        .refused(422, "request_value");
+        .refused(422, "request_conflict");
     // Another grant may join such a sandbox, and change nothing of it.
     let refused = other.post(&path, &change("allow", "a.example"));
     assert!([403, 404].contains(&refused.status), "{}", refused.text());

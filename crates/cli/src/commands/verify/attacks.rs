@@ -276,7 +276,7 @@ fn processes(scene: &Scene) -> Vec<Attack> {
         attack(
             Promise::Processes,
             "end a process by its name",
-            "have pkill && pkill -9 -f 'sleep 600'".into(),
+            "have pkill && pkill -9 -f '[s]leep 600'".into(),
             Evidence::CanaryEnded,
         ),
     ]

@@ -109,6 +109,8 @@ struct Report {
     attacks: Vec<(Attack, Outcome)>,
     /// What is left of the attacks, outside.
     left: Vec<String>,
+    /// The last attack was tried: nothing ended them all before.
+    is_over: bool,
     took: Duration,
 }
 
@@ -134,6 +136,7 @@ fn attacked(target: impl FnOnce(&Scene) -> Result<Target, SandboxError>) -> Resu
     let (said, seen) = watching?;
     // What was sent is on its way for a moment.
     thread::sleep(SETTLES);
+    let is_over = said.contains(&format!("@@{} all@@", scene.token));
     let judged = attacks
         .into_iter()
         .map(|attack| {
@@ -146,7 +149,7 @@ fn attacked(target: impl FnOnce(&Scene) -> Result<Target, SandboxError>) -> Resu
     for folder in ["/etc", "/usr/bin", "/var/tmp", "/tmp"] {
         let _ = fs::remove_file(Path::new(folder).join(format!("belljar-verify-{}", scene.call)));
     }
-    Ok(Report { target: name, attacks: judged, left, took: began.elapsed() })
+    Ok(Report { target: name, attacks: judged, left, is_over, took: began.elapsed() })
 }
 
 /// A number of seconds that no other process sleeps: it marks those of the attacks.
@@ -166,7 +169,8 @@ struct Seen {
 /// One script for all attacks, each in a shell of its own, and the word that the sleeping process can be found by.
 fn script(scene: &Scene, attacks: &[Attack], is_ours: bool, marker: &str) -> (String, String) {
     let sleeper = format!("8{}", &marker[1..]);
-    let mut script = PRELUDE.replace("NUMBER_HERE", marker).replace("SECRET_HERE", &scrambled(&scene.secret));
+    let script = PRELUDE.replace("NUMBER_HERE", marker).replace("SECRET_HERE", &scrambled(&scene.secret));
+    let mut script = script.replace("TOKEN_HERE", &scrambled(&scene.token));
     let mut has_slept = false;
     for attack in attacks.iter().filter(|attack| is_ours || !attack.ours_only) {
         let body = match &attack.evidence {
@@ -178,11 +182,13 @@ fn script(scene: &Scene, attacks: &[Attack], is_ours: bool, marker: &str) -> (St
             }
             _ => attack.script.clone(),
         };
+        // The token stands in no command line: an attack that prints those does not print the frame of another one.
+        let slug = slug(&attack.name);
         script.push_str(&format!(
-            "echo '@@{0}@@'\n( set +e\n{body}\n) 2>&1 < /dev/null\necho '@@end@@'\n",
-            slug(&attack.name)
+            "echo \"@@$TOKEN begin {slug}@@\"\n( set +e\n{body}\n) 2>&1 < /dev/null\necho \"@@$TOKEN end {slug}@@\"\n"
         ));
     }
+    script.push_str("echo \"@@$TOKEN all@@\"\n");
     (script, sleeper)
 }
 
@@ -196,9 +202,9 @@ fn judge(attack: &Attack, scene: &mut Scene, said: &str, seen: &Seen, is_ours: b
         return Outcome::NotTried;
     }
     let slug = slug(&attack.name);
-    let begin = format!("@@{slug}@@");
-    let output = said.split_once(&begin).map(|(_, rest)| rest.split("@@end@@").next().unwrap_or_default());
-    let Some(output) = output else { return Outcome::NotTried };
+    let [begin, end] = ["begin", "end"].map(|word| format!("@@{} {word} {slug}@@", scene.token));
+    let output = said.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
+    let Some((output, _)) = output else { return Outcome::NotTried };
     let worked = match &attack.evidence {
         Evidence::Secret => output.contains(&scene.secret),
         Evidence::Arrived => scene.was_reached(&slug),
@@ -255,9 +261,9 @@ impl Report {
         self.attacks.iter().filter(|(_, outcome)| *outcome == Outcome::Hole).count() + self.left.len()
     }
 
-    /// Whether something was tried at all: a sandbox that did not start holds nothing.
+    /// Whether all of them were tried: a sandbox that did not start, or ended in the middle, shows nothing.
     fn is_whole(&self) -> bool {
-        self.attacks.iter().any(|(_, outcome)| *outcome != Outcome::NotTried)
+        self.is_over
     }
 
     fn count(&self, promise: Promise, outcome: Outcome) -> usize {
@@ -277,6 +283,7 @@ impl Report {
             "target": self.target,
             "holes": self.holes(),
             "left": self.left,
+            "complete": self.is_over,
             "duration_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
             "attacks": self.attacks.iter().map(attack).collect::<Vec<_>>(),
         })
@@ -314,7 +321,7 @@ impl Report {
             text.push_str(&format!("  HOLE      left behind: {left}\n"));
         }
         if !self.is_whole() {
-            text.push_str("  nothing could be tried: it did not start\n");
+            text.push_str("  not all attacks were tried: it did not start, or ended before the last one\n");
         }
         text
     }
@@ -325,6 +332,8 @@ const PRELUDE: &str = r#"
 NUMBER=NUMBER_HERE
 WORD=; rest=SECRET_HERE
 while [ -n "$rest" ]; do WORD="${rest%"${rest#?}"}$WORD"; rest="${rest#?}"; done
+TOKEN=; rest=TOKEN_HERE
+while [ -n "$rest" ]; do TOKEN="${rest%"${rest#?}"}$TOKEN"; rest="${rest#?}"; done
 SOCKET_WORD=$WORD
 have() { command -v "$1" > /dev/null 2>&1 || { echo '@@no program@@'; return 1; }; }
 dial() {

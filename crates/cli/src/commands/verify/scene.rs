@@ -19,6 +19,8 @@ use std::time::Duration;
 pub(super) struct Scene {
     /// A word that no one can guess: who shows it has found a canary.
     pub(super) secret: String,
+    /// Frames the output of each attack.
+    pub(super) token: String,
     /// In each call to a canary; it may be known.
     pub(super) call: String,
     root: PathBuf,
@@ -38,6 +40,7 @@ impl Scene {
         };
         let (id, call) = (new_id()?.to_string(), new_id()?.to_string());
         let secret = format!("{id}{}", new_id()?);
+        let token = new_id()?.to_string();
         let root = std::env::temp_dir().join(format!("belljar-verify-{}", new_id()?));
         let made = fs::DirBuilder::new().mode(0o755).create(&root).and_then(|()| furnish(&root, &secret));
         made.map_err(|error| failed("the folder for the attacks cannot be made", error))?;
@@ -62,7 +65,7 @@ impl Scene {
         })();
         match outcome {
             Ok((port, resolver, abstract_name, canary)) => {
-                Ok(Scene { secret, call, root, port, resolver, abstract_name, arrived, canary })
+                Ok(Scene { secret, token, call, root, port, resolver, abstract_name, arrived, canary })
             }
             Err(error) => {
                 let _ = fs::remove_dir_all(&root);

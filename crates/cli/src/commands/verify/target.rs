@@ -2,7 +2,7 @@
 
 use crate::commands::block_on;
 use belljar_engine::{Engine, Sandbox};
-use belljar_spec::{Command as SandboxCommand, ErrorCode, SandboxError, SandboxSpec};
+use belljar_spec::{Command as SandboxCommand, ErrorCode, SandboxError, SandboxSpec, Stdin};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -57,9 +57,11 @@ impl Attempt<'_> {
     pub(super) fn finish(self, timeout: Duration) -> Result<String, SandboxError> {
         match self {
             Attempt::Ours(sandbox, script) => {
-                let mut command = SandboxCommand::new(["sh", "-c", &script]).map_err(|error| {
+                let mut command = SandboxCommand::new(["sh", "-s"]).map_err(|error| {
                     ErrorCode::Internal.error(format!("no command: {error}")).caused_by(error)
                 })?;
+                // Not among its arguments, where an attack on processes would find it.
+                command.stdin = Stdin::Bytes(script.into_bytes());
                 command.timeout = Some(timeout);
                 let result = block_on(async { sandbox.exec(&command).await })?;
                 let all = [result.stdout, result.stderr].concat();

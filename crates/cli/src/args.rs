@@ -131,6 +131,7 @@ impl Args {
             Some(
                 Command::Zygote { .. }
                 | Command::Serve(_)
+                | Command::Ui(_)
                 | Command::E2b { .. }
                 | Command::Shell(_)
                 | Command::Completions { .. }
@@ -290,6 +291,14 @@ pub(crate) enum Command {
         curl --unix-socket $XDG_RUNTIME_DIR/belljar/daemon.sock http://localhost/v1/sandboxes"
     )]
     Serve(ServeArgs),
+    /// Open the dashboard in the browser
+    #[command(
+        after_help = "Sandboxes, what they may reach and what they ask, as long as this runs. The link works once. Examples:\n  \
+        belljar ui\n  \
+        belljar ui --no-open                   # print the link\n  \
+        belljar ui --listen 127.0.0.1:7071     # for `ssh -L 7071:127.0.0.1:7071`"
+    )]
+    Ui(UiArgs),
     /// Persistent sandboxes: init, ps, attach, pause, resume, admin, plan
     Sandbox {
         #[command(subcommand)]
@@ -421,6 +430,16 @@ pub(crate) struct ManArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct UiArgs {
+    /// The loopback address to listen at [default: one that no other server has]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+    /// Print the link, and open no browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct VerifyArgs {
     /// The backend: a name, or `all` that work here [default: the one that a run gets]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "profile"])]
@@ -431,6 +450,9 @@ pub(crate) struct VerifyArgs {
     /// Attack another sandbox: a command that is run in the folder of the attacks, with `sh -s` behind it
     #[arg(long, value_name = "COMMAND")]
     pub(crate) command: Option<String>,
+    /// Try only this promise: network, names, files, processes, sockets, privileges, limits, work_tree; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) promise: Vec<crate::commands::verify::Promise>,
     /// Name every attack, and not only those that worked
     #[arg(long)]
     pub(crate) all: bool,

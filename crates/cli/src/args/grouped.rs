@@ -83,6 +83,7 @@ const MORE: &[&str] = &[
     "approve",
     "why",
     "verify",
+    "ui",
     "volume",
     "llm",
     "daemon",

@@ -110,10 +110,12 @@ fn no_program_inside_gives_orders_also_where_the_socket_is_shown() {
         let sockets = state.path().join("steering");
         let engine = Engine::new().with_state(state.path());
         let asks = belljar_spec::egress::EgressPolicy { mode: Mode::Ask, ..policy(&dns, &[]) };
-        // As if a person had shown the whole directory, which no one should.
-        let cage =
-            cage_by(engine, *backend, &asks, |spec, _| spec.shared.push(share(&sockets, Permission::Write)));
+        let cage = cage_by(engine, *backend, &asks, |_, _| {});
         let one = only(state.path());
+        // No directory of belljar's own is shown to a sandbox. As if it were: the socket has a second name in the workspace.
+        let shown = cage.outside("shown.sock");
+        fs::hard_link(sockets.join(format!("{}.sock", one.id)), &shown).unwrap();
+        fs::set_permissions(&shown, fs::Permissions::from_mode(0o777)).unwrap();
         let worked = cage.attack(
             r#"
 import glob, json

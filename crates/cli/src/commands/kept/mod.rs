@@ -31,6 +31,7 @@ mod snapshots;
 mod start;
 mod target;
 mod templates;
+mod ui;
 mod volume;
 mod volumes;
 mod work;
@@ -41,6 +42,8 @@ use belljar_spec::SandboxError;
 use repository::Repository;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+
+pub(crate) use ui::ui;
 
 pub(crate) fn kept(command: KeptCommand) -> Result<u8, SandboxError> {
     match command {

@@ -3,10 +3,11 @@
 
 use super::scene::{PROTECTED, Scene};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// A promise, and what is tried against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Promise {
+pub(crate) enum Promise {
     Network,
     Names,
     Files,
@@ -18,7 +19,7 @@ pub(super) enum Promise {
 }
 
 impl Promise {
-    pub(super) const ALL: [Promise; 8] = [
+    pub(crate) const ALL: [Promise; 8] = [
         Promise::Network,
         Promise::Names,
         Promise::Files,
@@ -30,7 +31,7 @@ impl Promise {
     ];
 
     /// For programs.
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Promise::Network => "network",
             Promise::Names => "names",
@@ -54,6 +55,17 @@ impl Promise {
             Promise::Limits => "a command cannot take all processes of this machine",
             Promise::WorkTree => "files that programs outside execute or obey are not changed",
         }
+    }
+}
+
+impl FromStr for Promise {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Promise, String> {
+        Promise::ALL.into_iter().find(|promise| promise.word() == text).ok_or_else(|| {
+            let words: Vec<&str> = Promise::ALL.into_iter().map(Promise::word).collect();
+            format!("write one of {}", words.join(", "))
+        })
     }
 }
 
@@ -359,7 +371,7 @@ fn privileges() -> Vec<Attack> {
             "write to a control group",
             "for g in /sys/fs/cgroup /sys/fs/cgroup/*; do [ -d $g ] && mkdir $g/belljar-verify && rmdir $g/belljar-verify && exit 0; done; exit 1",
         ),
-        works("trace process 1", "have strace && timeout 2 strace -p 1 -o w -e trace=none sleep 0"),
+        works("trace process 1", "have strace && timeout 1 strace -p 1 -o w 2>&1 | grep -q attached"),
         works("change a variable of every start", "head -c 0 /dev/null >> /etc/profile"),
     ]
 }
@@ -371,7 +383,7 @@ fn limits() -> Vec<Attack> {
     vec![fork(
         "start processes without end",
         // A number of seconds that no other process sleeps.
-        "i=0; while [ $i -lt 400 ]; do sleep $NUMBER & i=$((i+1)); done 2>/dev/null; sleep 1.6; kill $(jobs -p) 2>/dev/null; wait",
+        "i=0; all=; while [ $i -lt 400 ]; do sleep $NUMBER & all=\"$all $!\"; i=$((i+1)); done 2>/dev/null; sleep 1.6; kill $all; wait",
     )]
 }
 

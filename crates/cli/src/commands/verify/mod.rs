@@ -13,7 +13,8 @@ mod target;
 use super::print;
 use super::table::table;
 use crate::args::VerifyArgs;
-use attacks::{Attack, Evidence, Promise, slug};
+pub(crate) use attacks::Promise;
+use attacks::{Attack, Evidence, slug};
 use belljar_engine::Engine;
 use belljar_fleet::Profiles;
 use belljar_spec::{BackendName, ErrorCode, SandboxError, SandboxSpec};
@@ -31,7 +32,7 @@ pub(crate) fn verify(options: VerifyArgs) -> Result<u8, SandboxError> {
     let all = options.backend.as_deref() == Some("all");
     let mut reports = Vec::new();
     if let Some(command) = &options.command {
-        reports.push(attacked(|_| Ok(Target::Peer(command.clone())))?);
+        reports.push(attacked(&options.promise, |_| Ok(Target::Peer(command.clone())))?);
     } else if all {
         for report in Engine::new().backends() {
             let backend = report.backend;
@@ -39,9 +40,9 @@ pub(crate) fn verify(options: VerifyArgs) -> Result<u8, SandboxError> {
                 continue;
             }
             match report.outcome {
-                Ok(()) => {
-                    reports.push(attacked(|scene| Target::ours(&spec(&options, scene, Some(backend))?))?)
-                }
+                Ok(()) => reports.push(attacked(&options.promise, |scene| {
+                    Target::ours(&spec(&options, scene, Some(backend))?)
+                })?),
                 Err(error) => eprintln!("belljar: {backend} does not work here: {error}"),
             }
         }
@@ -56,7 +57,7 @@ pub(crate) fn verify(options: VerifyArgs) -> Result<u8, SandboxError> {
             })
         });
         let named = named.transpose()?;
-        reports.push(attacked(|scene| Target::ours(&spec(&options, scene, named)?))?);
+        reports.push(attacked(&options.promise, |scene| Target::ours(&spec(&options, scene, named)?))?);
     }
     let holes = reports.iter().map(Report::holes).sum::<usize>();
     match options.json {
@@ -90,6 +91,8 @@ fn spec(
     if let Some(backend) = backend {
         spec.backend = belljar_spec::BackendChoice::Named(backend);
     }
+    // That a limit holds is shown by one that the attacks reach.
+    spec.limits.pids = Some(MAX_PIDS);
     let egress = spec.egress.get_or_insert_default();
     egress.resolvers = vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), scene.resolver)];
     Ok(spec)
@@ -114,10 +117,14 @@ struct Report {
     took: Duration,
 }
 
-fn attacked(target: impl FnOnce(&Scene) -> Result<Target, SandboxError>) -> Result<Report, SandboxError> {
+fn attacked(
+    promises: &[Promise],
+    target: impl FnOnce(&Scene) -> Result<Target, SandboxError>,
+) -> Result<Report, SandboxError> {
     let began = Instant::now();
     let mut scene = Scene::set()?;
-    let attacks = attacks::all(&scene);
+    let mut attacks = attacks::all(&scene);
+    attacks.retain(|attack| promises.is_empty() || promises.contains(&attack.promise));
     let target = target(&scene)?;
     let name = target.name();
     let is_ours = matches!(target, Target::Ours(_));
@@ -137,6 +144,8 @@ fn attacked(target: impl FnOnce(&Scene) -> Result<Target, SandboxError>) -> Resu
     // What was sent is on its way for a moment.
     thread::sleep(SETTLES);
     let is_over = said.contains(&format!("@@{} all@@", scene.token));
+    // Commits and the like come out when it ends.
+    target.end();
     let judged = attacks
         .into_iter()
         .map(|attack| {
@@ -144,7 +153,6 @@ fn attacked(target: impl FnOnce(&Scene) -> Result<Target, SandboxError>) -> Resu
             (attack, outcome)
         })
         .collect();
-    target.end();
     let left = processes_with(&marker).into_iter().map(|pid| format!("process {pid}")).collect();
     for folder in ["/etc", "/usr/bin", "/var/tmp", "/tmp"] {
         let _ = fs::remove_file(Path::new(folder).join(format!("belljar-verify-{}", scene.call)));
@@ -292,6 +300,7 @@ impl Report {
     fn as_text(&self, is_long: bool) -> String {
         let rows: Vec<[String; 5]> = Promise::ALL
             .into_iter()
+            .filter(|promise| self.attacks.iter().any(|(attack, _)| attack.promise == *promise))
             .map(|promise| {
                 let [held, holes, not_tried] = [Outcome::Held, Outcome::Hole, Outcome::NotTried]
                     .map(|outcome| self.count(promise, outcome));
@@ -330,6 +339,7 @@ impl Report {
 /// What scripts use. `$WORD` is the secret, put together from what is not the secret.
 const PRELUDE: &str = r#"
 NUMBER=NUMBER_HERE
+export RES_OPTIONS='timeout:1 attempts:1'
 WORD=; rest=SECRET_HERE
 while [ -n "$rest" ]; do WORD="${rest%"${rest#?}"}$WORD"; rest="${rest#?}"; done
 TOKEN=; rest=TOKEN_HERE
@@ -351,5 +361,7 @@ s.sendall((sys.argv[3] + " ").encode())' "$@"
 const TIMEOUT: Duration = Duration::from_secs(90);
 const SETTLES: Duration = Duration::from_millis(300);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// Fewer than the attack on processes starts.
+const MAX_PIDS: u32 = 128;
 /// There is a hole, or nothing could be tried.
 const HOLE: u8 = 1;

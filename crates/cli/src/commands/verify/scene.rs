@@ -140,6 +140,10 @@ fn furnish(root: &Path, secret: &str) -> io::Result<()> {
     let workspace = root.join("workspace");
     fs::create_dir(&workspace)?;
     std::os::unix::fs::symlink(outside.join("canary"), workspace.join("link"))?;
+    // As much as git takes for a repository.
+    for part in [".git/objects/info", ".git/refs/heads"] {
+        fs::create_dir_all(workspace.join(part))?;
+    }
     for (path, content) in PROTECTED {
         let path = workspace.join(path);
         fs::create_dir_all(path.parent().unwrap_or(&workspace))?;

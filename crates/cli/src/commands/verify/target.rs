@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ impl Target {
 /// A script that runs.
 pub(super) enum Attempt<'t> {
     Ours(&'t Sandbox, String),
-    Peer(Child, Receiver<Vec<u8>>),
+    Peer(Child, Receiver<()>, Arc<Mutex<Vec<u8>>>),
 }
 
 impl Attempt<'_> {
@@ -67,10 +68,11 @@ impl Attempt<'_> {
                 let all = [result.stdout, result.stderr].concat();
                 Ok(String::from_utf8_lossy(&all).into_owned())
             }
-            Attempt::Peer(mut child, output) => {
-                let said = output.recv_timeout(timeout).unwrap_or_default();
+            Attempt::Peer(mut child, over, said) => {
+                let _ = over.recv_timeout(timeout);
                 let _ = child.kill();
                 let _ = child.wait();
+                let said = said.lock().unwrap_or_else(PoisonError::into_inner);
                 Ok(String::from_utf8_lossy(&said).into_owned())
             }
         }
@@ -93,15 +95,19 @@ fn peer<'t>(command: &str, script: &str, workspace: &Path) -> Result<Attempt<'t>
         // A peer that does not start reads nothing.
         stdin.as_mut().map(|stdin| stdin.write_all(script.as_bytes()))
     });
-    let (said, output) = channel();
+    let (ended, over) = channel();
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&said);
     thread::spawn(move || {
-        let mut all = Vec::new();
-        if let Some(stdout) = stdout {
-            let _ = stdout.take(MAX_OUTPUT).read_to_end(&mut all);
+        let mut buffer = [0; 4096];
+        let mut stdout = stdout.map(|stdout| stdout.take(MAX_OUTPUT));
+        // What came before the end of its time counts too.
+        while let Some(Ok(length @ 1..)) = stdout.as_mut().map(|stdout| stdout.read(&mut buffer)) {
+            all.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..length]);
         }
-        let _ = said.send(all);
+        let _ = ended.send(());
     });
-    Ok(Attempt::Peer(child, output))
+    Ok(Attempt::Peer(child, over, said))
 }
 
 const MAX_OUTPUT: u64 = 16 << 20;

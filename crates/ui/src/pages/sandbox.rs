@@ -90,19 +90,27 @@ fn reach(policy: &PolicyReport, back: &str) -> String {
     let rules = match policy.rules.as_slice() {
         [] => r#"<p class="empty">No rules.</p>"#.to_string(),
         rules => {
-            let rows: String = rules.iter().map(|one| rule(one, back)).collect();
+            let (live, first): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| rule.live);
+            let rows: String = live.into_iter().rev().chain(first).map(|one| rule(one, back)).collect();
+            // What was added while it lives is seen at once; a long list of the start, when it is asked for.
+            let open =
+                if rules.len() <= FEW_RULES || rules.iter().any(|rule| rule.live) { " open" } else { "" };
+            let count = match rules.len() {
+                1 => "1 rule".to_string(),
+                more => format!("{more} rules"),
+            };
             format!(
-                r#"<table><thead><tr><th>Rule</th><th>Host</th><th>Ports</th><th>From</th><th><span class="hidden">Actions</span></th></tr></thead><tbody>{rows}</tbody></table>"#
+                r#"<details class="rules" id="rules"{open}><summary>{count}</summary><table><thead><tr><th>Rule</th><th>Host</th><th>Ports</th><th>From</th><th><span class="hidden">Actions</span></th></tr></thead><tbody>{rows}</tbody></table></details>"#
             )
         }
     };
     format!(
         r#"<section class="card"><div class="heading"><div><h2>What may leave</h2><p class="quiet">{mode}</p></div><p class="quiet digest">policy <code>{}</code></p></div>
-{rules}
 <form method="post" action="{back}/allow" class="inline"><input type="hidden" name="back" value="{back}">
 <label class="grow"><span class="hidden">Host</span><input name="rule" id="rule" required autocomplete="off" autocapitalize="off" spellcheck="false" placeholder="example.com, =api.example.com, example.com:8443"></label>
 <label><span class="hidden">For how long</span><select name="for" id="for"><option value="">while it lives</option><option value="600">for 10 minutes</option><option value="once">for one connection</option></select></label>
-<button class="primary">Allow</button><button class="danger" formaction="{back}/deny">Deny</button></form></section>"#,
+<button class="primary">Allow</button><button class="danger" formaction="{back}/deny">Deny</button></form>
+{rules}</section>"#,
         Text(&policy.policy),
         back = Text(back),
     )
@@ -213,3 +221,6 @@ fn decision(record: &AuditRecord, back: &str, can_change: bool) -> Option<String
         Text(why),
     ))
 }
+
+/// As many as are read at a glance.
+const FEW_RULES: usize = 6;

@@ -48,7 +48,9 @@ fn count(sandboxes: usize) -> String {
 fn row(info: &SandboxInfo) -> String {
     let folder = info.folder.as_deref().unwrap_or("a folder of its own");
     let isolation = match (&info.backend, &info.assurance) {
-        (Some(backend), Some(assurance)) => format!("{backend} <span class=\"quiet\">{assurance}</span>"),
+        (Some(backend), Some(assurance)) => {
+            format!(r#"<span>{} <span class="quiet">{}</span></span>"#, Text(backend), Text(assurance))
+        }
         _ => "–".into(),
     };
     format!(

@@ -288,7 +288,7 @@ fn processes(scene: &Scene) -> Vec<Attack> {
         attack(
             Promise::Processes,
             "end a process by its name",
-            "have pkill && pkill -9 -f '[s]leep 600'".into(),
+            format!("have pkill && pkill -9 -f '[6]00.{}'", super::scene::digits(&scene.call)),
             Evidence::CanaryEnded,
         ),
     ]

@@ -162,8 +162,7 @@ fn attacked(
 
 /// A number of seconds that no other process sleeps: it marks those of the attacks.
 fn number(call: &str) -> String {
-    let digits: String = call.bytes().map(|byte| char::from(b'0' + byte % 10)).collect();
-    format!("7.{digits}")
+    format!("7.{}", scene::digits(call))
 }
 
 /// What was seen of an attack's own processes.

@@ -55,7 +55,7 @@ impl Scene {
             take(UnixListener::bind(&path)?, &arrived);
             fs::set_permissions(&path, fs::Permissions::from_mode(0o777))?;
             let canary = Command::new("sleep")
-                .arg(CANARY_LIFE)
+                .arg(format!("{CANARY_LIFE}.{}", digits(&call)))
                 .env("BELLJAR_VERIFY_SECRET", &secret)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -128,6 +128,11 @@ impl Drop for Scene {
         let _ = self.canary.wait();
         let _ = fs::remove_dir_all(&self.root);
     }
+}
+
+/// Digits that no other process has among its arguments.
+pub(super) fn digits(call: &str) -> String {
+    call.bytes().map(|byte| char::from(b'0' + byte % 10)).collect()
 }
 
 fn furnish(root: &Path, secret: &str) -> io::Result<()> {

@@ -254,7 +254,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         if !self.session.is_empty() && !std::thread::panicking() {
-            self.call("DELETE", "", &Value::Null);
+            self.call("DELETE", "", &json!({}));
         }
         let _ = self.driver.kill();
         let _ = self.driver.wait();

@@ -156,7 +156,10 @@ mod tests {
         ));
         assert!(needs_authority(&inspected(plain), &[]), "a rule may come while the sandbox lives");
         assert!(needs_authority(&inspected(EgressPolicy::open()), &[]));
-        assert!(needs_authority(&inspected(EgressPolicy::strict()), &[]), "the same, where there is none yet");
+        assert!(
+            needs_authority(&inspected(EgressPolicy::strict()), &[]),
+            "the same, where there is none yet"
+        );
         assert!(!needs_authority(&inspected(EgressPolicy::none()), &[]));
     }
 }

@@ -42,9 +42,7 @@ pub(crate) fn why(options: WhyArgs) -> Result<u8, SandboxError> {
         None => (vec![belljar_audit::find(&directory, None)?], None),
         Some(word) => match belljar_audit::find(&directory, Some(word)) {
             Ok(log) => (vec![log], None),
-            Err(_) if is_id(word) => {
-                return Err(belljar_audit::find(&directory, Some(word)).map(drop).unwrap_err().into());
-            }
+            Err(error) if is_id(word) => return Err(error.into()),
             Err(_) => {
                 let host = host(word)?;
                 let logs: Vec<LogFile> = belljar_audit::list(&directory)?.into_iter().take(LOGS).collect();

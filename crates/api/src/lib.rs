@@ -15,6 +15,7 @@ mod file;
 mod grant;
 mod once;
 mod page;
+mod policy;
 mod profile;
 mod read;
 mod refusal;
@@ -39,6 +40,7 @@ pub use file::{FileEntry, FileKind, FileStat, MakeFolder, MoveFile, SetAttribute
 pub use grant::{GrantInfo, NewGrant, NewToken};
 pub use once::{RunOnce, RunResult};
 pub use page::{AuditRecord, Page};
+pub use policy::{AnswerQuestion, ChangePolicy, PolicyChanged, SandboxNotice, SandboxQuestion};
 pub use profile::ProfileInfo;
 pub use read::read;
 pub use refusal::RefusedInfo;

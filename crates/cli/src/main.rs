@@ -31,6 +31,9 @@ fn main() -> ExitCode {
     let outcome = match args.command {
         None => commands::shell::without_words(),
         Some(args::Command::Shell(options)) => commands::shell::shell(*options),
+        Some(args::Command::Ui(options)) => commands::kept::ui(&options),
+        Some(args::Command::Verify(options)) => commands::verify::verify(options),
+        Some(args::Command::Steer(command)) => commands::steer::steer(command),
         Some(args::Command::Kept(command)) => commands::kept::kept(command),
         Some(args::Command::Sandbox { command }) => commands::kept::sandbox(command),
         Some(args::Command::Changes { command }) => commands::layers::changes(command),

@@ -24,6 +24,7 @@ mod mcp;
 mod notify;
 mod once;
 mod openapi;
+mod policy;
 mod proxy;
 mod rate;
 mod records;

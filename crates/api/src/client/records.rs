@@ -5,7 +5,7 @@ use crate::client::call::escaped;
 use crate::client::error::ClientError;
 use crate::client::events::Events;
 use crate::client::sandbox::Sandbox;
-use crate::{Capabilities, ProfileInfo, RefusedInfo};
+use crate::{AuditRecord, Capabilities, ProfileInfo, RefusedInfo};
 use hyper::Method;
 use serde_json::Value;
 
@@ -34,6 +34,12 @@ impl Sandbox {
     /// What it tried to reach and may not, since it was started.
     pub async fn refusals(&self) -> Result<Vec<RefusedInfo>, ClientError> {
         self.client.every(&format!("/sandboxes/{}/refusals", escaped(&self.name)), &[]).await
+    }
+
+    /// The egress decisions behind this line of its log.
+    pub async fn egress_after(&self, line: u64) -> Result<Vec<AuditRecord>, ClientError> {
+        let path = format!("/sandboxes/{}/egress", escaped(&self.name));
+        self.client.every_after(&path, Some(line.to_string()), &[]).await
     }
 
     /// The egress decisions as they are made.

@@ -111,7 +111,7 @@ impl SandboxOptions {
     pub(crate) fn unopened_mode(&self) -> Result<Option<Mode>, SandboxError> {
         let workspace = workspace(self.sandbox.workspace.clone())?;
         let loaded = config::load(Some(&workspace), EgressFlags::default())?;
-        Ok(loaded.policy.filter(|policy| policy.mode == Mode::Open).map(|_| Mode::Strict))
+        Ok(loaded.policy.filter(|policy| policy.mode > Mode::Strict).map(|_| Mode::Strict))
     }
 
     /// A sandbox for one command: the request, and what only flags say.

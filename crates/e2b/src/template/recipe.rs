@@ -169,7 +169,7 @@ impl StepRequest {
                     files: FilesHash::parse(hash).map_err(|fault| fault.message)?,
                 })
             }
-            "ENV" if !self.args.is_empty() && self.args.len() % 2 == 0 => Action::Env(
+            "ENV" if !self.args.is_empty() && self.args.len().is_multiple_of(2) => Action::Env(
                 self.args.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect(),
             ),
             "ENV" => return Err("variables are pairs of a name and a value".into()),

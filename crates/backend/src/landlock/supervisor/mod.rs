@@ -89,6 +89,9 @@ struct Places {
     routes: Vec<(u16, OwnedFd)>,
 }
 
+/// The sockets at which the gateway takes connections, and what they are for.
+type EgressEnds = (EgressReport, Vec<OwnedFd>);
+
 /// What a supervisor is to hold to.
 pub(crate) struct Terms<'t> {
     pub(crate) egress: Option<&'t EgressSetup>,
@@ -103,7 +106,7 @@ impl Supervisor {
     pub(crate) fn start(
         listener: OwnedFd,
         terms: Terms<'_>,
-    ) -> Result<(Supervisor, Option<(EgressReport, Vec<OwnedFd>)>), Errno> {
+    ) -> Result<(Supervisor, Option<EgressEnds>), Errno> {
         make_room();
         // A kernel that cannot has slower answers.
         let _ = notify::take_turns(&listener);
@@ -162,7 +165,7 @@ impl Drop for Supervisor {
 
 impl Places {
     /// The other ends are in the order of a report: connections, names, each of the routes.
-    fn make(egress: Option<&EgressSetup>) -> Result<(Places, Option<(EgressReport, Vec<OwnedFd>)>), Errno> {
+    fn make(egress: Option<&EgressSetup>) -> Result<(Places, Option<EgressEnds>), Errno> {
         let mut places = Places::default();
         let Some(egress) = egress else { return Ok((places, None)) };
         let mut ends = Vec::new();

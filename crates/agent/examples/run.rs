@@ -4,7 +4,7 @@
 #![expect(clippy::print_stdout, reason = "an example shows what it gets")]
 
 use belljar_agent::adapter;
-use belljar_agent::run::{Agent, RunRequest, run};
+use belljar_agent::run::{Agent, Conversation, RunRequest, run};
 use belljar_engine::Engine;
 use belljar_spec::SandboxSpec;
 use belljar_spec::egress::EgressPolicy;
@@ -27,6 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         context: Vec::new(),
         cwd: None,
         time: None,
+        conversation: Conversation::New,
+        own_arguments: Vec::new(),
         path: std::env::var_os("PATH").unwrap_or_default(),
         sandbox: SandboxSpec {
             workspace: Some(folder.into()),

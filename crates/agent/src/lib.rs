@@ -11,7 +11,7 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), belljar_spec::SandboxError> {
-//! use belljar_agent::run::{Agent, RunRequest, run};
+//! use belljar_agent::run::{Agent, Conversation, RunRequest, run};
 //! use belljar_engine::Engine;
 //! use belljar_spec::SandboxSpec;
 //! use belljar_spec::llm::LlmRoute;
@@ -28,6 +28,8 @@
 //!     context: Vec::new(),
 //!     cwd: None,
 //!     time: None,
+//!     conversation: Conversation::New,
+//!     own_arguments: Vec::new(),
 //!     path: std::env::var_os("PATH").unwrap_or_default(),
 //!     sandbox: SandboxSpec { workspace: Some("/srv/project".into()), llm: Some(route), ..Default::default() },
 //! };
@@ -44,6 +46,7 @@ pub mod claims;
 mod clip;
 pub mod entry;
 pub mod heard;
+pub mod home;
 pub mod input;
 pub mod lines;
 pub mod log;

@@ -5,7 +5,7 @@ use belljar_state::{DiskUsage, disk_usage, remove_whole};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Removes the records of runs whose logs were last written to before a moment; `dry_run` only counts them. Gives how many runs, and
+/// Removes the records of runs whose logs were last written to before a moment, and homes of agents that were last used before; `dry_run` only counts them. Gives how many runs, and
 /// what they took.
 pub fn prune(state: &Path, before: SystemTime, dry_run: bool) -> Result<DiskUsage, ReadError> {
     let mut pruned = DiskUsage::default();
@@ -21,6 +21,10 @@ pub fn prune(state: &Path, before: SystemTime, dry_run: bool) -> Result<DiskUsag
         pruned.bytes += usage.bytes;
         pruned.entries += 1;
     }
+    let homes = crate::home::prune(state, before, dry_run)
+        .map_err(|source| ReadError::Directory { path: state.join("agents"), source })?;
+    pruned.bytes += homes.bytes;
+    pruned.entries += homes.entries;
     Ok(pruned)
 }
 

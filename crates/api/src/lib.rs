@@ -15,8 +15,10 @@ mod file;
 mod grant;
 mod once;
 mod page;
+mod policy;
 mod profile;
 mod read;
+mod refusal;
 mod sandbox;
 mod snapshot;
 mod socket;
@@ -38,8 +40,10 @@ pub use file::{FileEntry, FileKind, FileStat, MakeFolder, MoveFile, SetAttribute
 pub use grant::{GrantInfo, NewGrant, NewToken};
 pub use once::{RunOnce, RunResult};
 pub use page::{AuditRecord, Page};
+pub use policy::{AnswerQuestion, ChangePolicy, PolicyChanged, SandboxNotice, SandboxQuestion};
 pub use profile::ProfileInfo;
 pub use read::read;
+pub use refusal::RefusedInfo;
 pub use sandbox::{
     CreateSandbox, Created, LeaseInfo, RenewLease, SandboxInfo, Scope, State, Sweep, SweptSandbox,
 };

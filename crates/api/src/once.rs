@@ -87,6 +87,9 @@ pub struct RunResult {
     pub assurance: Option<String>,
     /// Of the command, without the start of its sandbox.
     pub duration_ms: u64,
+    /// The digest of the policy that was in force at its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
     /// What it could not reach.
     #[schema(value_type = Vec<Object>)]
     pub refused: Vec<Value>,
@@ -136,6 +139,7 @@ impl RunResult {
             backend: backend.map(|backend| backend.to_string()),
             assurance: backend.map(|backend| backend.assurance().to_string()),
             duration_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+            policy: None,
             refused: Vec::new(),
             llm: None,
             workspace: None,

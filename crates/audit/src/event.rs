@@ -31,7 +31,37 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         inspect: bool,
         loosened: Vec<String>,
+        /// The digest of its policy; nothing of older logs, and without a policy.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        policy: Option<String>,
         belljar: String,
+    },
+    /// The policy of the living sandbox was changed: a rule was added or removed, by whom, and until when. `policy` is the digest of the
+    /// policy that decides from here on, and `ended` the number of connections that it does not allow any more.
+    PolicyChanged {
+        change: PolicyChange,
+        rule: String,
+        lasting: String,
+        by: Printable,
+        policy: String,
+        ended: u64,
+    },
+    /// A program inside wants to reach a name that no rule allows, and a person outside is asked. `question` is its number.
+    ApprovalRequested {
+        question: u64,
+        #[serde(deserialize_with = "parsed")]
+        name: HostName,
+        port: u16,
+        times: u64,
+    },
+    /// The question has ended: answered, or nobody answered in time.
+    ApprovalAnswered {
+        question: u64,
+        #[serde(deserialize_with = "parsed")]
+        name: HostName,
+        port: u16,
+        answer: Approval,
+        by: Printable,
     },
     /// Another sandbox lives at the same time and shares a folder that one of the two can write to: so each of them may reach all
     /// that the other may.
@@ -245,6 +275,55 @@ impl Event {
     }
 }
 
+/// How the policy of a living sandbox changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyChange {
+    /// A rule that allows was added.
+    Allowed,
+    /// A rule that forbids was added.
+    Denied,
+    /// A rule of before was taken back: its time was over, it was used, or its opposite came.
+    Removed,
+}
+
+impl PolicyChange {
+    /// For people.
+    pub fn words(self) -> &'static str {
+        match self {
+            PolicyChange::Allowed => "allowed",
+            PolicyChange::Denied => "denied",
+            PolicyChange::Removed => "removed",
+        }
+    }
+}
+
+/// What became of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Approval {
+    /// The connections that waited may be made.
+    Once,
+    /// The name is allowed for as long as the sandbox lives.
+    Sandbox,
+    /// The name is forbidden for as long as the sandbox lives.
+    Denied,
+    /// Nobody answered in time.
+    Unanswered,
+}
+
+impl Approval {
+    /// For people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Approval::Once => "allowed once",
+            Approval::Sandbox => "allowed for this sandbox",
+            Approval::Denied => "denied",
+            Approval::Unanswered => "not answered in time",
+        }
+    }
+}
+
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -261,6 +340,8 @@ pub enum Ending {
     ByteLimit,
     /// The traffic after it was open broke a rule.
     Refused,
+    /// The policy was changed, and no longer allows it.
+    PolicyChanged,
     /// No address answered.
     DialFailed,
     /// The sandbox ended first.
@@ -277,6 +358,7 @@ impl Ending {
             Ending::IdleTimeout => "idle timeout",
             Ending::ByteLimit => "byte limit",
             Ending::Refused => "refused",
+            Ending::PolicyChanged => "policy changed",
             Ending::DialFailed => "dial failed",
             Ending::SandboxEnded => "sandbox ended",
         }
@@ -364,6 +446,7 @@ mod tests {
                     rules: vec!["`example.com` (--allow)".into()],
                     inspect: false,
                     loosened: vec![],
+                    policy: None,
                     belljar: "0.1.0".into(),
                 },
                 r#"{"kind":"sandbox_started","backend":"native","mode":"strict","rules":["`example.com` (--allow)"],"loosened":[],"belljar":"0.1.0"}"#,
@@ -375,9 +458,10 @@ mod tests {
                     rules: vec![],
                     inspect: true,
                     loosened: vec![],
+                    policy: Some("00ff".into()),
                     belljar: "0.1.0".into(),
                 },
-                r#"{"kind":"sandbox_started","backend":"native","mode":"open","rules":[],"inspect":true,"loosened":[],"belljar":"0.1.0"}"#,
+                r#"{"kind":"sandbox_started","backend":"native","mode":"open","rules":[],"inspect":true,"loosened":[],"policy":"00ff","belljar":"0.1.0"}"#,
             ),
             (
                 Event::NameRefused {
@@ -387,6 +471,31 @@ mod tests {
                     times: 2,
                 },
                 r#"{"kind":"name_refused","name":"a\"b\\n","record_type":"TXT","reason":"record_type_refused","times":2}"#,
+            ),
+            (
+                Event::PolicyChanged {
+                    change: PolicyChange::Allowed,
+                    rule: "=a.example:8443".into(),
+                    lasting: "10m".into(),
+                    by: "alice".into(),
+                    policy: "00ff".into(),
+                    ended: 0,
+                },
+                r#"{"kind":"policy_changed","change":"allowed","rule":"=a.example:8443","lasting":"10m","by":"alice","policy":"00ff","ended":0}"#,
+            ),
+            (
+                Event::ApprovalRequested { question: 7, name: name.clone(), port: 443, times: 1 },
+                r#"{"kind":"approval_requested","question":7,"name":"api.example.com","port":443,"times":1}"#,
+            ),
+            (
+                Event::ApprovalAnswered {
+                    question: 7,
+                    name: name.clone(),
+                    port: 443,
+                    answer: Approval::Unanswered,
+                    by: "nobody".into(),
+                },
+                r#"{"kind":"approval_answered","question":7,"name":"api.example.com","port":443,"answer":"unanswered","by":"nobody"}"#,
             ),
             (
                 Event::SnapshotTaken { snapshot: "snap-0101010101010101".into(), copied: true },

@@ -29,7 +29,7 @@ mod verify;
 
 pub use chain::{Hash, NotAHash};
 pub use error::AuditError;
-pub use event::{CallEnding, CostSource, Ending, Event};
+pub use event::{Approval, CallEnding, CostSource, Ending, Event, PolicyChange};
 pub use log::Log;
 pub use log_path::directory;
 pub use prune::{Pruned, Pruning, prune};

@@ -9,21 +9,24 @@ mod golden;
 mod grouped;
 mod habits;
 mod images;
+mod integrate;
 mod kept;
 mod layers;
 mod llm;
+mod mcp;
 mod publish;
 mod renamed;
 mod sandbox;
 mod secrets;
 mod settings;
 mod show_run;
+mod steer;
 mod upkeep;
 mod workspace;
 
 pub(crate) use agent::{
-    AgentCommand, AgentConfigCommand, AgentListArgs, AgentLogsArgs, AgentPhasesArgs, AgentRunArgs,
-    AgentRunsArgs, AgentShellArgs, WishArgs,
+    AgentCommand, AgentConfigCommand, AgentListArgs, AgentLoginArgs, AgentLogsArgs, AgentPhasesArgs,
+    AgentRunArgs, AgentRunsArgs, AgentShellArgs, BillField, ConversationArgs, OwnArgs, WishArgs,
 };
 pub(crate) use audit::{
     AuditArgs, AuditCommand, AuditPruneArgs, AuditShowArgs, AuditTailArgs, AuditVerifyArgs,
@@ -37,14 +40,15 @@ pub(crate) use golden::{GoldenBuildArgs, GoldenCommand, GoldenStatusArgs};
 pub(crate) use images::{
     ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs,
 };
+pub(crate) use integrate::{IntegrateArgs, OutsideAgent};
 pub(crate) use kept::{
-    AdminArgs, AgentConfigArgs, AllowArgs, AttachArgs, ExecArgs, ForkArgs, ForwardArgs, HowArg, InitArgs,
-    KeptCommand, KeptListArgs, ListArgs, LogsArgs, PortPair, PsArgs, RestoreArgs, RmArgs, SandboxCommand,
-    SnapshotArgs, SnapshotsArgs, SnapshotsCommand, StartArgs, TargetArgs, UndoArgs, VolumeCommand,
-    VolumesArgs, WhichArgs,
+    AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, ForkArgs, ForwardArgs, HowArg, InitArgs, KeptCommand,
+    KeptListArgs, ListArgs, LogsArgs, PortPair, PsArgs, RestoreArgs, RmArgs, SandboxCommand, SnapshotArgs,
+    SnapshotsArgs, SnapshotsCommand, StartArgs, TargetArgs, UndoArgs, VolumeCommand, VolumesArgs, WhichArgs,
 };
 pub(crate) use layers::{ApplyArgs, ChangesCommand, DiffArgs, DiscardArgs, LayersArgs};
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmPricesArgs, LlmSpendArgs};
+pub(crate) use mcp::McpArgs;
 pub(crate) use publish::PublishArgs;
 pub(crate) use sandbox::{SandboxOptions, variables_of, workspace};
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
@@ -53,6 +57,7 @@ pub(crate) use settings::{
     PolicyExplainArgs, TrustArgs,
 };
 pub(crate) use show_run::ShowRunArgs;
+pub(crate) use steer::{AllowArgs, ApproveArgs, DenyArgs, PolicyShowArgs, SteerCommand, WhyArgs};
 pub(crate) use upkeep::{DuArgs, PruneArgs, UninstallArgs, UpkeepCommand};
 
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -108,6 +113,7 @@ impl Args {
         match &self.command {
             Some(Command::Run(options)) => options.json,
             Some(Command::Doctor(options)) => options.json,
+            Some(Command::Verify(options)) => options.json,
             Some(Command::Diff(options)) => options.json,
             Some(Command::Apply(options)) => options.json,
             Some(Command::Changes { command }) => command.wants_json(),
@@ -117,16 +123,22 @@ impl Args {
             Some(Command::Images(options)) => options.wants_json(),
             Some(Command::Kept(command)) => command.wants_json(),
             Some(Command::Daemon { command }) => command.wants_json(),
+            Some(Command::Steer(command)) => command.wants_json(),
             Some(Command::Upkeep(command)) => command.wants_json(),
             Some(Command::Audit(options)) => options.wants_json(),
             Some(Command::Agent { command }) => command.wants_json(),
             Some(Command::Secrets { command }) => command.wants_json(),
             Some(Command::Config { command }) => command.wants_json(),
+            Some(Command::Integrate(options)) => options.json,
             Some(Command::Policy { command: PolicyCommand::Explain(options) }) => options.json,
+            Some(Command::Policy { command: PolicyCommand::Show(options) }) => options.json,
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             Some(
                 Command::Zygote { .. }
                 | Command::Serve(_)
+                | Command::Mcp(_)
+                | Command::ToolShell { .. }
+                | Command::Ui(_)
                 | Command::E2b { .. }
                 | Command::Shell(_)
                 | Command::Completions { .. }
@@ -233,6 +245,16 @@ pub(crate) enum Command {
     Images(ImagesArgs),
     /// Check which backends work here, and what to do where not
     Doctor(DoctorArgs),
+    /// Attack a sandbox of this machine and this configuration, and say what held
+    #[command(
+        after_help = "Harmless attacks on everything that a sandbox promises, judged from outside of it. Another sandbox can be attacked \
+        in the same way, which shows that the attacks can succeed. Examples:\n  \
+        belljar verify\n  \
+        belljar verify --backend all\n  \
+        belljar verify --command 'docker run --rm -i -v .:/workspace -w /workspace python:3-slim'\n\n\
+        Exit codes: 0 everything that was tried held; 1 there is a hole."
+    )]
+    Verify(VerifyArgs),
     /// List, show and verify audit logs
     #[command(after_help = "Examples:\n  \
         belljar audit\n  \
@@ -261,7 +283,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Check policy files; explain what is decided for a host name
+    /// Show the policy in force; check policy files; explain what is decided for a host name
     Policy {
         #[command(subcommand)]
         command: PolicyCommand,
@@ -276,6 +298,14 @@ pub(crate) enum Command {
         curl --unix-socket $XDG_RUNTIME_DIR/belljar/daemon.sock http://localhost/v1/sandboxes"
     )]
     Serve(ServeArgs),
+    /// Open the dashboard in the browser
+    #[command(
+        after_help = "Sandboxes, what they may reach and what they ask, as long as this runs. The link works once. Examples:\n  \
+        belljar ui\n  \
+        belljar ui --no-open                   # print the link\n  \
+        belljar ui --listen 127.0.0.1:7071     # for `ssh -L 7071:127.0.0.1:7071`"
+    )]
+    Ui(UiArgs),
     /// Persistent sandboxes: init, ps, attach, pause, resume, admin, plan
     Sandbox {
         #[command(subcommand)]
@@ -296,6 +326,31 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: LlmCommand,
     },
+    /// Give an agent that runs outside the tools to work in a folder's sandbox: an MCP server
+    #[command(
+        after_help = "It speaks the Model Context Protocol on standard input and output, as agents and editors start such servers \
+        (`belljar help integrations`). Its first call finds the folder's sandbox, or makes it with these flags; the sandbox stays.\n\n\
+        Examples:\n  \
+        claude mcp add belljar -- belljar mcp\n  \
+        codex mcp add belljar -- belljar mcp ~/web\n  \
+        belljar mcp --overlay --group registries"
+    )]
+    Mcp(Box<McpArgs>),
+    /// Let an agent that runs outside run its commands in the folder's sandbox
+    #[command(
+        after_help = "Prints the settings that the agent needs. With --write it writes them, and makes the folder's sandbox, which shows the \
+        folder where it is on this machine and protects them (`belljar help integrations`). Examples:\n  \
+        belljar integrate claude --write\n  \
+        belljar integrate codex ~/web --group registries --write"
+    )]
+    Integrate(Box<IntegrateArgs>),
+    /// The shell of an agent that runs outside: runs a line in the folder's sandbox
+    #[command(hide = true)]
+    ToolShell {
+        /// What the agent tells its shell
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD")]
+        words: Vec<OsString>,
+    },
     /// E2B-compatible clients of the daemon: env
     #[command(name = "e2b")]
     E2b {
@@ -307,6 +362,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: DaemonCommand,
     },
+    #[command(flatten)]
+    Steer(SteerCommand),
     #[command(flatten)]
     Upkeep(UpkeepCommand),
     /// Print the completion script for a shell
@@ -402,6 +459,38 @@ pub(crate) struct ManArgs {
     /// Write a page for each command into this folder instead
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     pub(crate) all: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct UiArgs {
+    /// The loopback address to listen at [default: one that no other server has]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+    /// Print the link, and open no browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct VerifyArgs {
+    /// The backend: a name, or `all` that work here [default: the one that a run gets]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "profile"])]
+    pub(crate) backend: Option<String>,
+    /// A named set of settings: `belljar config profiles` lists them
+    #[arg(long, value_name = "NAME", conflicts_with = "command")]
+    pub(crate) profile: Option<String>,
+    /// Attack another sandbox: a command that is run in the folder of the attacks, with `sh -s` behind it
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) command: Option<String>,
+    /// Try only this promise: network, names, files, processes, sockets, privileges, limits, work_tree; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) promise: Vec<crate::commands::verify::Promise>,
+    /// Name every attack, and not only those that worked
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -542,7 +542,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_named_with_its_line_and_the_fix() {
         for (line, message) in [
-            ("mode = \"wide\"", "`wide` is not an egress mode: write none, strict or open"),
+            ("mode = \"wide\"", "`wide` is not an egress mode: write none, strict, ask or open"),
             ("allow = [\"*.x.com\"]", "write `x.com`"),
             ("allow = [\"https://x.com/\"]", "write the host alone, `x.com`"),
             ("deny = [\"1.2.3.4\"]", "is an address"),

@@ -65,6 +65,8 @@ impl Layers {
         policy.allow = self.allow(flags, &mut origins)?;
         let denied = self.iter().flat_map(|layer| &layer.deny).chain(&flags.deny);
         policy.deny = denied.cloned().collect();
+        let only = self.operator.as_ref().and_then(|operator| operator.only.as_ref());
+        policy.only = only.map(|only| only.value.clone());
         for range in self.operator.iter().flat_map(|operator| &operator.private) {
             policy.private.push(range.value);
             origins.private.push((range.value, Origin::Line(range.place.clone())));
@@ -221,7 +223,8 @@ fn origin_of(rule: &Rule) -> Origin {
         | RuleSource::Group(_)
         | RuleSource::Program
         | RuleSource::Mode
-        | RuleSource::Credential(_) => Origin::Flag,
+        | RuleSource::Credential(_)
+        | RuleSource::Live(_) => Origin::Flag,
     }
 }
 
@@ -297,12 +300,7 @@ fn covered(
     what: impl FnOnce() -> String,
 ) -> Result<(), SandboxError> {
     let Some(only) = only else { return Ok(()) };
-    let covers = |wide: &HostPattern| match (wide, &rule.host) {
-        (HostPattern::Subtree(apex), narrow) => narrow.name().is_within(apex),
-        (HostPattern::Exact(name), HostPattern::Exact(other)) => name == other,
-        (HostPattern::Exact(_), HostPattern::Subtree(_)) => false,
-    };
-    if only.value.iter().any(covers) {
+    if only.value.iter().any(|wide| wide.covers(&rule.host)) {
         return Ok(());
     }
     let what = format!("{} is outside of the operator's `only` ({})", what(), only.place);

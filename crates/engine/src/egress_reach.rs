@@ -104,7 +104,7 @@ impl Open {
 pub(crate) fn serve(
     gateway: &OnceLock<Gateway>,
     guest: &mut Guest,
-    terms: Terms,
+    mut terms: Terms,
 ) -> Result<Open, SandboxError> {
     let Some((report, mut listeners)) = guest.take_egress() else { return Ok(Open::NOTHING) };
     let failed = |error: std::io::Error| {
@@ -119,13 +119,16 @@ pub(crate) fn serve(
         return Ok(Open { relay, ..Open::NOTHING });
     }
     let sockets = EgressSockets { listeners, resolvers, routes, has_ipv6: report.families == Families::Both };
-    let gateway = start(gateway).map_err(failed)?;
+    let serving = start(gateway).map_err(failed)?;
     let egress_reach = match report.caught {
         Caught::EveryPort => EgressReach::EveryPort,
         Caught::SomePorts => EgressReach::SomePorts,
         Caught::Nothing => EgressReach::Absent,
     };
-    let served = gateway.serve(sockets, terms).map_err(failed)?;
+    if egress_reach == EgressReach::SomePorts {
+        terms.ports = Some(gateway::ports(&terms.policy));
+    }
+    let served = serving.serve(sockets, terms).map_err(failed)?;
     Ok(Open { served: Some(served), egress_reach, relay })
 }
 

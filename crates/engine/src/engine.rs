@@ -15,15 +15,17 @@ use crate::observe::{self, Observer};
 use crate::record::{self, Record};
 use crate::roots::{self, PreparedRoot};
 use crate::sandbox::{Outside, Suspended};
+use crate::steering::{Steered, Steering};
 use crate::workspace::Workspace;
 use crate::{Sandbox, kept, llm, pushes, relay, sweep};
 use belljar_backend::{Backend, RootTree, backend};
 use belljar_config::machine;
-use belljar_gateway::{Gateway, Terms};
+use belljar_gateway::{Gateway, Served, Terms};
+use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::workspace::View;
 use belljar_spec::{
     Assurance, BackendChoice, BackendName, Command, ErrorCode, Hint, Limits, Runtime, SandboxError,
-    SandboxSpec, Term, hint,
+    SandboxId, SandboxSpec, Term, hint,
 };
 use belljar_state::state_directory;
 use belljar_vault::HostSecrets;
@@ -31,7 +33,7 @@ use belljar_vault::SecretStore;
 use belljar_workspace::inert::Leash;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tracing::{Span, debug, debug_span, info};
 
 /// Makes sandboxes. The first one of a process also removes what earlier processes left behind.
@@ -171,7 +173,13 @@ impl Engine {
         // What a start chose for its whole life.
         spec.backend = BackendChoice::Named(suspended.backend);
         let counter = observe::counter(self.observer.as_ref());
-        let record = Record::continued(self.records()?, suspended.id, &suspended.recorder, counter);
+        let record = Record::continued(
+            self.records()?,
+            suspended.id,
+            &suspended.recorder,
+            suspended.rules.clone(),
+            counter,
+        );
         let _within = debug_span!("sandbox", sandbox.id = %record.id).entered();
         self.make_recorded(&spec, None, &record)
     }
@@ -373,6 +381,8 @@ impl Engine {
                     credentials: Arc::clone(&prepared.credentials),
                     authority,
                     pushes: Some(pushes::pushes(spec, directory, &leash)),
+                    rules: record.rules.clone(),
+                    ports: None,
                 };
                 egress_reach::serve(&self.gateway, &mut guest, terms)?
             }
@@ -390,6 +400,7 @@ impl Engine {
         let join =
             |state: PathBuf| Neighbours::join(&state, id, spec, view, shown, policy.as_ref(), &recorder);
         let neighbours = state.map(join).transpose()?;
+        let steering = self.steering(id, spec, backend.name(), served.as_ref(), policy.as_ref())?;
         let neighbours = Mutex::new(neighbours);
         let relay = Mutex::new(relay);
         Sandbox::new(
@@ -405,12 +416,54 @@ impl Engine {
                 recorder,
                 route,
                 relay,
+                steering: Mutex::new(steering),
                 neighbours,
                 root: Mutex::new(Some(root)),
                 span: Span::current(),
                 observer: self.observer.clone(),
             },
         )
+    }
+
+    /// Has a sandbox take orders, where it has a policy that could be changed. One whose questions nobody could answer is not started.
+    fn steering(
+        &self,
+        id: SandboxId,
+        spec: &SandboxSpec,
+        backend: BackendName,
+        served: Option<&Served>,
+        policy: Option<&EgressPolicy>,
+    ) -> Result<Option<Steering>, SandboxError> {
+        let (Some(served), Some(policy)) = (served, policy) else { return Ok(None) };
+        if policy.mode == Mode::None {
+            return Ok(None);
+        }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let steered = Steered {
+            id: id.to_string(),
+            name: spec.kept.as_ref().map(|kept| kept.name.clone()),
+            key: spec.kept.as_ref().map(|kept| kept.key.clone()),
+            folder: spec.workspace.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
+            backend: backend.to_string(),
+            asks: policy.mode == Mode::Ask,
+            started_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+            pid: std::process::id(),
+        };
+        let begun = self.state().and_then(|state| {
+            Steering::begin(&state, &steered, served).map_err(|error| {
+                let message = format!("nobody could answer what the sandbox asks for: {error}");
+                ErrorCode::StateFailed.error(message).caused_by(error)
+            })
+        });
+        match begun {
+            Ok(steering) => Ok(Some(steering)),
+            Err(error) if policy.mode == Mode::Ask => Err(error),
+            // Its policy stays what it is.
+            Err(error) => {
+                debug!(error = %error, "the policy cannot be changed while the sandbox lives");
+                Ok(None)
+            }
+        }
     }
 
     /// The root of a sandbox with this backend, held for as long as the returned value lives.

@@ -7,6 +7,7 @@
 //! fleet/sandboxes/<name>/root/         what it changed of its root, where that is not the host's
 //! fleet/sandboxes/<name>/chain.json    layers of snapshots that lie below these three (`belljar_overlay::snapshot`)
 //! fleet/runs/<id>/workspace/           the folder of a run of an agent, where no other was named; gone with the run
+//! agents/<agent>-<folder>/home/        the home of an agent in a folder, where it is kept (`belljar_agent::home`)
 //! layers/<id>/, clones/<id>/           where its changes go; the id follows from its name
 //! ```
 //!
@@ -52,7 +53,7 @@ pub(crate) fn make(
     let chain = snapshots::place(spec).map(|place| Chain::of(&place)).transpose()?.unwrap_or_default();
     let is_layered = !chain.layers.is_empty();
     if let Some(home) = &spec.home {
-        of_sandbox(home, &sandboxes, "home")?;
+        of_sandbox(home, &sandboxes, "home").or_else(|_| of_sandbox(home, &state.join("agents"), "home"))?;
         let has_one = {
             let store = SnapshotStore::at(&state.join("fleet"));
             chain.layers.iter().any(|layer| store.part(*layer, Part::Home).is_some())
@@ -68,7 +69,8 @@ pub(crate) fn make(
         made(&work_beside(folder))?;
     }
     if let Some(root) = root_of(spec) {
-        of_sandbox(&root, &sandboxes, "root")?;
+        of_sandbox(&root, &sandboxes, "root")
+            .or_else(|_| of_sandbox(&root, &state.join("agents"), "root"))?;
         for directory in ["changes", "changes/upper", "changes/work"] {
             made(&root.join(directory))?;
         }

@@ -26,6 +26,8 @@ pub struct Run {
     pub time: Duration,
     /// What it could not reach.
     pub refused: Vec<RefusedReport>,
+    /// The digest of its policy at the end.
+    pub policy: Option<String>,
     /// What it used of a model.
     pub llm: Option<LlmTotals>,
     /// What became of the workspace.
@@ -107,6 +109,7 @@ impl Run {
             result: Err(error),
             time: Duration::ZERO,
             refused: Vec::new(),
+            policy: None,
             llm: None,
             changes: None,
             warning: None,
@@ -133,6 +136,7 @@ impl Run {
             result: lost.map_or(result, Err),
             time,
             refused: sandbox.refused().into_iter().map(RefusedReport::from).collect(),
+            policy: sandbox.policy().map(|policy| policy.policy),
             llm: sandbox.llm(),
             changes,
             warning,

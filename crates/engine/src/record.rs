@@ -5,7 +5,7 @@
 
 use crate::credentials::forwarded;
 use belljar_audit::{AuditError, Event, Log};
-use belljar_gateway::{Counter, Recorder};
+use belljar_gateway::{Counter, LiveRule, PolicyDigest, Recorder};
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::workspace::GitAccess;
 use belljar_spec::{Admin, BackendName, ErrorCode, Nesting, SandboxError, SandboxId, SandboxSpec};
@@ -20,6 +20,8 @@ pub(crate) struct Record {
     pub(crate) directory: PathBuf,
     counter: Option<Counter>,
     begun: OnceLock<Arc<Recorder>>,
+    /// What was changed of its policy before.
+    pub(crate) rules: Vec<LiveRule>,
 }
 
 impl Record {
@@ -34,7 +36,7 @@ impl Record {
             Some(id) => id,
             None => new_id()?,
         };
-        Ok(Record { id, directory, counter, begun: OnceLock::new() })
+        Ok(Record { id, directory, counter, begun: OnceLock::new(), rules: Vec::new() })
     }
 
     /// Of a sandbox that was suspended: its log goes on.
@@ -42,9 +44,10 @@ impl Record {
         directory: PathBuf,
         id: SandboxId,
         recorder: &Arc<Recorder>,
+        rules: Vec<LiveRule>,
         counter: Option<Counter>,
     ) -> Record {
-        Record { id, directory, counter, begun: OnceLock::from(Arc::clone(recorder)) }
+        Record { id, directory, counter, begun: OnceLock::from(Arc::clone(recorder)), rules }
     }
 
     /// Records that the sandbox starts with this backend.
@@ -61,6 +64,7 @@ impl Record {
             rules: rules.iter().map(|rule| rule.label.to_string()).collect(),
             inspect: policy.is_some_and(|policy| policy.inspect),
             loosened: loosened(backend, spec),
+            policy: policy.map(|policy| PolicyDigest::of(policy).to_string()),
             belljar: env!("CARGO_PKG_VERSION").into(),
         };
         if let Some(begun) = self.begun.get() {
@@ -125,6 +129,9 @@ pub(crate) fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> 
     }
     loosened.extend(spec.unprotected.iter().map(|path| format!("`{path}` is not protected")));
     if let Some(policy) = &spec.egress {
+        if policy.mode == Mode::Ask {
+            loosened.push("a person may allow more names".to_string());
+        }
         if policy.mode == Mode::Open {
             loosened.push("every public name can be reached".to_string());
         }

@@ -6,14 +6,15 @@ use crate::held::Held;
 use crate::neighbours::Neighbours;
 use crate::observe::{Observer, Told};
 use crate::relay::Serving;
+use crate::steering::{Notices, Steering, live_report};
 use crate::stream::{self, FromGuest, ToGuest};
 use crate::workspace::{Changes, Finished, Workspace};
 use belljar_audit::Event;
 use belljar_backend::{Guest, Plan};
 use belljar_gateway::llm::Route;
-use belljar_gateway::{FetchError, Recorder, Served};
-use belljar_spec::egress::Reason;
+use belljar_gateway::{FetchError, LivePolicy, LiveRule, Recorder, Served};
 use belljar_spec::egress::Refused;
+use belljar_spec::egress::{PolicyReport, Reason};
 use belljar_spec::llm::{LlmOutcomes, LlmTotals};
 use belljar_spec::{
     Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId, SnapshotName, Term, hint,
@@ -51,6 +52,8 @@ pub struct Suspended {
     pub(crate) id: SandboxId,
     pub(crate) backend: BackendName,
     pub(crate) recorder: Arc<Recorder>,
+    /// What was changed of its policy while it lived.
+    pub(crate) rules: Vec<LiveRule>,
 }
 
 impl Suspended {
@@ -90,6 +93,8 @@ pub(crate) struct Outside {
     pub(crate) route: Option<Arc<Route>>,
     /// Who serves the host's repository to it, if it has one.
     pub(crate) relay: Mutex<Option<Serving>>,
+    /// Who takes orders for it, until it ends.
+    pub(crate) steering: Mutex<Option<Steering>>,
     /// The others that can write where it can, until it ends.
     pub(crate) neighbours: Mutex<Option<Neighbours>>,
     /// Keeps what its root is made of where it is, until it is suspended.
@@ -232,6 +237,21 @@ impl Sandbox {
         self.outside.egress_reach
     }
 
+    /// What its policy is now; `None` where no gateway serves it.
+    pub fn policy(&self) -> Option<PolicyReport> {
+        self.live_policy().map(|policy| live_report(&policy.state()))
+    }
+
+    /// What happens to its policy, and what a person is asked, from now on.
+    pub fn notices(&self) -> Option<Notices> {
+        self.live_policy().map(|policy| Notices::of(policy))
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn live_policy(&self) -> Option<&Arc<LivePolicy>> {
+        self.outside.served.as_ref().map(Served::policy)
+    }
+
     /// What it tried to reach and may not, so far.
     pub fn refused(&self) -> Vec<Refused> {
         self.outside.recorder.refused()
@@ -241,6 +261,11 @@ impl Sandbox {
     /// in it afterwards.
     pub fn llm(&self) -> Option<LlmTotals> {
         self.outside.route.as_ref().map(|route| route.totals())
+    }
+
+    /// The models that answered it so far, as the upstream calls them.
+    pub fn llm_models(&self) -> Vec<String> {
+        self.outside.route.as_ref().map(|route| route.models()).unwrap_or_default()
     }
 
     /// What became of its calls to the model so far; `None` without a route to one.
@@ -295,6 +320,7 @@ impl Sandbox {
     /// [`crate::Engine::continue_blocking`].
     pub fn suspend_blocking(&self) -> Suspended {
         self.is_suspended.store(true, Ordering::Relaxed);
+        let rules = self.live_policy().map(|policy| policy.state().rules).unwrap_or_default();
         let guest = self.guest.take();
         let neighbours = self.close();
         drop(guest);
@@ -302,7 +328,7 @@ impl Sandbox {
         drop(neighbours);
         // The next one changes the same root.
         drop(self.outside.root.lock().unwrap_or_else(PoisonError::into_inner).take());
-        Suspended { id: self.id, backend: self.backend, recorder: Arc::clone(&self.outside.recorder) }
+        Suspended { id: self.id, backend: self.backend, recorder: Arc::clone(&self.outside.recorder), rules }
     }
 
     /// The same, for a process that is about to exit: does not wait for what the kernel finishes by itself. A guest that was
@@ -356,6 +382,7 @@ impl Sandbox {
     /// may start around the repository. So what is returned is kept until then.
     #[must_use]
     fn close(&self) -> Option<Neighbours> {
+        drop(self.outside.steering.lock().unwrap_or_else(PoisonError::into_inner).take());
         if let Some(served) = &self.outside.served {
             served.stop();
         }

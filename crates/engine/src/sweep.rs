@@ -37,7 +37,11 @@ pub(crate) fn at_first_start(backend: BackendName) {
 }
 
 fn run(backend: BackendName, state: Option<&Path>) {
-    Sweeps::default().with(&sweeps(backend)).with(&belljar_workspace::SWEEPS).run(state);
+    Sweeps::default()
+        .with(&sweeps(backend))
+        .with(&belljar_workspace::SWEEPS)
+        .with(&crate::steering::SWEEPS)
+        .run(state);
 }
 
 static SWEPT: OnceLock<()> = OnceLock::new();

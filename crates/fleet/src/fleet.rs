@@ -208,6 +208,13 @@ impl Fleet {
         }
     }
 
+    /// The same, for a caller that may change it, and not only use it.
+    pub async fn owned(&self, name: &str, caller: &dyn Permission) -> Result<SandboxInfo, SandboxError> {
+        let entry = self.allowed(name, caller)?;
+        must_own(&entry, caller)?;
+        Ok(shown(told(entry).await, caller))
+    }
+
     /// All processes inside are paused.
     pub async fn pause(&self, name: &str, caller: &dyn Permission) -> Result<SandboxInfo, SandboxError> {
         self.change(name, Change::Pause, caller).await

@@ -8,11 +8,12 @@
 //! A connection that is refused at any step ends at once: with an alert for TLS and a page for HTTP, which their clients
 //! show, and with a reset for all other protocols.
 
-use crate::decide::{self, Allowed, Permit};
+use crate::decide::{Allowed, Permit};
 use crate::dial::{Undialled, dial};
 use crate::dialogue::Dialogue;
 use crate::first_bytes::{Start, classify, without_empty_lines};
 use crate::hello::{self, ClientHello, Hello};
+use crate::live::{Admission, LivePolicy};
 use crate::record::OpenRecord;
 use crate::relay::{End, relay, reset};
 use crate::serving::{Alive, Serving};
@@ -29,7 +30,8 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, debug, debug_span};
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(inside: TcpStream, dialled: SocketAddr, serving: Arc<Serving>, alive: Alive) {
+pub(crate) async fn serve(inside: TcpStream, dialled: SocketAddr, live: Arc<LivePolicy>, alive: Alive) {
+    let serving = live.now();
     let Some(_seat) = serving.take_seat() else {
         let destination =
             serving.names.at(dialled.ip()).map_or(Destination::Address(dialled.ip()), Into::into);
@@ -37,14 +39,47 @@ pub(crate) async fn serve(inside: TcpStream, dialled: SocketAddr, serving: Arc<S
         return refuse(inside, &serving, &refusal, Start::Other);
     };
     if dialled.port() == PortRange::DNS {
-        return dns::serve::over_tcp(inside, &serving).await;
+        return dns::serve::over_tcp(inside, &live).await;
     }
     serving.fit(&inside);
-    let arrival = match Arrival::understand(dialled, &serving) {
-        Ok(arrival) => arrival,
-        Err(refusal) => return refuse(inside, &serving, &refusal, Start::Other),
+    let port = dialled.port();
+    let Some(name) = serving.names.at(dialled.ip()) else {
+        let refusal = Refusal::new(dialled.ip(), Some(port), Reason::DirectAddress);
+        return refuse(inside, &serving, &refusal, Start::Other);
     };
-    arrival.go(inside, serving, alive).await;
+    let (admitted, start) = match live.admit(&name, port) {
+        Admission::Allowed(admitted) => (Ok(admitted), Start::Other),
+        Admission::Refused(serving, reason) => (Err((serving, reason)), Start::Other),
+        Admission::Waits(waiting) => {
+            let answer = waiting.answer().await;
+            // The client has had time to begin: a refusal is said in its words.
+            let start = if answer.is_err() { begun(&inside) } else { Start::Other };
+            (answer, start)
+        }
+    };
+    let admitted = match admitted {
+        Ok(admitted) => admitted,
+        Err((serving, reason)) => {
+            return refuse(inside, &serving, &Refusal::new(name, Some(port), reason), start);
+        }
+    };
+    let arrival = Arrival { name, port, allowed: admitted.allowed.clone() };
+    let serving = Arc::clone(&admitted.serving);
+    tokio::select! {
+        // First: what is not allowed any more moves no more bytes.
+        biased;
+        () = admitted.revoked() => {}
+        () = arrival.go(inside, serving, alive) => {}
+    }
+}
+
+/// What a client that waited has begun to speak.
+fn begun(inside: &TcpStream) -> Start {
+    let mut first = [0; PIECE];
+    match inside.try_read(&mut first) {
+        Ok(length) => classify(without_empty_lines(&first[..length])),
+        Err(_) => Start::Other,
+    }
 }
 
 /// A connection whose name and port are allowed.
@@ -55,17 +90,6 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    fn understand(dialled: SocketAddr, serving: &Serving) -> Result<Arrival, Refusal> {
-        let port = dialled.port();
-        let Some(name) = serving.names.at(dialled.ip()) else {
-            return Err(Refusal::new(dialled.ip(), Some(port), Reason::DirectAddress));
-        };
-        match decide::opening(&serving.policy, &name, port) {
-            Ok(allowed) => Ok(Arrival { name, port, allowed }),
-            Err(reason) => Err(Refusal::new(name, Some(port), reason)),
-        }
-    }
-
     async fn go(self, inside: TcpStream, serving: Arc<Serving>, alive: Alive) {
         let mut ahead = Vec::new();
         let (start, protocol) = match self.protocol(&inside, &mut ahead).await {
@@ -249,7 +273,7 @@ pub(crate) async fn open(permit: &Permit, serving: &Serving) -> Result<(TcpStrea
     let mut recorded = None;
     let span = debug_span!("dial", egress.host = %permit.name(), egress.port = permit.port());
     let dialled = dial(permit, &serving.policy, |first| {
-        recorded = Some((serving.recorder.opened(permit, first)?, first));
+        recorded = Some((serving.recorder.opened(permit, first, &serving.revoked)?, first));
         Ok(())
     })
     .instrument(span.clone())

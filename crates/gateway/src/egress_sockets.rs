@@ -126,7 +126,7 @@ pub fn ports(policy: &EgressPolicy) -> Vec<u16> {
     let single = ranges.iter().filter(|range| range.first() == range.last()).map(|range| range.first());
     let is_named = |port: &u16| ranges.iter().any(|range| range.contains(*port));
     let usual = USUAL.into_iter().filter(is_named);
-    let open: &[u16] = if policy.mode == Mode::Open { &OPEN } else { &[] };
+    let open: &[u16] = if policy.mode >= Mode::Ask { &OPEN } else { &[] };
     let wide = ranges.iter().flat_map(|range| (range.first()..=range.last()).take(MAX_PORTS));
     let mut ports = BTreeSet::from([PortRange::DNS]);
     for port in open.iter().copied().chain(single).chain(usual).chain(wide) {

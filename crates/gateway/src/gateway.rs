@@ -5,6 +5,7 @@ use crate::credentials::Credentials;
 use crate::egress_sockets::{Asked, EgressSockets, Open, Source};
 use crate::fetch::{self, FetchError};
 use crate::github::Tokens;
+use crate::live::{LivePolicy, LiveRule};
 use crate::llm::Route;
 use crate::pushes::Pushes;
 use crate::record::Recorder;
@@ -82,8 +83,9 @@ impl Gateway {
     /// Serves a sandbox's sockets on these terms.
     pub fn serve(&self, egress_sockets: EgressSockets, terms: Terms) -> io::Result<Served> {
         let route = terms.llm.clone();
+        let (rules, ports) = (terms.rules.clone(), terms.ports.clone());
         let serving = Serving::new(&self.places, terms, egress_sockets.addresses(), egress_sockets.arrival());
-        let serving = Arc::new(serving);
+        let live = LivePolicy::new(serving, rules, ports);
         let (alive, over) = channel();
         let open = {
             let _within = self.event_loop.enter();
@@ -92,11 +94,11 @@ impl Gateway {
         let span = debug_span!("gateway");
         let task = self
             .event_loop
-            .spawn(attend(open, Arc::clone(&serving), route, alive).instrument(span))
+            .spawn(attend(open, Arc::clone(&live), route, alive).instrument(span))
             .abort_handle();
         Ok(Served {
             event_loop: self.event_loop.clone(),
-            serving,
+            live,
             task,
             over: Mutex::new(over),
             stopped: watch::Sender::new(false),
@@ -119,12 +121,16 @@ pub struct Terms {
     pub authority: Option<Arc<Authority>>,
     /// What holds for pushes to git hosts, where requests are inspected.
     pub pushes: Option<Pushes>,
+    /// Rules that were added while its processes of before lived.
+    pub rules: Vec<LiveRule>,
+    /// The ports that its kernel leads to the gateway, where these are not all.
+    pub ports: Option<Vec<u16>>,
 }
 
 /// A sandbox that is being served. Dropped, its connections end.
 pub struct Served {
     event_loop: Handle,
-    serving: Arc<Serving>,
+    live: Arc<LivePolicy>,
     task: AbortHandle,
     /// Receives nothing; it ends when every sender is dropped.
     over: Mutex<Receiver<()>>,
@@ -135,7 +141,7 @@ pub struct Served {
 impl Served {
     /// Fetches something for the sandbox, by its policy. It ends with the sandbox, and when its caller gives it up.
     pub async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
-        let serving = Arc::clone(&self.serving);
+        let serving = self.live.now();
         let mut stopped = self.stopped.subscribe();
         let gone = || FetchError::Failed("the sandbox is gone".into());
         let work = async move {
@@ -154,9 +160,24 @@ impl Served {
         }
     }
 
+    /// Its policy, which can change while it is served.
+    pub fn policy(&self) -> &Arc<LivePolicy> {
+        &self.live
+    }
+
+    /// Does something on the event loop that serves it, until the handle is aborted.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.event_loop.spawn(work).abort_handle()
+    }
+
+    /// The event loop that serves it.
+    pub fn event_loop(&self) -> &Handle {
+        &self.event_loop
+    }
+
     /// Whether there are connections.
     pub fn is_busy(&self) -> bool {
-        self.serving.connections() > 0
+        self.live.now().connections() > 0
     }
 
     /// Ends every connection, and waits for their last words in the record. Doing it twice is fine.
@@ -170,8 +191,8 @@ impl Served {
             let _ = over.recv_timeout(LAST_WORDS);
         }
         // After the last request that could use it, and before the record ends.
-        if self.serving.credentials.has_tokens() {
-            let serving = Arc::clone(&self.serving);
+        let serving = self.live.now();
+        if serving.credentials.has_tokens() {
             let _ = wait_for(&self.event_loop, async move { serving.credentials.end().await });
         }
     }
@@ -195,29 +216,30 @@ fn wait_for<T: Send + 'static>(
 }
 
 /// Serves until it is aborted. `alive` is dropped with the last connection.
-async fn attend(open: Open, serving: Arc<Serving>, route: Option<Arc<Route>>, alive: Alive) {
+async fn attend(open: Open, live: Arc<LivePolicy>, route: Option<Arc<Route>>, alive: Alive) {
     let mut tasks = JoinSet::new();
+    tasks.spawn(Arc::clone(&live).keep_time());
     for socket in open.resolvers {
         match socket {
             Asked::Datagrams(socket) => {
-                tasks.spawn(dns::serve::over_udp(socket, Arc::clone(&serving)).in_current_span());
+                tasks.spawn(dns::serve::over_udp(socket, Arc::clone(&live)).in_current_span());
             }
             Asked::Relayed(source) => {
-                let serving = Arc::clone(&serving);
-                let relay = move |stream| dns::serve::relayed(stream, Arc::clone(&serving));
+                let live = Arc::clone(&live);
+                let relay = move |stream| dns::serve::relayed(stream, Arc::clone(&live));
                 tasks.spawn(attend_latest(source, relay).in_current_span());
             }
         }
     }
     for listener in open.listeners {
-        let (serving, alive) = (Arc::clone(&serving), alive.clone());
+        let (live, alive) = (Arc::clone(&live), alive.clone());
         let serve =
-            move |stream, dialled| connection::serve(stream, dialled, Arc::clone(&serving), alive.clone());
+            move |stream, dialled| connection::serve(stream, dialled, Arc::clone(&live), alive.clone());
         tasks.spawn(accept(listener, serve).in_current_span());
     }
     for (listener, route) in open.routes.into_iter().zip(std::iter::repeat(route).flatten()) {
-        let (serving, alive) = (Arc::clone(&serving), alive.clone());
-        let serve = move |stream, _| Arc::clone(&route).serve(stream, Arc::clone(&serving), alive.clone());
+        let (live, alive) = (Arc::clone(&live), alive.clone());
+        let serve = move |stream, _| Arc::clone(&route).serve(stream, live.now(), alive.clone());
         tasks.spawn(accept(listener, serve).in_current_span());
     }
     drop(alive);

@@ -190,6 +190,8 @@ fn serving(policy: EgressPolicy, credentials: Credentials, authority: &Arc<Autho
         credentials: Arc::new(credentials),
         authority: Some(Arc::clone(authority)),
         pushes: None,
+        rules: Vec::new(),
+        ports: None,
     };
     Arc::new(Serving::new(&Arc::new(DescriptorBudget::here()), terms, Addresses::Ipv4, Arrival::Accepted))
 }

@@ -8,6 +8,7 @@
 //!                       └──────────────────── record ───────────────────────┘
 //! ```
 //!
+//! Each connection is decided by one version of the policy ([`LivePolicy`]), which a person outside can change while the sandbox lives.
 //! [`decide`] is the only maker of a [`decide::Permit`], and [`dial`] takes nothing else. What a program inside chose
 //! (addresses, names, bytes) is judged before anything is done with it. Called by the engine only.
 
@@ -31,6 +32,7 @@ mod hello_retry;
 mod host_request;
 mod hosts;
 mod http;
+mod live;
 pub mod llm;
 mod names;
 mod outbound;
@@ -53,6 +55,10 @@ pub use egress_sockets::{DNS_ADDRESS, EgressSockets, IPV4, IPV6, LOOPBACK, PORT,
 pub use fetch::FetchError;
 pub use gateway::{Gateway, Served, Terms};
 pub use host_request::post_json;
+pub use live::{
+    ANSWER_TIMEOUT, Change, ChangeRefused, Changed, LiveEvent, LivePolicy, LiveRule, LiveState, PolicyDigest,
+    PolicyVersion, Question, Until, rule_for,
+};
 pub use pushes::Pushes;
 pub use record::{Counted, Counter, Recorder};
 pub use resolve::resolve;

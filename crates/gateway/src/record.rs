@@ -97,6 +97,21 @@ impl Recorder {
         self.tally(Many::Connections).has_room()
     }
 
+    /// A person is asked whether a name may be reached.
+    pub(crate) fn approval_requested(&self, question: u64, name: &HostName, port: u16) {
+        self.write_some(Many::Questions, &format!("{name}:{port}"), |times| Event::ApprovalRequested {
+            question,
+            name: name.clone(),
+            port,
+            times,
+        });
+    }
+
+    /// What became of such a question, which nobody answered.
+    pub(crate) fn approval_unanswered(&self, event: &Event) {
+        self.write_line(Many::Questions, &mut self.tally(Many::Questions), event);
+    }
+
     /// What happened at a route that is not the gateway's, of which there may be very many.
     pub fn write_relayed(&self, event: &Event) {
         self.write_line(Many::Relayed, &mut self.tally(Many::Relayed), event);
@@ -191,6 +206,7 @@ impl Recorder {
         self: &Arc<Recorder>,
         permit: &Permit,
         address: IpAddr,
+        revoked: &Arc<AtomicBool>,
     ) -> Result<OpenRecord, NotRecorded> {
         let connection = self.next_connection.fetch_add(1, Ordering::Relaxed);
         self.write(&Event::ConnectionOpened {
@@ -207,6 +223,7 @@ impl Recorder {
             since: Instant::now(),
             counts: Arc::default(),
             answered: None,
+            revoked: Arc::clone(revoked),
             ending: Ending::SandboxEnded,
         })
     }
@@ -271,6 +288,8 @@ pub(crate) struct OpenRecord {
     pub(crate) counts: Arc<Counts>,
     /// The address that answered, if it is not the one that was dialled first.
     pub(crate) answered: Option<IpAddr>,
+    /// Set when the policy no longer allows it: that ends it then.
+    revoked: Arc<AtomicBool>,
     pub(crate) ending: Ending,
 }
 
@@ -282,7 +301,11 @@ impl Drop for OpenRecord {
             received: self.counts.received.load(Ordering::Relaxed),
             millis: self.since.elapsed().as_millis() as u64,
             address: self.answered,
-            ending: self.ending,
+            ending: match self.ending {
+                Ending::Finished => Ending::Finished,
+                _ if self.revoked.load(Ordering::Relaxed) => Ending::PolicyChanged,
+                ending => ending,
+            },
         });
     }
 }

@@ -1,9 +1,10 @@
-//! One sandbox as the gateway knows it: its policy, its names, and what it has used.
+//! One sandbox as a connection knows it: one version of its policy, and what all connections share: its names, and what it has used.
 
 use crate::connection_limits::{Arrival, Crowd, DescriptorBudget, Seat, Table};
 use crate::credentials::Credentials;
 use crate::decide::{self, Allowed, Permit};
 use crate::gateway::Terms;
+use crate::live::PolicyVersion;
 use crate::names::{Addresses, Names};
 use crate::pushes::Pushes;
 use crate::record::Recorder;
@@ -11,26 +12,31 @@ use crate::resolve::Resolver;
 use crate::sandbox_ca::Authority;
 use crate::trust::{self, TrustError};
 use crate::unresolved::{MAX_UNRESOLVED_NAMES, UnresolvedNames};
-use belljar_spec::egress::{EgressPolicy, HostName, Protocol, Reason, Refusal, Rule};
+use belljar_spec::egress::{HostName, Protocol, Reason, Refusal, Rule};
 use belljar_sys::rustix::net::sockopt;
 use rustls::ClientConfig;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::net::TcpStream;
 
+#[derive(Clone)]
 pub(crate) struct Serving {
-    pub(crate) policy: EgressPolicy,
-    pub(crate) names: Names,
-    pub(crate) meter: Meter,
+    /// Of one connection, or of the next one: it never changes.
+    pub(crate) policy: Arc<PolicyVersion>,
+    /// Whether a later version ended this connection.
+    pub(crate) revoked: Arc<AtomicBool>,
+    pub(crate) names: Arc<Names>,
+    pub(crate) meter: Arc<Meter>,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) authority: Option<Arc<Authority>>,
-    pub(crate) pushes: Option<Pushes>,
-    resolver: OnceLock<Resolver>,
-    unresolved: UnresolvedNames,
-    trust: OnceLock<Result<ClientConfig, TrustError>>,
+    pub(crate) pushes: Option<Arc<Pushes>>,
+    // Of a part of the policy that no change touches.
+    resolver: Arc<OnceLock<Resolver>>,
+    unresolved: Arc<UnresolvedNames>,
+    trust: Arc<OnceLock<Result<ClientConfig, TrustError>>>,
     table: Arc<Table>,
 }
 
@@ -41,21 +47,27 @@ impl Serving {
         addresses: Addresses,
         arrival: Arrival,
     ) -> Serving {
-        let Terms { policy, recorder, credentials, authority, pushes, llm: _ } = terms;
+        let Terms { policy, recorder, credentials, authority, pushes, llm: _, rules: _, ports: _ } = terms;
         credentials.record_in(&recorder);
         Serving {
             table: places.table(policy.limits.connections, arrival),
-            meter: Meter::new(policy.limits.bytes.map(|bytes| bytes.as_u64())),
-            unresolved: UnresolvedNames::new(policy.mode),
-            policy,
-            names: Names::new(addresses),
+            meter: Arc::new(Meter::new(policy.limits.bytes.map(|bytes| bytes.as_u64()))),
+            unresolved: Arc::new(UnresolvedNames::new(policy.mode)),
+            policy: Arc::new(PolicyVersion::new(policy, 0)),
+            revoked: Arc::default(),
+            names: Arc::new(Names::new(addresses)),
             recorder,
             credentials,
             authority,
-            pushes,
-            trust: OnceLock::new(),
-            resolver: OnceLock::new(),
+            pushes: pushes.map(Arc::new),
+            trust: Arc::default(),
+            resolver: Arc::default(),
         }
+    }
+
+    /// The same sandbox under another version of its policy.
+    pub(crate) fn under(&self, policy: Arc<PolicyVersion>, revoked: Arc<AtomicBool>) -> Serving {
+        Serving { policy, revoked, ..self.clone() }
     }
 
     /// Whether a rule or a credential is about some requests to this host and port, and not about others.

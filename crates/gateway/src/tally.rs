@@ -21,10 +21,11 @@ pub(crate) enum Many {
     Uses,
     Incidents,
     Relayed,
+    Questions,
 }
 
 impl Many {
-    pub(crate) const ALL: [Many; 12] = [
+    pub(crate) const ALL: [Many; 13] = [
         Many::Names,
         Many::Addresses,
         Many::Metadata,
@@ -37,6 +38,7 @@ impl Many {
         Many::Uses,
         Many::Incidents,
         Many::Relayed,
+        Many::Questions,
     ];
 
     /// What a connection or a request that was refused is counted with.
@@ -67,6 +69,7 @@ impl Many {
             Many::Uses => "uses",
             Many::Incidents => "incidents",
             Many::Relayed => "relayed",
+            Many::Questions => "questions",
         }
     }
 }

@@ -39,7 +39,7 @@ impl UnresolvedNames {
     pub(crate) fn remember(&self, name: &HostName, why: &NoAddress, now: Instant) {
         match self.mode {
             Mode::Open => return,
-            Mode::None | Mode::Strict => {}
+            Mode::None | Mode::Strict | Mode::Ask => {}
         }
         let mut names = self.lock();
         if names.absent.len() + names.unanswered.len() >= MAX_UNRESOLVED_NAMES {

@@ -20,9 +20,11 @@ mod gate;
 mod grants;
 mod host;
 mod listen;
+mod mcp;
 mod notify;
 mod once;
 mod openapi;
+mod policy;
 mod proxy;
 mod rate;
 mod records;
@@ -41,8 +43,9 @@ use crate::link::{Line, Link, LinkError};
 use activity::Activity;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::any;
+use axum::routing::{any, post};
 use backends::Backends;
+use belljar_api::client::Client;
 use belljar_audit::LogFile;
 use belljar_fleet::{Fleet, GrantStore, InUse, Permission, Profiles};
 use belljar_spec::{ErrorCode, SandboxError, SandboxId};
@@ -72,6 +75,9 @@ pub(crate) struct Front {
     run: String,
     requests: AtomicU64,
     began: SystemTime,
+    mcp: mcp::Sessions,
+    /// A client of this very daemon, for protocols that are translations of its API.
+    own: Option<Client>,
 }
 
 impl Front {
@@ -82,11 +88,13 @@ impl Front {
         api.route("/v1/sandboxes/{name}/commands", through.clone())
             .route("/v1/sandboxes/{name}/commands/{*rest}", through.clone())
             .route("/v1/sandboxes/{name}/fetch", through.clone())
+            .route("/v1/sandboxes/{name}/refusals", through.clone())
             .route("/v1/sandboxes/{name}/files", through.clone())
             .route("/v1/sandboxes/{name}/files/{*rest}", through.clone())
             .route("/v1/sandboxes/{name}/ports/{port}", through.clone())
             .route("/v1/sandboxes/{name}/ports/{port}/", through.clone())
             .route("/v1/sandboxes/{name}/ports/{port}/{*rest}", through)
+            .route("/v1/mcp", post(mcp::post).delete(mcp::end))
             .fallback(nowhere)
             .method_not_allowed_fallback(not_that)
             .layer(from_fn_with_state(Arc::clone(&self), gate::gate))

@@ -10,6 +10,7 @@ pub fn run_result(run: Run) -> RunResult {
     let error_code = run.error().map(|error| error.as_str());
     let outcome = run.result.map(|result| (result.ended, [result.stdout, result.stderr]));
     RunResult {
+        policy: run.policy,
         refused: run.refused.iter().map(value).collect(),
         llm: run.llm.as_ref().map(value),
         workspace: run.changes.and_then(|changes| changes.report()),

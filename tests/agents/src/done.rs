@@ -139,11 +139,13 @@ impl Done {
 fn holds_key(place: &Path) -> bool {
     // A link is read and not followed: those of a prepared root lead to our own standard streams.
     if let Ok(target) = fs::read_link(place) {
-        return target.to_string_lossy().contains(KEY);
+        return target.to_string_lossy().contains(KEY.trim_start_matches("sk-"));
     }
     if place.is_dir() {
         return fs::read_dir(place).unwrap().flatten().any(|entry| holds_key(&entry.path()));
     }
     let bytes = fs::read(place).unwrap_or_default();
-    bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes())
+    // Of either kind.
+    let mark = KEY.trim_start_matches("sk-").as_bytes();
+    bytes.windows(mark.len()).any(|window| window == mark)
 }

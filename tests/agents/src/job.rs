@@ -16,6 +16,8 @@ use tempfile::TempDir;
 
 /// What the model wants, and no sandbox sees.
 pub const KEY: &str = "sk-real-model-key-0123456789";
+/// The same, as it is with a Claude plan.
+pub const PLAN_TOKEN: &str = "sk-ant-oat01-real-model-key-0123456789";
 
 /// An agent, what its model does, and a repository to work in: all of it in a folder of its own.
 pub struct Job {
@@ -25,6 +27,7 @@ pub struct Job {
     url: String,
     backend: String,
     args: Vec<String>,
+    key: &'static str,
     home: TempDir,
 }
 
@@ -56,6 +59,7 @@ impl Job {
             agent: agent.into(),
             prompt: "Do the task.".into(),
             args: Vec::new(),
+            key: KEY,
             home,
         };
         fs::write(job.work().join("README.md"), "A repository.\n").unwrap();
@@ -69,6 +73,21 @@ impl Job {
     #[must_use]
     pub fn args<const N: usize>(mut self, args: [&str; N]) -> Job {
         self.args.extend(args.map(String::from));
+        self
+    }
+
+    /// Without so many of its last words.
+    #[must_use]
+    pub fn without(mut self, words: usize) -> Job {
+        self.args.truncate(self.args.len().saturating_sub(words));
+        self
+    }
+
+    /// Its model wants a key of another kind.
+    #[must_use]
+    pub fn key(mut self, key: &'static str) -> Job {
+        self.model.expect_key(key);
+        self.key = key;
         self
     }
 
@@ -152,7 +171,7 @@ impl Job {
             .args(&self.args)
             .current_dir(self.home.path())
             .env_clear()
-            .envs([("THE_KEY", KEY), ("LANG", "C.UTF-8"), ("USER", "person"), ("SHELL", "/bin/sh")])
+            .envs([("THE_KEY", self.key), ("LANG", "C.UTF-8"), ("USER", "person"), ("SHELL", "/bin/sh")])
             .env("PATH", path())
             .envs(env::var_os("DOCKER_HOST").map(|host| ("DOCKER_HOST", host)))
             .envs([("HOME", folder("home")), ("TMPDIR", folder("tmp"))])

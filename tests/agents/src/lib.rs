@@ -13,8 +13,10 @@
 mod agents;
 mod done;
 mod job;
+mod outside;
 
 pub use agents::{with, words};
 pub use belljar_tests_cli::left::{eventually, of_run};
 pub use done::Done;
-pub use job::{Job, KEY, Started};
+pub use job::{Job, KEY, PLAN_TOKEN, Started};
+pub use outside::{CONFIDENTIAL, Outside};

@@ -93,6 +93,7 @@ fn write(state: &State, number: u64) -> Log {
             rules: vec![rule.to_string()],
             inspect: true,
             loosened: vec!["--nested".into()],
+            policy: None,
             belljar: "0.1.0".into(),
         },
         Event::ConnectionOpened {

@@ -196,7 +196,7 @@ fn words_that_are_no_rules_are_refused_with_the_fix() {
         (["--allow", "10.0.0.1"], "is an address"),
         (["--allow", "com"], "public suffix"),
         (["--allow", "x.com:53/tcp"], "question for names"),
-        (["--egress", "wide"], "write none, strict or open"),
+        (["--egress", "wide"], "write none, strict, ask or open"),
         (["--group", "githb"], "there are coding-agents, github, providers, registries"),
     ] {
         let result = home.run(&["run", args[0], args[1], "--", "true"]);

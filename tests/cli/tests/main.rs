@@ -28,5 +28,6 @@ mod secrets;
 mod signals;
 mod terminal;
 mod upkeep;
+mod verify;
 mod words;
 mod workspaces;

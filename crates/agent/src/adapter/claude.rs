@@ -46,6 +46,7 @@ fn interactive(task: &Task) -> Setup {
 fn with_settings(setup: Setup, task: &Task) -> Setup {
     let mut setup = setup
         .args(["--dangerously-skip-permissions"])
+        .args(task.resume.words(&["--continue"], "--resume"))
         .env("ANTHROPIC_BASE_URL", task.route)
         .env("ANTHROPIC_API_KEY", KEY)
         // Without it root may not skip permissions.

@@ -26,8 +26,8 @@ pub(super) static CODEX: Adapter = Adapter {
 };
 
 fn headless(task: &Task) -> Setup {
-    let arguments = ["exec", "--json", "--skip-git-repo-check", WITHOUT_ASKING];
-    with_model(Setup::new(task, &arguments), task)
+    let setup = Setup::new(task, &["exec"]).args(resumed(task));
+    with_model(setup.args(["--json", "--skip-git-repo-check", WITHOUT_ASKING]), task)
         .args(["-"])
         .file(".codex/config.toml", config(task))
         .reads_prompt(task)
@@ -36,9 +36,14 @@ fn headless(task: &Task) -> Setup {
 fn interactive(task: &Task) -> Setup {
     // What it would ask a person first.
     let trust = format!("\n[projects.{}]\ntrust_level = \"trusted\"\n", quoted(task.workspace));
-    with_model(Setup::new(task, &[WITHOUT_ASKING]), task)
+    with_model(Setup::new(task, &[]).args(resumed(task)).args([WITHOUT_ASKING]), task)
         .file(".codex/config.toml", config(task) + &trust)
         .takes_prompt(task)
+}
+
+/// A command of its own, before all flags.
+fn resumed<'t>(task: &Task<'t>) -> Vec<&'t str> {
+    task.resume.words(&["resume", "--last"], "resume")
 }
 
 fn with_model(setup: Setup, task: &Task) -> Setup {

@@ -24,8 +24,13 @@ pub(super) static GEMINI: Adapter = Adapter {
 
 fn headless(task: &Task) -> Setup {
     let setup = Setup::new(task, &["--output-format", "stream-json"]);
-    // It would start itself again for a larger heap, and needs two seconds for that.
-    with_settings(setup, task).env("GEMINI_CLI_NO_RELAUNCH", "true").reads_prompt(task)
+    with_settings(setup, task)
+        // It would start itself again for a larger heap, and needs two seconds for that.
+        .env("GEMINI_CLI_NO_RELAUNCH", "true")
+        // It exits before a pipe has taken all that it wrote: what is larger than the pipe is lost.
+        .file(WAITS_FILE, WAITS)
+        .env("NODE_OPTIONS", format!("--require={}/{WAITS_FILE}", task.home))
+        .reads_prompt(task)
 }
 
 fn interactive(task: &Task) -> Setup {
@@ -38,7 +43,8 @@ fn interactive(task: &Task) -> Setup {
 
 fn with_settings(setup: Setup, task: &Task) -> Setup {
     // Without trust it asks before each tool, whatever else it is told.
-    let setup = setup.args(["--yolo", "--skip-trust"]);
+    let setup =
+        setup.args(["--yolo", "--skip-trust"]).args(task.resume.words(&["--resume", "latest"], "--resume"));
     let setup = match task.model {
         Some(model) => setup.args(["-m", &model.model]),
         None => setup,
@@ -61,6 +67,13 @@ fn with_settings(setup: Setup, task: &Task) -> Setup {
     }
 }
 
+/// Has node wait until its output was taken. Programs that the agent starts do not read it.
+const WAITS_FILE: &str = ".gemini/belljar.cjs";
+const WAITS: &str = "\
+for (const stream of [process.stdout, process.stderr]) stream._handle?.setBlocking?.(true);
+delete process.env.NODE_OPTIONS;
+";
+
 /// A tool that is denied is not even shown to the model.
 const NO_WEB: &str =
     "[[rule]]\ntoolName = [\"google_web_search\", \"web_fetch\"]\ndecision = \"deny\"\npriority = 999\n";
@@ -80,16 +93,19 @@ mod tests {
 GEMINI_API_KEY=KEY
 GOOGLE_GEMINI_BASE_URL=ROUTE
 GEMINI_CLI_NO_RELAUNCH=true
+NODE_OPTIONS=--require=/home/agent/.gemini/belljar.cjs
 ~/.gemini/settings.json: {"context":{"fileName":["GEMINI.md","AGENTS.md"]},"general":{"enableAutoUpdate":false,"enableAutoUpdateNotification":false,"maxAttempts":3},"privacy":{"usageStatisticsEnabled":false},"security":{"auth":{"selectedType":"gemini-api-key"}}}
 ~/.gemini/policies/belljar.toml: [[rule]]
   toolName = ["google_web_search", "web_fetch"]
   decision = "deny"
   priority = 999
+~/.gemini/belljar.cjs: for (const stream of [process.stdout, process.stderr]) stream._handle?.setBlocking?.(true);
+  delete process.env.NODE_OPTIONS;
 <<< - fix it
 "#
         );
         let files = headless(&Task { web_search: true, ..task }).files;
-        assert_eq!(files.len(), 1);
+        assert_eq!(files.len(), 2);
     }
 
     #[test]

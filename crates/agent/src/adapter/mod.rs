@@ -80,6 +80,29 @@ pub struct Task<'t> {
     pub route: &'t str,
     /// What is spoken at the end of the route.
     pub upstream: UpstreamKind,
+    pub resume: Resume<'t>,
+    /// What the user tells the agent itself.
+    pub own_arguments: &'t [OsString],
+}
+
+/// Which conversation of its home goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resume<'t> {
+    No,
+    Latest,
+    /// As the agent calls it.
+    Named(&'t str),
+}
+
+impl<'t> Resume<'t> {
+    /// As arguments: one word for the last, a flag before a name.
+    fn words(self, latest: &[&'t str], named: &'t str) -> Vec<&'t str> {
+        match self {
+            Resume::No => Vec::new(),
+            Resume::Latest => latest.to_vec(),
+            Resume::Named(name) => vec![named, name],
+        }
+    }
 }
 
 /// What to start, and what has to be there before.
@@ -174,7 +197,8 @@ impl Adapter {
 impl Setup {
     fn new(task: &Task, arguments: &[&str]) -> Setup {
         let program = task.program.as_os_str().to_os_string();
-        let argv = std::iter::once(program).chain(arguments.iter().map(OsString::from)).collect();
+        let arguments = arguments.iter().map(OsString::from).chain(task.own_arguments.iter().cloned());
+        let argv = std::iter::once(program).chain(arguments).collect();
         Setup { argv, ..Setup::default() }
     }
 

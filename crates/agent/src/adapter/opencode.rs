@@ -50,6 +50,7 @@ fn with_settings(setup: Setup, task: &Task) -> Setup {
         Some(name) => setup.args(["-m", &name]),
         None => setup,
     };
+    let setup = setup.args(task.resume.words(&["--continue"], "--session"));
     let setup = match task.web_search {
         true => setup.env("OPENCODE_ENABLE_EXA", "1"),
         false => setup,

@@ -37,6 +37,7 @@ fn with_settings(mut setup: Setup, task: &Task, mut settings: serde_json::Value)
     if let Some(name) = way.full_name() {
         setup = setup.args(["--model", &name]);
     }
+    setup = setup.args(task.resume.words(&["--continue"], "--session"));
     if let Some(effort) = task.effort {
         setup = setup.args(["--thinking", effort.as_str()]);
     }

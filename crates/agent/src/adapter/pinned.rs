@@ -1,6 +1,6 @@
 //! For tests: a task that is like most, and a setup as text.
 
-use super::{ModelName, Setup, Task};
+use super::{ModelName, Resume, Setup, Task};
 use belljar_spec::llm::UpstreamKind;
 use std::fmt::Write;
 use std::path::Path;
@@ -16,6 +16,8 @@ pub(super) fn task<'t>(upstream: UpstreamKind, model: Option<&'t ModelName>) -> 
         web_search: false,
         route: "http://127.0.0.1:8080",
         upstream,
+        resume: Resume::No,
+        own_arguments: &[],
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{Phase, answers};
 use crate::entry::Line;
 use crate::log::Watcher;
-use crate::run::{RunRequest, RunResult, check, run};
+use crate::run::{Conversation, RunRequest, RunResult, check, run};
 use belljar_engine::Engine;
 use belljar_spec::llm::CostUnknown;
 use belljar_spec::workspace::WorkspaceMode;
@@ -110,6 +110,8 @@ fn request(
         context: phase.context.clone(),
         cwd: None,
         time: [phase.budget.time, place.limits.timeout].into_iter().flatten().min(),
+        conversation: Conversation::New,
+        own_arguments: Vec::new(),
         path: path.to_os_string(),
         sandbox: place,
     })

@@ -30,6 +30,12 @@ fn network(spec: &SandboxSpec) -> String {
     let names: Vec<String> = policy.allow.iter().map(|rule| format!("`{}`", rule.host)).take(NAMES).collect();
     match policy.mode {
         Mode::None => "There is no network but the model you talk to.".into(),
+        Mode::Ask => {
+            "A person is asked before a host is reached for the first time: such a connection waits for up to a minute. If it \
+             is refused, that person decided so, or was away: say in your answer which host you needed and why. Do not look \
+             for other ways."
+                .into()
+        }
         Mode::Open => "Public hosts can be reached by name; private networks cannot.".into(),
         Mode::Strict if names.is_empty() => "There is no network but the model you talk to.".into(),
         Mode::Strict => {

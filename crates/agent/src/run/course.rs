@@ -30,6 +30,8 @@ impl<'w> Course<'w> {
             run_id: id.to_string(),
             agent: request.agent.name(),
             model: request.model.as_ref().map(ToString::to_string),
+            models_used: Vec::new(),
+            kept_home: None,
             success: false,
             stop_reason: StopReason::ErrorSandbox,
             output: String::new(),
@@ -176,7 +178,7 @@ fn keep(directory: &Path, result: &RunResult) -> Result<(), SandboxError> {
 mod tests {
     use super::*;
     use crate::log::clock;
-    use crate::run::Agent;
+    use crate::run::{Agent, Conversation};
     use belljar_spec::SandboxSpec;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -190,6 +192,8 @@ mod tests {
             context: Vec::new(),
             cwd: None,
             time: None,
+            conversation: Conversation::New,
+            own_arguments: Vec::new(),
             path: "".into(),
             sandbox: SandboxSpec::default(),
         }

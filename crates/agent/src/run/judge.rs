@@ -8,7 +8,7 @@
 use crate::claims::{Claims, Ending};
 use crate::stop::StopReason;
 use belljar_spec::egress::Reason;
-use belljar_spec::llm::{LlmOutcome, LlmOutcomes};
+use belljar_spec::llm::{AnswerEnd, LlmOutcome, LlmOutcomes};
 use belljar_spec::{Ended, LimitHit};
 
 /// What is known of an agent's end.
@@ -40,7 +40,7 @@ fn reason(facts: &Facts, claims: &Claims) -> StopReason {
     }
     let has_answer = claims.output.as_deref().is_some_and(|output| !output.trim().is_empty());
     let answered = claims.ending == Some(Ending::Answered);
-    let at_gateway = facts.calls.last.and_then(from_gateway);
+    let at_gateway = facts.calls.last.and_then(from_gateway).or_else(|| facts.cut_short());
     // Whatever writes to the agent's output can say that it answered. The gateway saw its last call.
     let fine = facts.ended.exit_code == Some(0) && !facts.torn && at_gateway.is_none();
     if answered && has_answer && fine && facts.asked() && facts.ended.limit != Some(LimitHit::OutputTruncated)
@@ -76,6 +76,15 @@ fn reason(facts: &Facts, claims: &Claims) -> StopReason {
 }
 
 impl Facts {
+    /// What the model's own last word to the task says, where the agent took it for an answer.
+    fn cut_short(&self) -> Option<StopReason> {
+        match self.calls.last_answer? {
+            AnswerEnd::Finished => None,
+            AnswerEnd::Length => Some(StopReason::ErrorLength),
+            AnswerEnd::Refusal => Some(StopReason::ErrorRefusal),
+        }
+    }
+
     /// Whether its answer can have come from its model: from another one, that something inside played, it is none. A program
     /// of one's own may do without.
     fn asked(&self) -> bool {

@@ -17,10 +17,10 @@ mod request;
 mod result;
 
 pub use interactive::open;
-pub use request::{Agent, RunRequest};
+pub use request::{Agent, Conversation, RunRequest};
 pub use result::RunResult;
 
-use crate::adapter::{self, Adapter, Found, Setup, Task};
+use crate::adapter::{self, Adapter, Found, Resume, Setup, Task};
 use crate::claims::Claims;
 use crate::entry::{Entry, Step, System};
 use crate::log::{Log, Watcher, clock};
@@ -58,6 +58,7 @@ pub async fn run(
         None => log,
     };
     let mut course = Course::new(log, id, &request);
+    course.keeps_home(request.sandbox.home.as_deref());
     let mut request = request;
     request.sandbox.id = Some(id);
     request.sandbox.compare = Compare::Yes;
@@ -194,6 +195,12 @@ pub(crate) async fn set_up(
         web_search: request.web_search,
         route: &base,
         upstream: route.kind,
+        own_arguments: &request.own_arguments,
+        resume: match &request.conversation {
+            Conversation::New => Resume::No,
+            Conversation::Latest => Resume::Latest,
+            Conversation::Named(name) => Resume::Named(name),
+        },
     });
     let text = context::context(&request.sandbox, sandbox.workspace(), &request.context);
     let context = [(adapter.context.to_string(), text)];
@@ -267,6 +274,7 @@ async fn put_in_order(sandbox: &Sandbox, course: &mut Course<'_>) {
     course.begin(Step::Collect);
     let refused = sandbox.refused().into_iter().map(RefusedReport::from).collect();
     course.collect(sandbox.llm(), sandbox.llm_outcomes(), refused);
+    course.answered_by(sandbox.llm_models());
     match sandbox.changes() {
         None => {}
         Some(Ok(changes)) => course.changed(changes, sandbox.touched()),
@@ -276,6 +284,16 @@ async fn put_in_order(sandbox: &Sandbox, course: &mut Course<'_>) {
 }
 
 impl Course<'_> {
+    /// Which home it has, if that is kept.
+    fn keeps_home(&mut self, home: Option<&Path>) {
+        self.result.kept_home = home.and_then(crate::home::name_of);
+    }
+
+    /// Which models answered.
+    fn answered_by(&mut self, models: Vec<String>) {
+        self.result.models_used = models;
+    }
+
     /// What runs, and where.
     fn made(&mut self, sandbox: &Sandbox) {
         let backend = sandbox.backend().to_string();

@@ -20,10 +20,25 @@ pub struct RunRequest {
     pub cwd: Option<String>,
     /// How long the agent may run; the sandbox's wall time by default.
     pub time: Option<Duration>,
+    /// Which conversation goes on. One that does needs the home that it was in.
+    pub conversation: Conversation,
+    /// Arguments of the agent's own, beside those that belljar gives it.
+    pub own_arguments: Vec<OsString>,
     /// Where agents are looked for: PATH, as a rule.
     pub path: OsString,
     /// The place: workspace, egress, credentials, limits. Its route to a model must be set.
     pub sandbox: SandboxSpec,
+}
+
+/// Which conversation a prompt belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Conversation {
+    #[default]
+    New,
+    /// The last one in the agent's home.
+    Latest,
+    /// This one, as the agent calls it.
+    Named(String),
 }
 
 /// The agent that is to run.

@@ -20,6 +20,9 @@ pub struct RunResult {
     pub agent: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The models that answered, as the model's server calls them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub models_used: Vec<String>,
     pub success: bool,
     pub stop_reason: StopReason,
     /// The agent's answer.
@@ -53,6 +56,9 @@ pub struct RunResult {
     pub signal: Option<String>,
     pub limit: Option<LimitHit>,
     pub backend: Option<String>,
+    /// The home that it had, if that is kept: the conversation can be continued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_home: Option<String>,
     /// All that the gateway counted.
     pub llm: Option<LlmTotals>,
     /// What became of the calls to the model.

@@ -27,6 +27,7 @@ mod files;
 mod follow;
 mod grants;
 mod once;
+mod policy;
 mod pool;
 mod ports;
 mod records;

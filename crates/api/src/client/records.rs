@@ -5,7 +5,7 @@ use crate::client::call::escaped;
 use crate::client::error::ClientError;
 use crate::client::events::Events;
 use crate::client::sandbox::Sandbox;
-use crate::{Capabilities, ProfileInfo};
+use crate::{AuditRecord, Capabilities, ProfileInfo, RefusedInfo};
 use hyper::Method;
 use serde_json::Value;
 
@@ -29,6 +29,17 @@ impl Sandbox {
     /// The egress decisions until now.
     pub async fn egress(&self) -> Result<Vec<Value>, ClientError> {
         self.records("egress").await
+    }
+
+    /// What it tried to reach and may not, since it was started.
+    pub async fn refusals(&self) -> Result<Vec<RefusedInfo>, ClientError> {
+        self.client.every(&format!("/sandboxes/{}/refusals", escaped(&self.name)), &[]).await
+    }
+
+    /// The egress decisions behind this line of its log.
+    pub async fn egress_after(&self, line: u64) -> Result<Vec<AuditRecord>, ClientError> {
+        let path = format!("/sandboxes/{}/egress", escaped(&self.name));
+        self.client.every_after(&path, Some(line.to_string()), &[]).await
     }
 
     /// The egress decisions as they are made.

@@ -55,8 +55,17 @@ impl Client {
         path: &str,
         words: &[(&str, String)],
     ) -> Result<Vec<T>, ClientError> {
+        self.every_after(path, None, words).await
+    }
+
+    /// The same, behind a part that is known.
+    pub(crate) async fn every_after<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        mut after: Option<String>,
+        words: &[(&str, String)],
+    ) -> Result<Vec<T>, ClientError> {
         let mut all = Vec::new();
-        let mut after: Option<String> = None;
         loop {
             let mut call =
                 self.call(Method::GET, path).query("limit", PART).maybe_query("after", after.as_deref());

@@ -39,6 +39,7 @@ fn survives(hostile: &[&[u8]]) {
             rules: vec![detail.to_string()],
             inspect: false,
             loosened: vec![],
+            policy: None,
             belljar: "0".into(),
         })
         .unwrap();

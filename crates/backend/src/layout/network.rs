@@ -29,6 +29,8 @@ fn note(policy: &EgressPolicy) -> String {
         (Mode::None, _) => NO_NETWORK,
         (Mode::Strict, true) => "\nNothing is allowed.\n",
         (Mode::Strict, false) => "\nAllowed:\n",
+        (Mode::Ask, true) => ASKS,
+        (Mode::Ask, false) => ASKS_AND_ALLOWS,
         (Mode::Open, true) => "\nEvery public name is allowed.\n",
         (Mode::Open, false) => "\nEvery public name is allowed, and:\n",
     });
@@ -54,6 +56,12 @@ fn line(rule: &Rule) -> String {
 /// Where the note lies, without the leading slash; docs/egress.md names it.
 const NOTE: &str = "etc/belljar/network.txt";
 const NO_NETWORK: &str = "This sandbox has no network.\n";
+const ASKS: &str = "
+Of any name a person outside is asked: the connection waits for the answer, for a minute at most.
+";
+const ASKS_AND_ALLOWS: &str = "
+Allowed; of any other name a person outside is asked, and the connection waits for the answer, for a minute at most:
+";
 const INTRODUCTION: &str = "\
 This sandbox reaches only what its policy allows, by name and with no proxy settings. A name that is not allowed does\n\
 not resolve; an address cannot be dialled; UDP and ping are blocked. A refusal is final: another tool, port or\n\

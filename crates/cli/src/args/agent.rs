@@ -6,6 +6,7 @@ use belljar_agent::budget::RunBudget;
 use clap::{Args as ClapArgs, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentCommand {
@@ -21,6 +22,8 @@ pub(crate) enum AgentCommand {
         Examples:\n  \
         belljar secrets set anthropic\n  \
         belljar agent run claude --prompt 'fix the failing test'\n  \
+        belljar agent run claude --continue --prompt 'now the other one'\n  \
+        belljar agent run claude -p 'fix it' -- --append-system-prompt 'Answer in French.'\n  \
         belljar agent run codex --model openai/gpt-5 --effort high --prompt-file task.md --overlay\n  \
         git diff | belljar agent run pi --model openai/gpt-5 --context REVIEW.md\n  \
         belljar agent run claude --branch fix/login --budget turns=40,time=20m -p 'fix the login, push'\n  \
@@ -33,9 +36,10 @@ pub(crate) enum AgentCommand {
     /// Open an agent's own terminal interface in a sandbox, with everything set up
     #[command(
         after_help = "Its model, its key and what it may reach are as with `agent run`. There is no log beside the audit \
-        log, and no result: what you see is the agent's own.\n\n\
+        log, and no result: what you see is the agent's own. Its home is kept for the folder, with its conversations.\n\n\
         Examples:\n  \
         belljar agent shell claude\n  \
+        belljar agent shell claude --continue\n  \
         belljar agent shell codex --branch fix/login --group registries"
     )]
     Shell(Box<AgentShellArgs>),
@@ -69,6 +73,14 @@ pub(crate) enum AgentCommand {
         belljar agent phases release.toml --branch release\n  \
         belljar agent phases release.toml --overlay --json")]
     Phases(Box<AgentPhasesArgs>),
+    /// Keep the token of a subscription outside of sandboxes, for an agent's runs
+    #[command(
+        after_help = "Claude Code: `claude setup-token` on this machine prints a token of a Claude plan, which is asked for here or \
+        read from standard input. The sandbox holds a placeholder. `belljar secrets rm claude-plan` removes it. Examples:\n  \
+        belljar agent login claude\n  \
+        pass show claude/token | belljar agent login claude"
+    )]
+    Login(AgentLoginArgs),
     /// Write an agent's settings that every sandbox of a folder finds
     Config {
         #[command(subcommand)]
@@ -99,7 +111,7 @@ impl AgentCommand {
             AgentCommand::Config {
                 command: AgentConfigCommand::Codex(options) | AgentConfigCommand::Claude(options),
             } => options.json,
-            AgentCommand::Shell(_) => false,
+            AgentCommand::Shell(_) | AgentCommand::Login(_) => false,
         }
     }
 }
@@ -117,11 +129,26 @@ pub(crate) struct AgentRunArgs {
     pub(crate) prompt_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) wish: WishArgs,
+    #[command(flatten)]
+    pub(crate) conversation: ConversationArgs,
     /// Print the log as it is written, one JSON object a line; the last one is the result
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) place: SandboxOptions,
+    #[command(flatten)]
+    pub(crate) own: OwnArgs,
+}
+
+/// What is for the agent itself.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct OwnArgs {
+    /// What the run is booked under, at a LiteLLM server: `end_user=ann`, `user_id`, `session_id`, `graph_id`, `attempt=2`, or several with commas
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',')]
+    pub(crate) bill: Vec<BillField>,
+    /// Arguments of the agent's own, passed on as they are
+    #[arg(last = true, value_name = "ARGUMENT", value_parser = clap::builder::OsStringValueParser::new())]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -135,7 +162,68 @@ pub(crate) struct AgentShellArgs {
     #[command(flatten)]
     pub(crate) wish: WishArgs,
     #[command(flatten)]
+    pub(crate) conversation: ConversationArgs,
+    #[command(flatten)]
     pub(crate) place: SandboxOptions,
+    #[command(flatten)]
+    pub(crate) own: OwnArgs,
+}
+
+/// One thing that a run is booked under.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BillField {
+    EndUser(String),
+    UserId(String),
+    SessionId(String),
+    GraphId(String),
+    Attempt(u32),
+}
+
+impl FromStr for BillField {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BillField, String> {
+        let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, as in `end_user=ann`")?;
+        // What a header can hold, and nothing that could be taken for more than one word.
+        if value.is_empty() || value.len() > 256 || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!("`{name}` is visible letters without spaces, at most 256"));
+        }
+        let value = value.to_string();
+        match name {
+            "end_user" => Ok(BillField::EndUser(value)),
+            "user_id" => Ok(BillField::UserId(value)),
+            "session_id" => Ok(BillField::SessionId(value)),
+            "graph_id" => Ok(BillField::GraphId(value)),
+            "attempt" => {
+                value.parse().map(BillField::Attempt).map_err(|_| "`attempt` is a number".to_string())
+            }
+            _ => Err("the names are end_user, user_id, session_id, graph_id and attempt".to_string()),
+        }
+    }
+}
+
+/// Which conversation a prompt belongs to.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct ConversationArgs {
+    /// Continue the agent's last conversation in this folder
+    #[arg(long = "continue", conflicts_with_all = ["resume", "fresh_home"])]
+    pub(crate) latest: bool,
+    /// Continue the conversation of a run: its id or the beginning of it
+    #[arg(long, value_name = "RUN", conflicts_with = "fresh_home")]
+    pub(crate) resume: Option<String>,
+    /// Keep the agent's home for this folder, so that the conversation can be continued [default for shell]
+    #[arg(long, conflicts_with = "fresh_home")]
+    pub(crate) keep_home: bool,
+    /// Begin with a fresh home, and remove it at the end [default for run]
+    #[arg(long)]
+    pub(crate) fresh_home: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AgentLoginArgs {
+    /// Which agent: claude
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
 }
 
 /// With what, and how much of it.

@@ -176,7 +176,7 @@ pub(crate) struct GrantArgs {
     /// A profile that may be named; `*` is every one with isolation of its own [default: only the default one]
     #[arg(long = "profile", value_name = "NAME")]
     pub(crate) profiles: Vec<String>,
-    /// A mode of egress that may be chosen: none, strict, open [default: none and strict]
+    /// A mode of egress that may be chosen: none, strict, ask, open [default: none and strict]
     #[arg(long = "egress", value_name = "MODE")]
     pub(crate) egress: Vec<Mode>,
     /// A name that may be reached in strict mode, with those below it; `*` is every one [default: none]

@@ -68,7 +68,7 @@ const FLAGS: Table = &[
     ),
     (
         &["--network", "--net"],
-        "`--egress none`, `strict` or `open` is the network; `--allow HOST` opens one host",
+        "`--egress none`, `strict`, `ask` or `open` is the network; `--allow HOST` opens one host",
     ),
     (
         &["--name"],

@@ -57,14 +57,6 @@ pub(crate) enum KeptCommand {
         belljar forward bj-web-3f2a9c04d1e7 5432"
     )]
     Forward(ForwardArgs),
-    /// Allow a host name in a folder's configuration, for its sandboxes
-    #[command(
-        after_help = "Writes `allow` under [egress] in .belljar/config.toml and trusts that file. A running sandbox keeps its \
-        rules until it is started again. Examples:\n  \
-        belljar allow example.com\n  \
-        belljar allow registry.example.com:8443 ~/web"
-    )]
-    Allow(AllowArgs),
     /// Take a snapshot of the files of a sandbox
     #[command(
         after_help = "Without copying where no command runs in it and nothing lies in its /tmp; else its processes are paused while files are \
@@ -124,7 +116,6 @@ impl KeptCommand {
             KeptCommand::Restore(options) => options.json,
             KeptCommand::Undo(options) => options.json,
             KeptCommand::Forward(options) => options.json,
-            KeptCommand::Allow(options) => options.json,
         }
     }
 }
@@ -274,6 +265,9 @@ pub(crate) struct ExecArgs {
     /// Take a checkpoint of its sandbox before: `belljar undo` goes back to it; the last 20 are kept
     #[arg(long)]
     pub(crate) checkpoint: bool,
+    /// Refuse to run it under another egress policy than the one with this digest (`belljar policy show`)
+    #[arg(long, value_name = "DIGEST")]
+    pub(crate) policy: Option<String>,
     /// Start it in the background and print its id
     #[arg(short, long, conflicts_with = "when")]
     pub(crate) detach: bool,
@@ -502,19 +496,6 @@ impl FromStr for PortPair {
         let here = here.parse().ok().filter(|_| is_number(here)).ok_or_else(wrong)?;
         Ok(PortPair { inside, here })
     }
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct AllowArgs {
-    /// The host: `example.com` with its subdomains, `=example.com` alone, `example.com:8443` at this port
-    #[arg(value_name = "HOST")]
-    pub(crate) host: String,
-    /// The folder [default: the current one, or the repository that it is in]
-    #[arg(value_name = "FOLDER")]
-    pub(crate) folder: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -47,6 +47,11 @@ impl SandboxOptions {
         self.sandbox.workspace.clone()
     }
 
+    /// Whether it was said where the workspace is inside.
+    pub(crate) fn says_workspace_path(&self) -> bool {
+        self.sandbox.workspace_path.is_some()
+    }
+
     /// Works on this folder, if one is named.
     pub(crate) fn on(mut self, folder: Option<PathBuf>) -> SandboxOptions {
         self.sandbox.workspace = folder.or(self.sandbox.workspace);
@@ -106,7 +111,7 @@ impl SandboxOptions {
     pub(crate) fn unopened_mode(&self) -> Result<Option<Mode>, SandboxError> {
         let workspace = workspace(self.sandbox.workspace.clone())?;
         let loaded = config::load(Some(&workspace), EgressFlags::default())?;
-        Ok(loaded.policy.filter(|policy| policy.mode == Mode::Open).map(|_| Mode::Strict))
+        Ok(loaded.policy.filter(|policy| policy.mode > Mode::Strict).map(|_| Mode::Strict))
     }
 
     /// A sandbox for one command: the request, and what only flags say.
@@ -167,7 +172,7 @@ impl SandboxOptions {
                 branch: workspace.branch,
                 clone: workspace.clone,
                 depth: workspace.depth,
-                same_path: sandbox.workspace_path == Where::Same,
+                same_path: sandbox.workspace_path == Some(Where::Same),
                 ro: paths(sandbox.ro)?,
                 rw: paths(sandbox.rw)?,
                 protect: workspace.protect,
@@ -223,9 +228,9 @@ struct SandboxArgs {
     /// The folder to work on [default: the current one]
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// Where the workspace is seen inside: `standard` is /workspace, `same` is where it is on the host
-    #[arg(long, value_name = "WHERE", default_value = "standard")]
-    workspace_path: Where,
+    /// Where the workspace is seen inside: `standard` is /workspace, `same` is where it is on the host [default: standard]
+    #[arg(long, value_name = "WHERE")]
+    workspace_path: Option<Where>,
     /// Also show this path of the host, read-only; may be repeated
     #[arg(long, value_name = "PATH")]
     ro: Vec<PathBuf>,
@@ -245,9 +250,8 @@ struct SandboxArgs {
     nested: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Where {
-    #[default]
     Standard,
     Same,
 }

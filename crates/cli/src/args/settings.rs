@@ -11,7 +11,8 @@ use std::str::FromStr;
 #[derive(Debug, Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Egress")]
 pub(crate) struct EgressArgs {
-    /// What may leave the sandbox at all: `none`; `strict`, what rules allow; `open`, any public name. Private
+    /// What may leave the sandbox at all: `none`; `strict`, what rules allow; `ask`, of any other name you
+    /// are asked (`belljar approve`); `open`, any public name. Private
     /// addresses stay out of reach in each [default: strict, with nothing allowed, or as your configuration says]
     #[arg(long = "egress", value_name = "MODE")]
     mode: Option<Mode>,
@@ -108,6 +109,12 @@ pub(crate) enum PolicyCommand {
     /// Check a file before it is put in its place
     #[command(after_help = "Exit codes: 0 the file is valid; 1 it is not.")]
     Check(PolicyCheckArgs),
+    /// Show the policy in force, each rule with its file and line, and its digest
+    #[command(after_help = "Examples:\n  \
+        belljar policy show\n  \
+        belljar policy show bj-web-3f2a9c04d1e7\n  \
+        belljar policy show --group registries --json")]
+    Show(super::PolicyShowArgs),
     /// Say whether a name can be reached, by which rule, and where it leads
     #[command(after_help = "Exit codes: 0 it can be reached; 1 it cannot.\n\n\
         Examples:\n  \

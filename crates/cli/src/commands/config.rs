@@ -275,6 +275,7 @@ fn source(rule: &Rule) -> String {
     match rule.label.source() {
         RuleSource::Flag | RuleSource::Program | RuleSource::Mode => "command line".into(),
         RuleSource::Credential(name) => format!("credential {name}"),
+        RuleSource::Live(who) => format!("live, by {who}"),
         RuleSource::Group(name) => format!("group {name}"),
         RuleSource::File { path, line } => format!("{path}:{line}"),
     }

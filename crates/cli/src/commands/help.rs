@@ -64,7 +64,7 @@ macro_rules! pages {
 
 const TOPICS: &[Page] = pages! {
     "agent-context" "agents" "backends" "configuration" "credentials" "docker" "egress" "environment" "exit-codes"
-    "filesystem" "first-steps" "git" "glossary" "gvisor" "hardening" "image-build" "images" "limits" "lifecycle" "llm" "one-shot"
+    "filesystem" "first-steps" "git" "glossary" "gvisor" "hardening" "image-build" "images" "integrations" "limits" "lifecycle" "llm" "one-shot"
     "overlay" "persistent-sandboxes" "profiles" "protected-paths" "roots" "threat-model" "tutorial" "volumes" "workspaces"
 };
 

@@ -1,13 +1,15 @@
 //! `belljar policy`: is a file right, and what does policy say of a name?
 
 use super::config::{effective, requests};
+use super::steer;
+use super::table::table;
 use super::{block_on, print};
-use crate::args::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs};
+use crate::args::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyShowArgs};
 use crate::failure;
 use belljar_config::{self as config, Layer};
 use belljar_engine::{Addresses, Explanation, Outcome, Resolve, explain};
 use belljar_spec::SandboxError;
-use belljar_spec::egress::HostName;
+use belljar_spec::egress::{HostName, PolicyReport, RuleEffect, RuleReport};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -15,6 +17,7 @@ use std::path::Path;
 pub(crate) fn policy(command: PolicyCommand) -> Result<u8, SandboxError> {
     match command {
         PolicyCommand::Check(options) => check(&options),
+        PolicyCommand::Show(options) => show(options),
         PolicyCommand::Explain(options) => explained(options),
     }
 }
@@ -49,6 +52,63 @@ fn layer_of(file: &Path) -> Layer {
     } else {
         Layer::User
     }
+}
+
+fn show(options: PolicyShowArgs) -> Result<u8, SandboxError> {
+    let report = match &options.sandbox {
+        Some(word) => {
+            let state = steer::state()?;
+            steer::chosen(&state, word)?.policy(&state)?
+        }
+        None => belljar_engine::policy_report(&effective(options.workspace, options.egress)?.0),
+    };
+    if options.json {
+        return print(format!("{:#}\n", json!(report)).as_bytes());
+    }
+    print(shown(&report).as_bytes())
+}
+
+fn shown(report: &PolicyReport) -> String {
+    let mut text = format!("policy {}  mode {}", report.policy, report.mode);
+    if report.version > 0 {
+        let _ = write!(text, "  changed {} times since the start", report.version);
+    }
+    if report.inspect {
+        text.push_str("  TLS is intercepted everywhere");
+    }
+    text.push('\n');
+    let row = |rule: &RuleReport| {
+        let effect = match rule.effect {
+            RuleEffect::Allow => "allow",
+            RuleEffect::Deny => "deny",
+        };
+        let requests =
+            rule.requests.as_ref().map(|requests| format!(", only {requests}")).unwrap_or_default();
+        let time = match (rule.once, rule.ends_s) {
+            (true, _) => ", for one connection".into(),
+            (false, Some(left)) => format!(", for {left} s more"),
+            (false, None) => String::new(),
+        };
+        [
+            effect.into(),
+            rule.rule.clone(),
+            format!("{}{requests}", rule.openings.join(" ")),
+            format!("{}{time}", rule.source),
+        ]
+    };
+    if report.rules.is_empty() {
+        text.push_str("no rules\n");
+    } else {
+        let rows: Vec<[String; 4]> = report.rules.iter().map(row).collect();
+        text.push_str(&table(["", "RULE", "PORTS", "FROM"], &rows));
+    }
+    for range in &report.private {
+        let _ = writeln!(text, "the operator opened the private range {range}");
+    }
+    if let Some(only) = &report.only {
+        let _ = writeln!(text, "the operator lets only these be allowed: {}", only.join(", "));
+    }
+    text
 }
 
 fn explained(options: PolicyExplainArgs) -> Result<u8, SandboxError> {

@@ -1,6 +1,7 @@
 //! `belljar run`: one command, one sandbox.
 
 use super::ending::say_end;
+use super::questions;
 use super::refused;
 use super::standing::Standing;
 use super::terminal_variables::terminal_variables;
@@ -125,7 +126,10 @@ pub(super) fn in_foreground(
     let sandbox = Engine::new().create_running(spec, &command)?;
     let timeout = announce(&sandbox);
     let cap = sandbox.limits().output.value;
-    let ended = block_on(async { attend(sandbox.first_command()?, size.is_some(), timeout, cap).await });
+    let ended = block_on(async {
+        questions::tell(&sandbox, size.is_some());
+        attend(sandbox.first_command()?, size.is_some(), timeout, cap).await
+    });
     over(&sandbox, ended, timeout, notes)
 }
 
@@ -139,7 +143,10 @@ pub(super) fn in_sandbox(
     command.stdin = Stdin::Stream;
     give_terminal(&mut command, Some(size), |name| sandbox.variable(name.as_str()).is_some());
     let cap = sandbox.limits().output.value;
-    let ended = block_on(async { attend(sandbox.spawn(&command).await?, true, timeout, cap).await });
+    let ended = block_on(async {
+        questions::tell(sandbox, true);
+        attend(sandbox.spawn(&command).await?, true, timeout, cap).await
+    });
     over(sandbox, ended, timeout, Notes::Shown)
 }
 

@@ -1,7 +1,7 @@
 //! `belljar secrets`: what is kept in the vault. Values come in by prompt or by standard input, and none comes out.
 
 mod check;
-mod value;
+pub(super) mod value;
 
 use super::print;
 use crate::args::{SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};

@@ -71,6 +71,7 @@ fn alone(place: SandboxOptions) -> Result<u8, SandboxError> {
 fn reach(policy: Option<&EgressPolicy>) -> &'static str {
     match policy {
         Some(EgressPolicy { mode: Mode::Open, .. }) => "every public name can be reached",
+        Some(EgressPolicy { mode: Mode::Ask, .. }) => "of any other name you are asked (`belljar approve`)",
         Some(EgressPolicy { mode: Mode::Strict, allow, .. }) if !allow.is_empty() => {
             "/etc/belljar/network.txt says what can be reached"
         }

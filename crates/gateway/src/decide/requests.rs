@@ -40,7 +40,8 @@ pub fn needs_authority(policy: &EgressPolicy, credentials: &[Credential]) -> boo
     let lets_tls =
         |rule: &Rule| rule.openings.iter().any(|opening| opening.protocols.contains(Protocol::Tls));
     let looks = policy.allow.iter().any(|rule| (policy.inspect || rule.requests.is_some()) && lets_tls(rule));
-    let looks_everywhere = policy.inspect && policy.mode == Mode::Open;
+    // A name may be allowed while the sandbox lives.
+    let looks_everywhere = policy.inspect;
     policy.mode != Mode::None && (looks || looks_everywhere || !credentials.is_empty())
 }
 
@@ -153,9 +154,12 @@ mod tests {
             &inspected(EgressPolicy::strict().allow("x.com".parse().expect("a rule"))),
             &[]
         ));
-        assert!(!needs_authority(&inspected(plain), &[]), "no client speaks TLS there");
+        assert!(needs_authority(&inspected(plain), &[]), "a rule may come while the sandbox lives");
         assert!(needs_authority(&inspected(EgressPolicy::open()), &[]));
-        assert!(!needs_authority(&inspected(EgressPolicy::strict()), &[]), "there is nothing to look into");
+        assert!(
+            needs_authority(&inspected(EgressPolicy::strict()), &[]),
+            "the same, where there is none yet"
+        );
         assert!(!needs_authority(&inspected(EgressPolicy::none()), &[]));
     }
 }

@@ -105,6 +105,32 @@ pub fn opening(policy: &EgressPolicy, name: &HostName, port: u16) -> Result<Allo
     })
 }
 
+/// Whether a person is asked before it is refused for this reason.
+pub fn is_asked(policy: &EgressPolicy, reason: Reason) -> bool {
+    policy.mode == Mode::Ask && matches!(reason, Reason::NameNotAllowed | Reason::PortNotAllowed)
+}
+
+/// Whether everything that one policy lets through to a name and port, another one does too, and looks into no more of it: then a
+/// connection that the first one allowed may go on. Conservative: where two rules together say what one said, it may not.
+pub fn keeps(before: &EgressPolicy, after: &EgressPolicy, name: &HostName, port: u16) -> bool {
+    let (Ok(old), Ok(new)) = (opening(before, name, port), opening(after, name, port)) else { return false };
+    let looks_into =
+        |allowed: &Allowed, policy: &EgressPolicy| policy.inspect || allowed.is_inspected(Protocol::Tls);
+    if looks_into(&new, after) && !looks_into(&old, before) {
+        return false;
+    }
+    let (denied_before, denied_after) =
+        (Denials::of(before, name).at(port), Denials::of(after, name).at(port));
+    granting(before, name, Some(port)).all(|old| {
+        let left = old.protocols_at(port).without(denied_before);
+        left.is_empty()
+            || granting(after, name, Some(port)).any(|new| {
+                let requests = new.requests.is_none() || new.requests == old.requests;
+                requests && left.without(new.protocols_at(port).without(denied_after)).is_empty()
+            })
+    })
+}
+
 /// Does a rule forbid this name: this protocol at this port, or all of it?
 pub fn is_forbidden(policy: &EgressPolicy, name: &HostName, at: Option<(u16, Protocol)>) -> bool {
     let denials = Denials::of(policy, name);
@@ -285,6 +311,46 @@ mod tests {
             let judged =
                 super::name(&policy(Mode::Strict, allow, deny), &host(name)).map(|label| label.to_string());
             assert_eq!(judged, expected.map(str::to_string), "{name} allow {allow:?} deny {deny:?}");
+        }
+    }
+
+    #[test]
+    fn a_connection_goes_on_where_nothing_is_taken_from_it() {
+        let strict = |allow: &[&str], deny: &[&str]| policy(Mode::Strict, allow, deny);
+        let limited = |texts: &[&str]| {
+            let filter = RequestFilter { methods: vec!["GET".parse().expect("a method")], paths: Vec::new() };
+            let mut policy = strict(&[], &[]);
+            policy.allow = texts
+                .iter()
+                .map(|text| Rule::allow(text, RuleSource::Flag).expect(text).requests(filter.clone()))
+                .collect();
+            policy
+        };
+        let with = |mut policy: EgressPolicy, text: &str| {
+            policy.allow.push(Rule::allow(text, RuleSource::Flag).expect(text));
+            policy
+        };
+        for (before, after, expected) in [
+            (strict(&["x.com"], &[]), strict(&["x.com", "y.com"], &[]), true),
+            (strict(&["x.com"], &[]), strict(&["=x.com:443"], &[]), true),
+            (strict(&["x.com"], &[]), strict(&["y.com"], &[]), false),
+            (strict(&["x.com"], &[]), strict(&["x.com"], &["x.com"]), false),
+            (strict(&["x.com"], &[]), strict(&["x.com"], &["x.com:80"]), true),
+            (strict(&["x.com"], &[]), strict(&["x.com"], &["x.com/ssh"]), true),
+            (strict(&["x.com:443/tcp"], &[]), strict(&["x.com:443/tcp"], &["x.com/ssh"]), false),
+            (policy(Mode::Open, &[], &[]), strict(&["x.com"], &[]), false),
+            (strict(&["x.com"], &[]), policy(Mode::Open, &[], &[]), true),
+            (limited(&["x.com"]), limited(&["x.com"]), true),
+            (limited(&["x.com"]), with(limited(&["x.com"]), "x.com"), true),
+            (with(limited(&["x.com"]), "x.com"), limited(&["x.com"]), false),
+            (
+                EgressPolicy { inspect: true, ..with(limited(&["x.com"]), "x.com") },
+                EgressPolicy { inspect: true, ..limited(&["x.com"]) },
+                false,
+            ),
+            (strict(&["x.com"], &[]), EgressPolicy { inspect: true, ..strict(&["x.com"], &[]) }, false),
+        ] {
+            assert_eq!(keeps(&before, &after, &host("x.com"), 443), expected, "{before:?} {after:?}");
         }
     }
 

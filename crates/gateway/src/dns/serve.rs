@@ -2,6 +2,7 @@
 
 use super::message::{self, Answer, Question, Transport, kind};
 use crate::decide;
+use crate::live::LivePolicy;
 use crate::serving::Serving;
 use belljar_spec::egress::{Destination, HostName, Printable, Reason};
 use belljar_sys::datagram::{self, Received};
@@ -14,13 +15,13 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, debug_span};
 
 /// Answers datagrams for as long as the sandbox lives.
-pub(crate) async fn over_udp(socket: UdpSocket, serving: Arc<Serving>) {
+pub(crate) async fn over_udp(socket: UdpSocket, live: Arc<LivePolicy>) {
     let mut buffer = [0; DATAGRAM];
     loop {
         let next = || Ok(datagram::receive(&socket, &mut buffer)?);
         match socket.async_io(Interest::READABLE, next).await {
             Ok(Received { length, from: client, to: asked }) => {
-                if let Some(reply) = reply(&buffer[..length], Transport::Udp, &serving) {
+                if let Some(reply) = reply(&buffer[..length], Transport::Udp, &live.now()) {
                     // The client may be gone.
                     let _ = datagram::send(&socket, &reply, client, asked);
                 }
@@ -32,7 +33,7 @@ pub(crate) async fn over_udp(socket: UdpSocket, serving: Arc<Serving>) {
 }
 
 /// Answers questions on one connection, each with its length before it (RFC 7766).
-pub(crate) async fn over_tcp(mut stream: TcpStream, serving: &Arc<Serving>) {
+pub(crate) async fn over_tcp(mut stream: TcpStream, live: &LivePolicy) {
     while let Ok(Ok(length)) = timeout(TCP_TIMEOUT, stream.read_u16()).await {
         // Room that a client may take just by saying so.
         if usize::from(length) > DATAGRAM {
@@ -42,7 +43,7 @@ pub(crate) async fn over_tcp(mut stream: TcpStream, serving: &Arc<Serving>) {
         if !matches!(timeout(TCP_TIMEOUT, stream.read_exact(&mut message)).await, Ok(Ok(_))) {
             return;
         }
-        let Some(reply) = reply(&message, Transport::Tcp, serving) else { return };
+        let Some(reply) = reply(&message, Transport::Tcp, &live.now()) else { return };
         let Ok(length) = u16::try_from(reply.len()) else { return };
         let framed = [&length.to_be_bytes()[..], &reply].concat();
         if !matches!(timeout(TCP_TIMEOUT, stream.write_all(&framed)).await, Ok(Ok(()))) {
@@ -53,7 +54,7 @@ pub(crate) async fn over_tcp(mut stream: TcpStream, serving: &Arc<Serving>) {
 
 /// Answers the datagrams that a guest passes on, each with its length before it. Every question has an answer, so that the guest
 /// knows whose it is: an empty one, where it deserves none.
-pub(crate) async fn relayed(mut stream: TcpStream, serving: Arc<Serving>) {
+pub(crate) async fn relayed(mut stream: TcpStream, live: Arc<LivePolicy>) {
     while let Ok(length) = stream.read_u16().await {
         if usize::from(length) > DATAGRAM {
             return;
@@ -62,7 +63,7 @@ pub(crate) async fn relayed(mut stream: TcpStream, serving: Arc<Serving>) {
         if stream.read_exact(&mut message).await.is_err() {
             return;
         }
-        let reply = reply(&message, Transport::Udp, &serving).unwrap_or_default();
+        let reply = reply(&message, Transport::Udp, &live.now()).unwrap_or_default();
         let Ok(length) = u16::try_from(reply.len()) else { return };
         let framed = [&length.to_be_bytes()[..], &reply].concat();
         if stream.write_all(&framed).await.is_err() {
@@ -124,7 +125,10 @@ fn understand(question: &Question, serving: &Serving) -> Known {
             _ => Known::Answer(Answer::Empty),
         };
     }
-    if let Err(reason) = decide::name(&serving.policy, &name) {
+    // Of a name that a person may be asked for, the connection asks: a question for its address tells nothing outside.
+    if let Err(reason) = decide::name(&serving.policy, &name)
+        && !decide::is_asked(&serving.policy, reason)
+    {
         refused(name.into(), reason);
         return Known::Answer(Answer::NoSuchName);
     }

@@ -18,6 +18,8 @@ pub(crate) struct Question {
     pub(crate) longest: Option<u64>,
     /// How many answers there may be.
     pub(crate) answers: u64,
+    /// Whether the model may call tools: then it works at the task.
+    pub(crate) offers_tools: bool,
     /// What goes upstream.
     pub(crate) bytes: Vec<u8>,
 }
@@ -53,11 +55,19 @@ impl Question {
         let more = usage.as_deref().map(|options| ("stream_options", options));
         let answers = answers(&fields)?;
         let longest = longest(&fields);
-        Ok(Question { model, streamed, longest, answers, bytes: together(&fields, more).into_bytes() })
+        let offers_tools = offers_tools(asked.api, &fields);
+        let bytes = together(&fields, more).into_bytes();
+        Ok(Question { model, streamed, longest, answers, offers_tools, bytes })
     }
 }
 
 type Field<'a> = (String, &'a RawValue);
+
+/// Whether tools are offered. Codex puts its own among what was said, and asks little on the side.
+fn offers_tools(api: Api, fields: &[Field<'_>]) -> bool {
+    let has_some = |value: &RawValue| !matches!(value.get(), "null" | "[]");
+    api == Api::Responses || fields.iter().any(|(name, value)| name == "tools" && has_some(value))
+}
 
 /// Whether something is wanted. An upstream may take `1` or `"true"` for a yes, so only the plain words are passed on.
 fn flag(fields: &[Field<'_>], wanted: &str) -> Result<bool, String> {

@@ -22,6 +22,8 @@ pub(super) struct Call {
     pub(super) asked: Asked,
     pub(super) model: Option<Printable>,
     pub(super) streamed: bool,
+    /// Whether the question offers tools.
+    pub(super) offers_tools: bool,
     /// How many tokens the answers may have together, if the question says so.
     pub(super) longest: Option<u64>,
     /// The most that it can come to, where tokens or money are limited.
@@ -142,7 +144,12 @@ impl Call {
         }
         let left = (end != End::Unreachable).then_some(spent);
         let took = self.since.elapsed();
-        self.ledger.over(Takes::from(&self.asked), left, self.outcome(&usage, end), took);
+        let outcome = self.outcome(&usage, end);
+        if outcome == LlmOutcome::Answered && Takes::from(&self.asked) == Takes::Turn {
+            let model = usage.model.as_deref().or(self.model.as_ref().map(Printable::as_str));
+            self.ledger.said(model, usage.end.filter(|_| self.offers_tools));
+        }
+        self.ledger.over(Takes::from(&self.asked), left, outcome, took);
         let seen = self.seen.as_ref();
         let _ = self.recorder.write(&Event::ModelCalled {
             call: self.number,
@@ -291,6 +298,7 @@ mod tests {
             recorder: Arc::new(Recorder::new(None)),
             model: None,
             streamed,
+            offers_tools: false,
             longest: longest.map(|longest| longest * answers),
             most,
             price: None,

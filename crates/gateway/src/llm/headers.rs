@@ -32,7 +32,10 @@ pub(super) fn outgoing(client: &HeaderMap, kind: UpstreamKind, billing: &Billing
 
 /// Shows the key, as this kind of upstream wants to see it. `None` if it cannot be in a header.
 pub(super) fn show_key(headers: &mut HeaderMap, kind: UpstreamKind, key: &Secret) -> Option<()> {
+    // A token of a plan is no API key: Anthropic takes it as a bearer, of clients that say so.
+    let is_plan = kind == UpstreamKind::Anthropic && key.reveal().starts_with(PLAN_TOKEN);
     let (name, prefix) = match kind {
+        UpstreamKind::Anthropic if is_plan => (AUTHORIZATION, &b"Bearer "[..]),
         UpstreamKind::LiteLlm | UpstreamKind::OpenAi => (AUTHORIZATION, &b"Bearer "[..]),
         UpstreamKind::Anthropic => (HeaderName::from_static("x-api-key"), &b""[..]),
         UpstreamKind::Gemini => (HeaderName::from_static("x-goog-api-key"), &b""[..]),
@@ -43,6 +46,15 @@ pub(super) fn show_key(headers: &mut HeaderMap, kind: UpstreamKind, key: &Secret
     let mut value = HeaderValue::from_bytes(&[prefix, key.reveal()].concat()).ok()?;
     value.set_sensitive(true);
     headers.insert(name, value);
+    if is_plan {
+        let said = headers.get_all(ANTHROPIC_BETA).iter().filter_map(|value| value.to_str().ok());
+        let mut betas: Vec<&str> = said.flat_map(|value| value.split(',')).map(str::trim).collect();
+        if !betas.contains(&PLAN_BETA) {
+            betas.push(PLAN_BETA);
+        }
+        let betas = HeaderValue::from_str(&betas.join(",")).ok()?;
+        headers.insert(ANTHROPIC_BETA, betas);
+    }
     Some(())
 }
 
@@ -174,6 +186,10 @@ const OUTSIDE: [&str; 16] = [
 /// What LiteLLM may tell a program inside: which call it was and what it cost.
 const LITELLM_TOLD: [&str; 2] = ["x-litellm-call-id", "x-litellm-response-cost"];
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+/// What the tokens of `claude setup-token` begin with, and the version of the API that takes them.
+const PLAN_TOKEN: &[u8] = b"sk-ant-oat";
+const PLAN_BETA: &str = "oauth-2025-04-20";
 const END_USER: HeaderName = HeaderName::from_static("x-litellm-end-user-id");
 const SPEND_METADATA: HeaderName = HeaderName::from_static("x-litellm-spend-logs-metadata");
 
@@ -194,6 +210,25 @@ mod tests {
 
     fn billing(billing: &Billing) -> BillingHeaders {
         BillingHeaders::new(billing, run()).unwrap()
+    }
+
+    #[test]
+    fn a_token_of_a_plan_is_a_bearer_and_an_api_key_is_not() {
+        for (kind, key, name, value) in [
+            (UpstreamKind::Anthropic, "sk-ant-api03-x", "x-api-key", "sk-ant-api03-x"),
+            (UpstreamKind::Anthropic, "sk-ant-oat01-x", "authorization", "Bearer sk-ant-oat01-x"),
+            (UpstreamKind::OpenAi, "sk-ant-oat01-x", "authorization", "Bearer sk-ant-oat01-x"),
+        ] {
+            let mut headers = map(&[("anthropic-beta", "tools-1")]);
+            show_key(&mut headers, kind, &Secret::new(key.as_bytes().to_vec())).unwrap();
+            assert_eq!(headers[name], value, "{key}");
+            let is_plan = kind == UpstreamKind::Anthropic && name == "authorization";
+            let betas = if is_plan { "tools-1,oauth-2025-04-20" } else { "tools-1" };
+            assert_eq!(headers["anthropic-beta"], betas);
+        }
+        let mut headers = map(&[("anthropic-beta", "tools-1,oauth-2025-04-20")]);
+        show_key(&mut headers, UpstreamKind::Anthropic, &Secret::new(b"sk-ant-oat01-x".to_vec())).unwrap();
+        assert_eq!(headers["anthropic-beta"], "tools-1,oauth-2025-04-20", "once is enough");
     }
 
     #[test]

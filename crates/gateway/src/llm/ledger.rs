@@ -3,7 +3,7 @@
 
 use super::paths::{Api, Asked, Purpose};
 use belljar_spec::egress::Reason;
-use belljar_spec::llm::{Budget, Cost, CostUnknown, LlmOutcome, LlmOutcomes, LlmTotals, Usd};
+use belljar_spec::llm::{AnswerEnd, Budget, Cost, CostUnknown, LlmOutcome, LlmOutcomes, LlmTotals, Usd};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -31,6 +31,8 @@ struct Used {
     requests: u64,
     /// The tokens of answers that came whole.
     answers: HashMap<String, u64>,
+    /// The models that answered.
+    models: Vec<String>,
 }
 
 impl Used {
@@ -234,6 +236,20 @@ impl Ledger {
         used.outcomes.note(outcome);
     }
 
+    /// A model answered, and ended like this where that counts.
+    pub(super) fn said(&self, model: Option<&str>, end: Option<AnswerEnd>) {
+        let mut used = self.lock();
+        if end.is_some() {
+            used.outcomes.last_answer = end;
+        }
+        if let Some(model) = model
+            && used.models.len() < MAX_MODELS
+            && !used.models.iter().any(|known| known == model)
+        {
+            used.models.push(model.to_string());
+        }
+    }
+
     /// It was refused at the last moment.
     pub(super) fn give_back(&self, takes: Takes) {
         self.lock().give_back(takes);
@@ -253,6 +269,10 @@ impl Ledger {
         self.lock().totals
     }
 
+    pub(super) fn models(&self) -> Vec<String> {
+        self.lock().models.clone()
+    }
+
     pub(super) fn outcomes(&self) -> LlmOutcomes {
         self.lock().outcomes
     }
@@ -262,6 +282,8 @@ impl Ledger {
     }
 }
 
+/// More than an agent asks; an upstream can call a model anything.
+const MAX_MODELS: usize = 16;
 /// Whose tokens are remembered; of one that was forgotten the most is assumed.
 const MAX_ANSWERS: usize = 1000;
 /// Each has two lines in the record, and a program that asks for nothing but lists must not fill the host's disk.

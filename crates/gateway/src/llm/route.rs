@@ -97,6 +97,11 @@ impl Route {
         self.ledger.totals()
     }
 
+    /// The models that answered, as the upstream calls them.
+    pub fn models(&self) -> Vec<String> {
+        self.ledger.models()
+    }
+
     /// What became of calls so far.
     pub fn outcomes(&self) -> LlmOutcomes {
         self.ledger.outcomes()
@@ -186,6 +191,7 @@ impl Route {
         let refused = |(reason, what)| Refused::new(reason, what);
         let number = self.ledger.take(Takes::from(&asked), is_free).map_err(refused)?;
         let streamed = question.as_ref().is_some_and(|question| question.streamed);
+        let offers_tools = question.as_ref().is_some_and(|question| question.offers_tools);
         let (longest, answers) =
             question.as_ref().map_or((None, 1), |question| (question.longest, question.answers));
         let speaks = asked.purpose == Purpose::Call && asked.api != Api::Embeddings;
@@ -208,6 +214,7 @@ impl Route {
             asked,
             model: model.clone(),
             streamed,
+            offers_tools,
             longest: longest.map(|longest| longest.saturating_mul(answers)),
             most,
             price,

@@ -1,6 +1,6 @@
 //! How the daemon is spoken to, for programs: made from the handlers themselves, the shim's included.
 
-use super::{Front, about, agents, grants, once, records, sandboxes, snapshots, sweeping};
+use super::{Front, about, agents, grants, once, policy, records, sandboxes, snapshots, sweeping};
 use crate::shim;
 use belljar_api::ErrorBody;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ pub(super) fn api() -> OpenApiRouter<Arc<Front>> {
         .merge(about::routes())
         .merge(sandboxes::routes())
         .merge(snapshots::routes())
+        .merge(policy::routes())
         .merge(records::routes())
         .merge(grants::routes())
         .merge(sweeping::routes())

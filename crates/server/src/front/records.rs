@@ -207,7 +207,10 @@ fn is_egress(record: &Record) -> bool {
         | ModelRefused { .. }
         | PlaceholderElsewhere { .. }
         | PushSent { .. }
-        | PushRefused { .. } => true,
+        | PushRefused { .. }
+        | PolicyChanged { .. }
+        | ApprovalRequested { .. }
+        | ApprovalAnswered { .. } => true,
         SandboxStarted { .. }
         | FolderShared { .. }
         | SnapshotTaken { .. }

@@ -18,6 +18,7 @@ use crate::link::Link;
 use axum::Router;
 use axum::body::Body;
 use belljar_api::State;
+use belljar_api::client::Client;
 use belljar_fleet::{Filter, Fleet, GrantStore, Owner, Shims};
 use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_state::new_id;
@@ -39,7 +40,7 @@ use tower::Service;
 use tracing::{error, info, warn};
 
 /// How a daemon is to run.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Settings {
     /// Where sandboxes and grants are kept: `<state>/fleet`.
     pub directory: PathBuf,
@@ -62,6 +63,8 @@ pub struct Settings {
     pub shim_environment: Vec<(&'static str, String)>,
     /// How long the head of a request may take to come.
     pub time_limit: Option<Duration>,
+    /// A client of this daemon itself. Without one it serves no MCP clients.
+    pub own: Option<Client>,
 }
 
 /// A daemon that listens.
@@ -112,6 +115,8 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
         run: new_id()?.to_string(),
         requests: AtomicU64::new(0),
         fleet: fleet.clone(),
+        mcp: super::mcp::Sessions::default(),
+        own: settings.own,
     });
     let listener = match settings.listen {
         Some(address) => Some(listen(address).await?),

@@ -7,7 +7,7 @@ use super::starter::Starter;
 use belljar_agent::adapter::{self, ModelName};
 use belljar_agent::budget::RunBudget;
 use belljar_agent::log::Watcher;
-use belljar_agent::run::{Agent, RunRequest};
+use belljar_agent::run::{Agent, Conversation, RunRequest};
 use belljar_agent::{input, provider, run as agent};
 use belljar_api::AgentRun;
 use belljar_config::resolve_with;
@@ -75,6 +75,8 @@ impl AgentPlan {
                 .into_iter()
                 .flatten()
                 .min(),
+            conversation: Conversation::New,
+            own_arguments: Vec::new(),
             path: std::env::var_os("PATH").unwrap_or_default(),
             sandbox,
         })

@@ -23,6 +23,7 @@ mod persistent;
 mod ports;
 mod process;
 pub(crate) mod protocol;
+mod refusals;
 mod serve;
 mod snapshot;
 mod starter;
@@ -72,6 +73,7 @@ fn api() -> OpenApiRouter<Arc<Kept>> {
         .merge(files::routes())
         .merge(ports::routes())
         .merge(fetch::routes())
+        .merge(refusals::routes())
 }
 
 fn now_ms() -> i64 {

@@ -26,6 +26,15 @@ impl HostPattern {
         }
     }
 
+    /// Does it mean every name that the other one means?
+    pub fn covers(&self, other: &HostPattern) -> bool {
+        match (self, other) {
+            (HostPattern::Subtree(apex), other) => other.name().is_within(apex),
+            (HostPattern::Exact(exact), HostPattern::Exact(other)) => exact == other,
+            (HostPattern::Exact(_), HostPattern::Subtree(_)) => false,
+        }
+    }
+
     /// The name that it is made of.
     pub fn name(&self) -> &HostName {
         match self {

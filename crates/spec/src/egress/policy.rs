@@ -1,6 +1,6 @@
 //! What a sandbox may reach.
 
-use super::{Group, Printable, Rule};
+use super::{Group, HostPattern, Printable, Rule};
 use crate::ByteSize;
 use ipnet::IpNet;
 use serde::Serialize;
@@ -17,6 +17,8 @@ pub struct EgressPolicy {
     pub allow: Vec<Rule>,
     /// What may not be reached, whatever allows it.
     pub deny: Vec<Rule>,
+    /// The only names that anyone beside the operator may allow, also while the sandbox lives; `None` means any.
+    pub only: Option<Vec<HostPattern>>,
     /// Reserved ranges that may be dialled. Only the operator can name them.
     pub private: Vec<IpNet>,
     /// Which resolvers are asked for addresses; empty means the system's.
@@ -39,6 +41,8 @@ pub enum Mode {
     /// What a rule allows.
     #[default]
     Strict,
+    /// What a rule allows; of any other name a person outside is asked.
+    Ask,
     /// Any public name.
     Open,
 }
@@ -82,6 +86,36 @@ impl EgressPolicy {
         self
     }
 
+    /// What it means, in a form that is the same for policies that mean the same: rules without their places, in one order. Its
+    /// digest names the policy.
+    pub fn canonical(&self) -> String {
+        // Taken apart, so that a new field is not left out unseen.
+        let EgressPolicy { mode, allow, deny, only, private, resolvers, authorities, inspect, limits } = self;
+        let mut lines = Vec::new();
+        for (effect, rules) in [("allow", allow), ("deny", deny)] {
+            lines.extend(rules.iter().map(|rule| {
+                let openings: Vec<String> = rule.openings.iter().map(ToString::to_string).collect();
+                let requests =
+                    rule.requests.as_ref().map(|filter| format!(" {filter:?}")).unwrap_or_default();
+                format!("{effect} {} {}{requests}", rule.host, openings.join(" "))
+            }));
+        }
+        lines.extend(private.iter().map(|range| format!("private {range}")));
+        lines.extend(only.iter().flatten().map(|host| format!("only {host}")));
+        lines.sort_unstable();
+        lines.dedup();
+        // The order of these means something.
+        lines.extend(resolvers.iter().map(|resolver| format!("resolver {resolver}")));
+        let EgressLimits { connections, bytes } = limits;
+        let bytes = bytes.map_or("none".to_string(), |bytes| bytes.as_u64().to_string());
+        let authorities = String::from_utf8_lossy(authorities);
+        let restricted = only.is_some();
+        format!(
+            "mode {mode}\ninspect {inspect}\nonly {restricted}\nconnections {connections}\nbytes {bytes}\n{}\n{authorities}",
+            lines.join("\n")
+        )
+    }
+
     /// With one more rule that forbids; made by [`Rule::deny`].
     #[must_use]
     pub fn deny(mut self, rule: Rule) -> EgressPolicy {
@@ -92,13 +126,14 @@ impl EgressPolicy {
 
 impl Mode {
     /// Narrowest first.
-    pub const ALL: [Mode; 3] = [Mode::None, Mode::Strict, Mode::Open];
+    pub const ALL: [Mode; 4] = [Mode::None, Mode::Strict, Mode::Ask, Mode::Open];
 
     /// As people write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Mode::None => "none",
             Mode::Strict => "strict",
+            Mode::Ask => "ask",
             Mode::Open => "open",
         }
     }
@@ -106,7 +141,7 @@ impl Mode {
 
 /// A word that is no mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an egress mode: write none, strict or open")]
+#[error("`{0}` is not an egress mode: write none, strict, ask or open")]
 pub struct UnknownMode(pub Printable);
 
 impl EgressLimits {
@@ -142,6 +177,7 @@ const DEFAULT_CONNECTIONS: u32 = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::egress::RuleSource;
 
     #[test]
     fn the_default_allows_nothing() {
@@ -150,8 +186,31 @@ mod tests {
     }
 
     #[test]
+    fn policies_that_mean_the_same_have_one_canonical_form() {
+        let rule = |text: &str, source| Rule::allow(text, source).expect(text);
+        let file = RuleSource::File { path: "/x".into(), line: 3 };
+        let (a, b) = (rule("a.example", RuleSource::Flag), rule("b.example:22", RuleSource::Flag));
+        let one = EgressPolicy::strict().allow(a.clone()).allow(b.clone());
+        let same = EgressPolicy::strict().allow(b.clone()).allow(rule("a.example", file)).allow(b);
+        assert_eq!(one.canonical(), same.canonical());
+        let exact = rule("=a.example", RuleSource::Flag);
+        let narrowed = a.clone().requests(crate::egress::RequestFilter::ANY);
+        for other in [
+            EgressPolicy::strict().allow(a.clone()),
+            EgressPolicy { mode: Mode::Ask, ..one.clone() },
+            EgressPolicy { only: Some(Vec::new()), ..one.clone() },
+            EgressPolicy { inspect: true, ..one.clone() },
+            one.clone().deny(a),
+            one.clone().allow(exact),
+            one.clone().allow(narrowed),
+        ] {
+            assert_ne!(one.canonical(), other.canonical(), "{other:?}");
+        }
+    }
+
+    #[test]
     fn modes_are_ordered_by_width() {
-        assert!(Mode::None < Mode::Strict && Mode::Strict < Mode::Open);
+        assert!(Mode::None < Mode::Strict && Mode::Strict < Mode::Ask && Mode::Ask < Mode::Open);
         for mode in Mode::ALL {
             assert_eq!(mode.as_str().parse(), Ok(mode));
         }

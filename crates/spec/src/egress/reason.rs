@@ -11,6 +11,8 @@ pub enum Reason {
     EgressOff,
     /// No rule names it.
     NameNotAllowed,
+    /// No rule names it, and the person who was asked did not allow it.
+    NotApproved,
     /// A rule forbids it.
     NameDenied,
     /// What was asked for is no name of a host.
@@ -89,9 +91,10 @@ pub enum Reason {
 
 impl Reason {
     /// Every one.
-    pub const ALL: [Reason; 39] = [
+    pub const ALL: [Reason; 40] = [
         Reason::EgressOff,
         Reason::NameNotAllowed,
+        Reason::NotApproved,
         Reason::NameDenied,
         Reason::NameMalformed,
         Reason::PortNotAllowed,
@@ -145,6 +148,9 @@ impl Reason {
         match self {
             Reason::EgressOff => ("egress_off", "this sandbox has no network access"),
             Reason::NameNotAllowed => ("name_not_allowed", "no rule allows this name"),
+            Reason::NotApproved => {
+                ("not_approved", "no rule allows this name, and no person outside allowed it when asked")
+            }
             Reason::NameDenied => ("name_denied", "a rule forbids this name"),
             Reason::NameMalformed => ("name_malformed", "this is not a name that a host can have"),
             Reason::PortNotAllowed => ("port_not_allowed", "the name is allowed, but not at this port"),

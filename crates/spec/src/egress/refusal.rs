@@ -112,6 +112,7 @@ impl Refusal {
             | Reason::NotRecorded => false,
             Reason::EgressOff
             | Reason::NameNotAllowed
+            | Reason::NotApproved
             | Reason::NameMalformed
             | Reason::PortNotAllowed
             | Reason::DirectAddress
@@ -159,13 +160,17 @@ impl Refusal {
         }
         match self.reason {
             Reason::EgressOff => Some(format!("--egress strict --allow {}", self.rule(name, self.protocol))),
-            Reason::NameNotAllowed | Reason::PortNotAllowed | Reason::ProtocolNotAllowed
+            Reason::NameNotAllowed
+            | Reason::NotApproved
+            | Reason::PortNotAllowed
+            | Reason::ProtocolNotAllowed
                 if self.protocol != Some(Protocol::Tcp) =>
             {
                 Some(format!("--allow {}", self.rule(name, self.protocol)))
             }
             // A foreign protocol, or a server that speaks first: only unchecked does it work.
             Reason::NameNotAllowed
+            | Reason::NotApproved
             | Reason::PortNotAllowed
             | Reason::ProtocolNotAllowed
             | Reason::SilentClient => self.unchecked(name),

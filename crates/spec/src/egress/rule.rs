@@ -54,6 +54,8 @@ pub enum RuleSource {
     Mode,
     /// A credential that the run uses: its places can be reached.
     Credential(SecretName),
+    /// A person or program outside, while the sandbox lives: who.
+    Live(Arc<str>),
 }
 
 impl Rule {
@@ -246,12 +248,22 @@ impl fmt::Display for Opening {
 impl fmt::Display for RuleLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
-            RuleSource::Flag => write!(f, "`{}` (--allow)", self.text),
-            RuleSource::Group(group) => write!(f, "`{}` (group {group})", self.text),
-            RuleSource::File { path, line } => write!(f, "`{}` ({path}:{line})", self.text),
-            RuleSource::Program => write!(f, "`{}` (program)", self.text),
             RuleSource::Mode => f.write_str("open mode"),
-            RuleSource::Credential(name) => write!(f, "`{}` (credential {name})", self.text),
+            source => write!(f, "`{}` ({source})", self.text),
+        }
+    }
+}
+
+impl fmt::Display for RuleSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RuleSource::Flag => f.write_str("--allow"),
+            RuleSource::Group(group) => write!(f, "group {group}"),
+            RuleSource::File { path, line } => write!(f, "{path}:{line}"),
+            RuleSource::Program => f.write_str("program"),
+            RuleSource::Mode => f.write_str("open mode"),
+            RuleSource::Credential(name) => write!(f, "credential {name}"),
+            RuleSource::Live(who) => write!(f, "live, by {who}"),
         }
     }
 }

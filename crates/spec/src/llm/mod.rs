@@ -12,7 +12,7 @@ mod upstream;
 pub use budget::{Budget, BudgetError};
 pub use model::{ModelGlob, ModelGlobError};
 pub use money::{Usd, UsdError};
-pub use outcome::{LlmOutcome, LlmOutcomes};
+pub use outcome::{AnswerEnd, LlmOutcome, LlmOutcomes};
 pub use price::{
     Band, Cost, Date, DateError, ListPrice, OffPeak, PeakHours, Price, PriceChange, RateError, Rates, Tokens,
 };

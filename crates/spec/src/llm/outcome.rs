@@ -30,11 +30,25 @@ pub enum LlmOutcome {
     HungUp,
 }
 
+/// How the model ended an answer, in its provider's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerEnd {
+    /// It had said all, or calls a tool.
+    Finished,
+    /// It reached the longest answer.
+    Length,
+    /// The model or its provider declined.
+    Refusal,
+}
+
 /// What became of all calls of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct LlmOutcomes {
     /// Of the one that ended last.
     pub last: Option<LlmOutcome>,
+    /// How the last answer ended to a question that offered tools: what agents ask on the side, for a title or a route, offers none.
+    pub last_answer: Option<AnswerEnd>,
     pub answered: u64,
     pub garbage: u64,
     /// The upstream said no, in words that mean that it was our fault.

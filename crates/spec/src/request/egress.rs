@@ -8,7 +8,7 @@ use std::str::FromStr;
 request! {
     /// What may be reached.
     pub struct EgressRequest {
-        /// none, strict or open.
+        /// none, strict, ask or open.
         mode: Option<Mode> as Option<String>, grant;
         /// Names: `example.com`, `=api.example.com:443`.
         allow: Vec<AllowRule> as Vec<String>, grant;

@@ -68,11 +68,9 @@ pub enum HostGrant {
 impl HostGrant {
     /// Does it mean every name that the pattern means?
     pub(super) fn covers(&self, asked: &HostPattern) -> bool {
-        match (self, asked) {
-            (HostGrant::Every, _) => true,
-            (HostGrant::Pattern(HostPattern::Subtree(apex)), asked) => asked.name().is_within(apex),
-            (HostGrant::Pattern(HostPattern::Exact(exact)), HostPattern::Exact(asked)) => exact == asked,
-            (HostGrant::Pattern(HostPattern::Exact(_)), HostPattern::Subtree(_)) => false,
+        match self {
+            HostGrant::Every => true,
+            HostGrant::Pattern(pattern) => pattern.covers(asked),
         }
     }
 }

@@ -144,6 +144,11 @@ impl LimitsRequest {
 }
 
 impl GrantRules {
+    /// Refuses a name that a caller with this grant may not allow, also not in a sandbox that lives.
+    pub fn may_allow(&self, host: &HostPattern) -> Result<(), SandboxError> {
+        self.must_cover("egress.allow", host)
+    }
+
     fn must_cover(&self, field: &str, host: &HostPattern) -> Result<(), SandboxError> {
         match self.hosts.iter().any(|granted| granted.covers(host)) {
             true => Ok(()),

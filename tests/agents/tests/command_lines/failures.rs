@@ -14,8 +14,8 @@ for_agents! {
     a_model_that_breaks: claude pi;
     a_model_that_talks_nonsense: claude codex pi;
     a_model_that_hangs_up: codex;
-    a_model_that_cuts_its_answer_short: codex pi;
-    a_model_that_declines: claude pi;
+    a_model_that_cuts_its_answer_short: codex pi gemini;
+    a_model_that_declines: claude codex pi gemini;
     a_model_that_drips_is_waited_for: claude codex;
     a_model_that_drips_for_too_long: codex;
     a_model_that_never_answers: codex;

@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod container;
+mod conversations;
 mod failures;
 mod hostile;
 mod limits;
+mod outside;
 mod shell;
 mod stopped;
 mod task;

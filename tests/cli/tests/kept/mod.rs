@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod agent_config;
+mod dashboard;
 mod endings;
 pub(crate) mod home;
 mod life;

@@ -69,3 +69,48 @@ fn a_host_is_allowed_in_the_folders_own_configuration() {
     assert!(changed.code != 0 && changed.stderr.contains("`belljar config trust`"), "{}", changed.stderr);
     assert!(!std::fs::read_to_string(&file).unwrap().contains("three.example"));
 }
+
+/// Over the sandbox's own socket: a daemon holds it, and the command line needs none.
+#[test]
+fn a_host_is_allowed_and_denied_in_a_sandbox_that_lives() {
+    let home = Home::new();
+    home.run(&["init"]);
+    assert_eq!(home.run(&["start"]).code, 0);
+    let shown = |args: &[&str]| -> serde_json::Value {
+        let shown = home.run(&[&["policy", "show", "--json"], args].concat());
+        assert_eq!(shown.code, 0, "{}", shown.stderr);
+        serde_json::from_str(&shown.stdout).unwrap()
+    };
+    let before = shown(&["."]);
+    assert_eq!((&before["mode"], &before["version"]), (&"strict".into(), &0.into()));
+    let allowed = home.run(&["allow", "live.example", "--in", ".", "--for", "10m"]);
+    assert_eq!(allowed.code, 0, "{}", allowed.stderr);
+    let config = home.path("work/.belljar/config.toml");
+    assert!(!std::fs::read_to_string(&config).unwrap().contains("live.example"), "no file says so");
+    let after = shown(&["."]);
+    assert_eq!(after["version"], 1);
+    assert_ne!(after["policy"], before["policy"]);
+    let rule = &after["rules"][0];
+    assert_eq!((&rule["rule"], &rule["live"]), (&"live.example".into(), &true.into()));
+    assert!(rule["ends_s"].as_u64().is_some_and(|left| left <= 600), "{rule}");
+    let name = |name: &str| home.run(&["exec", "--", "getent", "hosts", name]).code;
+    assert_eq!((name("live.example"), name("other.example")), (0, 2));
+    // Under another policy than the one that was looked at, nothing runs.
+    let digest = before["policy"].as_str().unwrap();
+    let refused = home.run(&["exec", "--policy", digest, "--", "true"]);
+    assert!(refused.code == 126 && refused.stderr.contains(digest), "{}", refused.stderr);
+    let digest = after["policy"].as_str().unwrap();
+    assert_eq!(home.run(&["exec", "--policy", digest, "--", "true"]).code, 0);
+    // With the folder's configuration, both at once.
+    let denied = home.run(&["deny", "live.example"]);
+    assert!(denied.code == 0 && denied.stderr.contains(" now "), "{}", denied.stderr);
+    assert_eq!(name("live.example"), 2);
+    let text = std::fs::read_to_string(&config).unwrap();
+    assert!(text.contains("deny = [\"live.example\"]"), "{text}");
+    let why = home.run(&["why", "live.example"]);
+    assert!(why.code == 0 && why.stdout.contains("a rule forbids this name"), "{}", why.stdout);
+    let audit = home.run(&["audit"]);
+    assert_eq!(audit.code, 0, "{}", audit.stderr);
+    let nothing = home.run(&["allow", "x.example", "--once", "--in", "nowhere"]);
+    assert!(nothing.code == 126 && nothing.stderr.contains("no sandbox `nowhere`"), "{}", nothing.stderr);
+}

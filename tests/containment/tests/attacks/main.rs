@@ -40,6 +40,7 @@ mod push_rules;
 mod secrets;
 mod secrets_home;
 mod sockets;
+mod steering;
 mod terminate_floods;
 mod terminate_requests;
 mod terminate_trust;

@@ -9,6 +9,7 @@ mod grants;
 mod metrics;
 mod neighbours;
 mod once;
+mod policy;
 mod race;
 mod snapshots;
 mod warm;

@@ -6,7 +6,7 @@ use super::deliver::{Answer, Body};
 use super::example::{example, wanted};
 use super::reply::{Reply, ToolCall};
 use super::step::{Call, Delivery, Failure, Step, Stop};
-use super::tools::{Shape, Tool};
+use super::tools::Tool;
 use super::{Api, Settings, Usage, scenario};
 use crate::{Request, Response};
 use serde_json::{Value, json};
@@ -128,22 +128,20 @@ fn is_due(failure: &Failure, of: (String, String, usize), settings: &mut Setting
 
 /// A call of one of these tools.
 fn find(call: &Call, tools: &[Tool], id: &str) -> Option<ToolCall> {
-    let made = |name: &str, input: Value, shape: Shape, command: &str| ToolCall {
+    let made = |tool: &Tool, input: Value, command: &str| ToolCall {
         id: id.into(),
-        name: name.into(),
+        name: tool.name.clone(),
         input,
-        shape,
+        shape: tool.shape,
+        group: tool.group.clone(),
         command: command.into(),
     };
     match call {
-        Call::Shell(command) => {
-            Tool::shell(tools).map(|tool| made(&tool.name, tool.arguments(command), tool.shape, command))
-        }
+        Call::Shell(command) => Tool::shell(tools).map(|tool| made(tool, tool.arguments(command), command)),
         // It may be one that no client offers: models do that too.
         Call::Named { name, input } => {
-            let shape =
-                tools.iter().find(|tool| tool.name == *name).map_or(Shape::Function, |tool| tool.shape);
-            Some(made(name, input.clone(), shape, ""))
+            let unknown = Tool::function(&json!(name), &json!({}));
+            Some(made(Tool::named(tools, name).unwrap_or(&unknown), input.clone(), ""))
         }
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct ToolCall {
     pub(super) name: String,
     pub(super) input: Value,
     pub(super) shape: Shape,
+    /// Of the tool, if it stands in one.
+    pub(super) group: Option<String>,
     /// What the shell is to run; empty for other tools.
     pub(super) command: String,
 }

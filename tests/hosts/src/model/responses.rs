@@ -32,7 +32,11 @@ pub(super) fn tools(body: &Value) -> Vec<Tool> {
     let mut offered = Vec::new();
     for tool in tools {
         match tool["type"] == "namespace" {
-            true => offered.extend(list(&tool["tools"]).iter().map(openai::tool)),
+            true => {
+                let group = tool["name"].as_str().map(String::from);
+                let of_group = |tool: &Value| Tool { group: group.clone(), ..openai::tool(tool) };
+                offered.extend(list(&tool["tools"]).iter().map(of_group));
+            }
             false => offered.push(openai::tool(tool)),
         }
     }
@@ -75,7 +79,12 @@ fn items(reply: &Reply) -> Vec<Value> {
 fn call_item(id: &str, call: &ToolCall) -> Value {
     let mut item = match call.shape {
         Shape::Function => {
-            json!({"type": "function_call", "name": call.name, "arguments": call.input.to_string()})
+            let mut item =
+                json!({"type": "function_call", "name": call.name, "arguments": call.input.to_string()});
+            if let Some(group) = &call.group {
+                item["namespace"] = group.as_str().into();
+            }
+            item
         }
         Shape::Custom => {
             json!({"type": "custom_tool_call", "name": call.name, "input": javascript(&call.command)})

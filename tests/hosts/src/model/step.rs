@@ -22,7 +22,7 @@ pub struct Step {
 pub(super) enum Call {
     /// This command, by whatever shell tool there is.
     Shell(String),
-    /// This very tool.
+    /// This tool, by its name or by its name behind that of its server.
     Named { name: String, input: Value },
 }
 
@@ -66,7 +66,7 @@ impl Step {
         Step { call: Some(Call::Shell(command.into())), ..Step::default() }
     }
 
-    /// Calls a tool by its name.
+    /// Calls a tool by its name, or by what a server of tools calls it.
     pub fn call(name: impl Into<String>, input: Value) -> Step {
         Step { call: Some(Call::Named { name: name.into(), input }), ..Step::default() }
     }

@@ -10,6 +10,8 @@ pub(super) struct Tool {
     /// Of its arguments.
     pub(super) schema: Value,
     pub(super) shape: Shape,
+    /// The group that it stands in, where calls name that too.
+    pub(super) group: Option<String>,
 }
 
 /// How a call of it looks.
@@ -30,7 +32,15 @@ impl Tool {
             name: name.as_str().unwrap_or_default().into(),
             schema: schema.clone(),
             shape: Shape::Function,
+            group: None,
         }
+    }
+
+    /// The one of this name; or the one that an agent calls by its server and this name, as in `mcp__belljar__run_command`.
+    pub(super) fn named<'a>(tools: &'a [Tool], name: &str) -> Option<&'a Tool> {
+        let behind = format!("_{name}");
+        let exact = tools.iter().find(|tool| tool.name == name);
+        exact.or_else(|| tools.iter().find(|tool| tool.name.ends_with(&behind)))
     }
 
     /// The one to run commands with.

@@ -89,8 +89,8 @@ struct Places {
     routes: Vec<(u16, OwnedFd)>,
 }
 
-/// The egress sockets, as the engine takes them from any guest; none where there is no egress.
-type Egress = Option<(EgressReport, Vec<OwnedFd>)>;
+/// The sockets at which the gateway takes connections, and what they are for.
+type EgressEnds = (EgressReport, Vec<OwnedFd>);
 
 /// What a supervisor is to hold to.
 pub(crate) struct Terms<'t> {
@@ -103,7 +103,10 @@ pub(crate) struct Terms<'t> {
 
 impl Supervisor {
     /// Starts to answer. Gives the egress sockets too, at which the gateway takes connections.
-    pub(crate) fn start(listener: OwnedFd, terms: Terms<'_>) -> Result<(Supervisor, Egress), Errno> {
+    pub(crate) fn start(
+        listener: OwnedFd,
+        terms: Terms<'_>,
+    ) -> Result<(Supervisor, Option<EgressEnds>), Errno> {
         make_room();
         // A kernel that cannot has slower answers.
         let _ = notify::take_turns(&listener);
@@ -162,7 +165,7 @@ impl Drop for Supervisor {
 
 impl Places {
     /// The other ends are in the order of a report: connections, names, each of the routes.
-    fn make(egress: Option<&EgressSetup>) -> Result<(Places, Egress), Errno> {
+    fn make(egress: Option<&EgressSetup>) -> Result<(Places, Option<EgressEnds>), Errno> {
         let mut places = Places::default();
         let Some(egress) = egress else { return Ok((places, None)) };
         let mut ends = Vec::new();

@@ -44,6 +44,12 @@ pub(super) fn say(result: &RunResult) {
     if let Some(changes) = &result.changes {
         changes::say_of(changes);
     }
+    if result.kept_home.is_some() {
+        eprintln!(
+            "belljar: `belljar agent run {} --continue` goes on with this conversation",
+            shown(&result.agent)
+        );
+    }
     match &result.not_kept {
         Some(why) => eprintln!("belljar: this account is not kept: {}", shown(why)),
         None => eprintln!("belljar: `belljar agent logs {}` shows all of it", result.run_id),

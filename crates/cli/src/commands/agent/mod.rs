@@ -1,9 +1,12 @@
 //! `belljar agent`: agents in sandboxes. One file a command, and what they share: what is shown of a run, and how it ends.
 
 mod attend;
+mod conversation;
 mod ending;
 mod list;
+mod login;
 mod logs;
+mod own;
 mod phases;
 mod request;
 mod run;
@@ -33,6 +36,7 @@ pub(crate) fn agent(command: AgentCommand) -> Result<u8, SandboxError> {
         AgentCommand::List(options) => list::list(&options),
         AgentCommand::Runs(options) => runs::runs(&options),
         AgentCommand::Logs(options) => logs::logs(&options),
+        AgentCommand::Login(options) => login::login(&options),
         AgentCommand::Config { command: AgentConfigCommand::Codex(options) } => agent_config::codex(options),
         AgentCommand::Config { command: AgentConfigCommand::Claude(options) } => {
             agent_config::claude(options)

@@ -1,14 +1,16 @@
 //! From words to a run: who, what, with which model, and where.
 
+use super::login::{has_plan, plan};
 use crate::args::{AgentRunArgs, SandboxOptions, WishArgs};
 use crate::commands::standing::Standing;
 use belljar_agent::adapter::ModelName;
 use belljar_agent::budget::RunBudget;
-use belljar_agent::run::{Agent, RunRequest};
+use belljar_agent::run::{Agent, Conversation, RunRequest};
 use belljar_agent::{input, provider};
 use belljar_config::Note;
 use belljar_config::{Surroundings, resolve_with};
 use belljar_spec::request::LlmRequest;
+use belljar_spec::secret::SecretRef;
 use belljar_spec::{ErrorCode, SandboxError, SandboxRequest, SandboxSpec};
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;
@@ -18,7 +20,7 @@ use std::path::Path;
 
 /// The run that was asked for, and what a person should be told of it.
 pub(super) fn of_run(options: AgentRunArgs) -> Result<(RunRequest, Vec<Note>), SandboxError> {
-    let AgentRunArgs { agent, prompt, prompt_file, wish, json, place } = options;
+    let AgentRunArgs { agent, prompt, prompt_file, wish, json, place, .. } = options;
     let agent = Agent::named(&agent)?;
     let prompt = the_prompt(prompt, prompt_file.as_deref())?;
     request(agent, prompt, wish, place, !json)
@@ -48,6 +50,8 @@ pub(super) fn request(
         context,
         cwd: below,
         time,
+        conversation: Conversation::New,
+        own_arguments: Vec::new(),
         path: search_path(),
         sandbox,
     };
@@ -65,10 +69,27 @@ pub(super) fn spec(
     let request = provider::for_agent(request, budget.model);
     let (spec, notes) = resolve_with(request, surroundings, |flags, layers| {
         let is_configured = layers.route(&LlmRequest::default())?.is_some();
+        let flags = with_plan(flags, is_configured, model, agent);
         provider::server(flags, is_configured, model, agent)
     })?;
     provider::check_price(spec.llm.as_ref(), model, agent)?;
     Ok((spec, notes))
+}
+
+/// Claude Code pays with the token of a plan, if there is one and nothing else was said.
+fn with_plan(
+    mut flags: LlmRequest,
+    is_configured: bool,
+    model: Option<&ModelName>,
+    agent: &Agent,
+) -> LlmRequest {
+    let is_claude = matches!(agent, Agent::Known(adapter) if adapter.name == "claude");
+    let is_anthropic = model.is_none_or(|model| model.provider == "anthropic");
+    if is_claude && is_anthropic && !is_configured && flags.url.is_none() && flags.key.is_none() && has_plan()
+    {
+        flags.key = Some(SecretRef::Vault(plan()));
+    }
+    flags
 }
 
 /// Where agents are looked for.

@@ -2,7 +2,8 @@
 
 use super::super::block_on;
 use super::super::run::{in_sandbox, say_loosened};
-use super::request;
+use super::conversation::{Usually, prepared};
+use super::{own, request, state};
 use crate::args::AgentShellArgs;
 use crate::failure::say_notes;
 use crate::foreground::terminal_size;
@@ -13,7 +14,7 @@ use belljar_spec::{ErrorCode, SandboxError};
 use std::os::unix::ffi::OsStringExt;
 
 pub(super) fn shell(options: AgentShellArgs) -> Result<u8, SandboxError> {
-    let AgentShellArgs { agent, prompt, wish, place } = options;
+    let AgentShellArgs { agent, prompt, wish, conversation, place, own } = options;
     let agent = Agent::named(&agent)?;
     if let Agent::Program(path) = &agent {
         let message = format!(
@@ -34,9 +35,19 @@ pub(super) fn shell(options: AgentShellArgs) -> Result<u8, SandboxError> {
         None => String::new(),
     };
     let timeout = place.timeout();
-    let (request, notes) = request::request(agent, prompt, wish, place, true)?;
+    let (mut request, notes) = request::request(agent, prompt, wish, place, true)?;
     say_notes(&notes);
     say_loosened(&request.sandbox);
+    own::tell(own, &mut request)?;
+    // Another one of the same folder begins with a fresh home, unless a conversation is to go on.
+    let is_asked = conversation.latest || conversation.resume.is_some() || conversation.keep_home;
+    let _home = match prepared(&conversation, Usually::Kept, &mut request, &state()?) {
+        Err(error) if error.code == ErrorCode::InUse && !is_asked => {
+            eprintln!("belljar: {}: this one has a fresh home, which is not kept", error.message);
+            None
+        }
+        prepared => prepared?,
+    };
     let timeout = request.time.or(timeout);
     let (sandbox, command) = block_on(open(&Engine::new(), &request))?;
     in_sandbox(&sandbox, command, size, timeout)

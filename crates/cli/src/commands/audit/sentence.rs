@@ -45,15 +45,29 @@ pub(in crate::commands) fn printable(text: &str) -> String {
 /// A word, a sentence, and lines that belong to it.
 fn told(event: &Event) -> (String, String, Vec<String>) {
     let (what, sentence) = match event {
-        Event::SandboxStarted { backend, mode, rules, inspect, loosened, belljar } => {
+        Event::SandboxStarted { backend, mode, rules, inspect, loosened, policy, belljar } => {
             let seen = if *inspect { ", TLS is looked into" } else { "" };
             let loosened = loosened.iter().map(|what| format!("loosened: {what}"));
-            let below = loosened.chain(rules.iter().map(|rule| format!("rule {rule}")));
+            let policy = policy.iter().map(|digest| format!("policy {digest}"));
+            let below = loosened.chain(rules.iter().map(|rule| format!("rule {rule}"))).chain(policy);
             return (
                 "started".into(),
                 format!("{backend}, {mode}{seen}, belljar {belljar}"),
                 below.collect(),
             );
+        }
+        Event::PolicyChanged { change, rule, lasting, by, policy, ended } => {
+            let connections =
+                if *ended == 0 { String::new() } else { format!(", {ended} connections ended") };
+            let sentence = format!("{} `{rule}` ({lasting}), by {by}{connections}", change.words());
+            return ("policy".into(), sentence, vec![format!("policy {policy}")]);
+        }
+        Event::ApprovalRequested { question, name, port, times: _ } => {
+            ("question".into(), format!("#{question}: may {} be reached?", place(name, Some(*port))))
+        }
+        Event::ApprovalAnswered { question, name, port, answer, by } => {
+            let place = place(name, Some(*port));
+            ("answer".into(), format!("#{question}: {place} was {}, by {by}", answer.words()))
         }
         Event::FolderShared { folder, with, egress_differs } => {
             let differs = if *egress_differs { ", which may reach something else" } else { "" };

@@ -19,7 +19,7 @@ pub(super) fn values(id: &str, name: &str) -> Vec<String> {
         ("runtime", _) => ["runc", "runsc"].map(String::from).into(),
         ("at_least", _) => Assurance::ALL.map(|level| level.as_str().to_string()).into(),
         ("groups", _) => groups().map(|group| group.name().to_string()).collect(),
-        ("mode", _) | ("egress", "MODE") => ["none", "strict", "open"].map(String::from).into(),
+        ("mode", _) | ("egress", "MODE") => ["none", "strict", "ask", "open"].map(String::from).into(),
         ("secrets", _) => credentials(),
         ("profile" | "profiles", "NAME") => {
             let known = belljar_fleet::known_profiles().unwrap_or_default();

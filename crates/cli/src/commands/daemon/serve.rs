@@ -48,11 +48,13 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
         warm: configured.warm.map_or(0, |set| set.value),
         program: None,
         time_limit: None,
+        own: None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         ErrorCode::Internal.error(format!("cannot make an event loop: {error}")).caused_by(error)
     })?;
     let daemon = Client::unix(handed_path.unwrap_or_else(|| settings.socket.clone()));
+    let settings = Settings { own: Some(daemon.clone()), ..settings };
     let ready = |ready: &Ready, e2b: Option<Bound>| {
         say_ready(ready);
         if let Some(bound) = e2b {

@@ -10,7 +10,7 @@ use super::snapshots::checkpoint;
 use super::target::Target;
 use crate::args::{ExecArgs, Tty, variables_of};
 use crate::commands::terminal_variables::terminal_variables;
-use crate::commands::{block_on, print};
+use crate::commands::{block_on, print, steer};
 use crate::failure::of_client;
 use crate::foreground::terminal_size;
 use Failed::{Lost, NotStarted};
@@ -40,7 +40,7 @@ pub(crate) fn exec(options: ExecArgs) -> Result<u8, SandboxError> {
         Tty::Always => Some(terminal_size().unwrap_or(WindowSize { rows: 24, cols: 80 })),
         Tty::Never => None,
     };
-    let how = How { detach: options.detach, json: options.json, size };
+    let how = How { detach: options.detach, json: options.json, size, policy: options.policy };
     block_on(async {
         if options.checkpoint || has_checkpoints(&target)? {
             let client = client();
@@ -88,6 +88,8 @@ struct How {
     json: bool,
     /// Of the terminal that it gets.
     size: Option<WindowSize>,
+    /// The digest of the only policy under which it may run.
+    policy: Option<String>,
 }
 
 /// Why there is no exit code.
@@ -102,6 +104,9 @@ async fn run(
     below: Option<&Path>,
     how: &How,
 ) -> Result<u8, Failed> {
+    if let Some(digest) = &how.policy {
+        must_have_policy(sandbox.name(), digest).map_err(NotStarted)?;
+    }
     command.cwd = command.cwd.take().or_else(|| standing(below));
     if how.detach {
         command.timeout_s = command.timeout_s.or(Some(NO_LIMIT));
@@ -113,6 +118,18 @@ async fn run(
     }
     let started = start_in_foreground(sandbox, command, how.size).await.map_err(NotStarted)?;
     attend_to_the_end(sandbox, &started, how.size).await.map_err(Lost)
+}
+
+/// Refuses a sandbox whose policy is another one now.
+fn must_have_policy(name: &str, digest: &str) -> Result<(), SandboxError> {
+    let state = steer::state()?;
+    let found = steer::chosen(&state, name)?.policy(&state)?.policy;
+    if found == digest {
+        return Ok(());
+    }
+    let message =
+        format!("the egress policy of `{name}` is {found}, and the command may run under {digest} only");
+    Err(ErrorCode::SandboxDiffers.error(message).hint("`belljar policy show SANDBOX` shows its rules"))
 }
 
 fn told(outcome: Result<u8, Failed>, name: &str) -> Result<u8, SandboxError> {
@@ -138,7 +155,7 @@ async fn start_in_foreground(
     size: Option<WindowSize>,
 ) -> Result<CommandInfo, SandboxError> {
     command.stdin_open = true;
-    command.alone_s = Some(ALONE_S);
+    command.alone_s = command.alone_s.or(Some(ALONE_S));
     command.terminal = size.map(|size| Terminal { rows: size.rows, cols: size.cols });
     if size.is_some() {
         for (name, value) in terminal_variables() {

@@ -9,7 +9,6 @@
 
 mod admin;
 pub(super) mod agent_config;
-mod allow;
 mod attach;
 mod daemon;
 mod ending;
@@ -18,10 +17,12 @@ mod foreground;
 mod forward;
 mod hold;
 mod init;
+pub(crate) mod integrate;
 mod life;
 mod list;
 mod living;
 mod logs;
+pub(crate) mod mcp;
 mod ps;
 mod repository;
 mod rm;
@@ -32,6 +33,8 @@ mod snapshots;
 mod start;
 mod target;
 mod templates;
+pub(crate) mod tool_shell;
+mod ui;
 mod volume;
 mod volumes;
 mod work;
@@ -41,7 +44,9 @@ use crate::args::{KeptCommand, SandboxCommand, VolumeCommand};
 use belljar_spec::SandboxError;
 use repository::Repository;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+pub(crate) use ui::ui;
 
 pub(crate) fn kept(command: KeptCommand) -> Result<u8, SandboxError> {
     match command {
@@ -57,7 +62,6 @@ pub(crate) fn kept(command: KeptCommand) -> Result<u8, SandboxError> {
         KeptCommand::Restore(options) => snapshots::restore(options),
         KeptCommand::Undo(options) => snapshots::undo(options),
         KeptCommand::Forward(options) => forward::forward(options),
-        KeptCommand::Allow(options) => allow::allow(options),
     }
 }
 
@@ -86,6 +90,16 @@ pub(crate) fn folder(named: Option<PathBuf>) -> Result<PathBuf, SandboxError> {
         Some(folder) => Repository::of(&folder, None)?,
         None => Repository::here(None)?,
     };
+    Ok(repository.folder)
+}
+
+/// The same, of a folder whose configuration is to be changed: one that no sandbox can work on is refused.
+pub(crate) fn folder_to_allow(named: Option<&Path>) -> Result<PathBuf, SandboxError> {
+    let repository = match named {
+        Some(folder) => Repository::of(folder, None)?,
+        None => Repository::here(None)?,
+    };
+    repository.judge()?;
     Ok(repository.folder)
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
 }
 
 /// In words of the command line.
-fn differs(error: ClientError) -> SandboxError {
+pub(super) fn differs(error: ClientError) -> SandboxError {
     let error = of_client(error);
     match error.code {
         ErrorCode::SandboxDiffers => {

@@ -13,7 +13,7 @@ use std::io;
 use zeroize::Zeroizing;
 
 /// Asks for it at a terminal; else reads standard input to its end.
-pub(super) fn read(name: &SecretName) -> Result<Secret, SandboxError> {
+pub(in crate::commands) fn read(name: &SecretName) -> Result<Secret, SandboxError> {
     let failed = |error: io::Error| {
         ErrorCode::StreamFailed
             .error(format!("cannot read the value: {error}"))

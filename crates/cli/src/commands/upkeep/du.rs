@@ -67,7 +67,8 @@ fn entries_of(directory: &Path) -> Vec<(String, std::path::PathBuf)> {
 }
 
 /// What is kept where, below the state directory.
-const STORES: [(&str, &str); 22] = [
+const STORES: [(&str, &str); 24] = [
+    ("agents", "homes of agents, with their conversations"),
     ("audit", "audit logs"),
     ("clones", "clones that sandboxes worked in"),
     ("docker", "notes of containers that live"),
@@ -79,6 +80,7 @@ const STORES: [(&str, &str); 22] = [
     ("gitlinks", "notes about submodules"),
     ("golden", "golden roots"),
     ("images", "images and their layers"),
+    ("integrations", "the shell of agents that run outside"),
     ("layers", "change sets of --overlay, not yet applied"),
     ("neighbours", "notes of sandboxes that live"),
     ("prepared", "prepared roots, which make starts faster"),

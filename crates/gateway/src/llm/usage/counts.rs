@@ -1,9 +1,9 @@
 //! Counts, in each provider's words. One shape holds all of them: what is missing is not there, and what has another
 //! type than it should is passed over.
 
+use super::endings::Ending;
 use super::{Dialect, Usage};
-use belljar_spec::llm::Usd;
-use serde::de::{Deserialize, Deserializer, IgnoredAny};
+use belljar_spec::llm::{AnswerEnd, Usd};
 use serde_json::Value;
 
 /// An answer, or an event of one.
@@ -23,21 +23,20 @@ pub(super) struct Said {
     #[serde(rename = "responseId")]
     response_id: Value,
     /// What an answer has in Anthropic's words, in those of OpenAI's chat, Responses and embeddings, and in Google's.
-    content: Present,
-    choices: Present,
-    output: Present,
-    data: Present,
-    candidates: Present,
-}
-
-/// Whether something is there, whatever it is.
-#[derive(Default)]
-struct Present(bool);
-
-impl<'de> Deserialize<'de> for Present {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Present, D::Error> {
-        IgnoredAny::deserialize(from).map(|_| Present(true))
-    }
+    content: Ending,
+    choices: Ending,
+    output: Ending,
+    data: Ending,
+    candidates: Ending,
+    model: Value,
+    #[serde(rename = "modelVersion")]
+    model_version: Value,
+    /// Of a whole answer of Anthropic's, and of the event that ends one.
+    stop_reason: Value,
+    delta: Ending,
+    /// Of a question that Google does not answer at all.
+    #[serde(rename = "promptFeedback")]
+    prompt_feedback: Ending,
 }
 
 /// An answer within an event.
@@ -46,10 +45,20 @@ impl<'de> Deserialize<'de> for Present {
 struct Within {
     id: Value,
     usage: Value,
+    model: Value,
+    output: Ending,
+    /// Of OpenAI's Responses, where the answer was cut off.
+    incomplete_details: Value,
 }
 
 impl Said {
     pub(super) fn note(&self, api: Dialect, usage: &mut Usage) {
+        for model in [&self.message.model, &self.response.model, &self.model, &self.model_version] {
+            if let (None, Some(model)) = (&usage.model, model.as_str().filter(|model| !model.is_empty())) {
+                usage.model = Some(model.chars().take(MAX_ID_BYTES).collect());
+            }
+        }
+        usage.end = self.end().or(usage.end);
         match api {
             Dialect::Anthropic => self.anthropic(usage),
             Dialect::OpenAi => self.openai(usage),
@@ -60,10 +69,25 @@ impl Said {
     /// Whether it is an answer, as a whole.
     pub(super) fn is_answer(&self, api: Dialect) -> bool {
         match api {
-            Dialect::Anthropic => self.content.0,
-            Dialect::OpenAi => self.choices.0 || self.output.0 || self.data.0,
-            Dialect::Gemini => self.candidates.0,
+            Dialect::Anthropic => self.content.is_there,
+            Dialect::OpenAi => self.choices.is_there || self.output.is_there || self.data.is_there,
+            Dialect::Gemini => self.candidates.is_there,
         }
+    }
+
+    /// How the model ended it, in the words of any of them. What is strictest counts, where there are several answers.
+    fn end(&self) -> Option<AnswerEnd> {
+        let cut = self.response.incomplete_details["reason"].as_str();
+        let whole = [self.stop_reason.as_str(), cut].into_iter().flatten().map(Ending::of);
+        let parts = [
+            self.choices.end,
+            self.output.end,
+            self.candidates.end,
+            self.delta.end,
+            self.prompt_feedback.end,
+            self.response.output.end,
+        ];
+        whole.chain(parts.into_iter().flatten()).max_by_key(|end| *end as u8)
     }
 
     /// `message_start` has what goes in, `message_delta` what comes out; a later count replaces an earlier one.

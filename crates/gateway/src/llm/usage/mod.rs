@@ -2,10 +2,11 @@
 //! they pass, whatever they are cut into; bytes that make no sense say nothing, and memory has a limit.
 
 mod counts;
+mod endings;
 mod events;
 
 use super::paths::Api;
-use belljar_spec::llm::Usd;
+use belljar_spec::llm::{AnswerEnd, Usd};
 use counts::Said;
 use events::Events;
 
@@ -28,6 +29,10 @@ pub struct Usage {
     pub cost: Option<Usd>,
     /// The answer's own name.
     pub id: Option<String>,
+    /// Which model it came from, as the upstream says.
+    pub model: Option<String>,
+    /// How the model ended it.
+    pub end: Option<AnswerEnd>,
 }
 
 /// Which shape a body has.
@@ -110,10 +115,19 @@ impl Reader {
 fn note(api: Dialect, usage: &mut Usage, data: &[u8]) {
     usage.ended |= is_last(api, data);
     let counts = find(data, b"\"usage");
-    let wanted = counts || usage.id.is_none() || find(data, b"message_stop");
+    let wanted = counts || usage.id.is_none() || find(data, b"message_stop") || ends(data);
     if wanted && let Ok(said) = serde_json::from_slice::<Said>(data) {
         said.note(api, usage);
     }
+}
+
+/// Whether an event may say how the answer ended. Most events of a chat say that it has not.
+fn ends(data: &[u8]) -> bool {
+    let says = |name: &[u8], nothing: &[u8]| find(data, name) && !find(data, nothing);
+    says(b"\"finish_reason\"", b"\"finish_reason\":null")
+        || says(b"\"stop_reason\"", b"\"stop_reason\":null")
+        || find(data, b"\"finishReason\"")
+        || find(data, b"\"blockReason\"")
 }
 
 /// Whether an event says that there is no more of the answer. Quotes within a text would have a backslash before them.

@@ -68,6 +68,68 @@ fn an_answer_is_told_from_something_else() {
 }
 
 #[test]
+fn how_an_answer_ended_and_which_model_gave_it_is_told() {
+    use AnswerEnd::{Finished, Length, Refusal};
+    let message = |reason: &str| {
+        format!(
+            "data: {{\"type\":\"message_start\",\"message\":{{\"id\":\"m\",\"model\":\"claude-x\"}}}}\n\n\
+             data: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"{reason}\"}},\"usage\":{{\"output_tokens\":1}}}}\n\n"
+        )
+    };
+    let chat = |reason: &str| {
+        format!(
+            "data: {{\"id\":\"c\",\"model\":\"gpt-x\",\"choices\":[{{\"delta\":{{}},\"finish_reason\":null}}]}}\n\n\
+             data: {{\"id\":\"c\",\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"{reason}\"}}]}}\n\ndata: [DONE]\n\n"
+        )
+    };
+    let response = |more: &str| {
+        format!(
+            "data: {{\"type\":\"response.completed\",\"response\":{{\"id\":\"r\",\"model\":\"gpt-x\",{more}\"usage\":{{\"input_tokens\":1}}}}}}\n\n"
+        )
+    };
+    let google = |reason: &str| {
+        format!(
+            "data: {{\"modelVersion\":\"gemini-x\",\"responseId\":\"g\",\"candidates\":[{{\"finishReason\":\"{reason}\"}}]}}\n\n"
+        )
+    };
+    for (api, body, model, expected) in [
+        (Dialect::Anthropic, message("end_turn"), "claude-x", Some(Finished)),
+        (Dialect::Anthropic, message("tool_use"), "claude-x", Some(Finished)),
+        (Dialect::Anthropic, message("max_tokens"), "claude-x", Some(Length)),
+        (Dialect::Anthropic, message("refusal"), "claude-x", Some(Refusal)),
+        (Dialect::OpenAi, chat("stop"), "gpt-x", Some(Finished)),
+        (Dialect::OpenAi, chat("length"), "gpt-x", Some(Length)),
+        (Dialect::OpenAi, chat("content_filter"), "gpt-x", Some(Refusal)),
+        (
+            Dialect::OpenAi,
+            response(r#""incomplete_details":{"reason":"max_output_tokens"},"#),
+            "gpt-x",
+            Some(Length),
+        ),
+        (
+            Dialect::OpenAi,
+            response(r#""output":[{"content":[{"type":"refusal"}]}],"#),
+            "gpt-x",
+            Some(Refusal),
+        ),
+        (
+            Dialect::OpenAi,
+            response(r#""output":[{"content":[{"type":"output_text"}]}],"incomplete_details":null,"#),
+            "gpt-x",
+            None,
+        ),
+        (Dialect::Gemini, google("STOP"), "gemini-x", Some(Finished)),
+        (Dialect::Gemini, google("MAX_TOKENS"), "gemini-x", Some(Length)),
+        (Dialect::Gemini, google("PROHIBITED_CONTENT"), "gemini-x", Some(Refusal)),
+    ] {
+        let usage = read(api, Shape::Events, &body, 7);
+        assert_eq!((usage.end, usage.model.as_deref()), (expected, Some(model)), "{body}");
+    }
+    let whole = r#"{"type":"message","model":"claude-x","content":[],"stop_reason":"max_tokens"}"#;
+    assert_eq!(read(Dialect::Anthropic, Shape::Json, whole, 9).end, Some(Length));
+}
+
+#[test]
 fn whole_answers_are_read_at_their_end() {
     for (api, body, expected) in [
         (

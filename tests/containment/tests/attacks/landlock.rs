@@ -416,7 +416,7 @@ def attack(name, f):
     except OSError: return
     print(name)
 attack('kill', lambda: os.kill(pid, 9))
-attack('group', lambda: os.kill(-os.getpgid(pid), 9))
+if os.getpgid(pid) > 1: attack('group', lambda: os.kill(-os.getpgid(pid), 9))
 # With scopes it means all of the sandbox, what waits for this program among them.
 if int(sys.argv[2]) < 6: attack('all', lambda: os.kill(-1, 9))
 attack('guest', lambda: os.kill(os.getppid(), 0) if os.getppid() == 1 else os.kill(1, 9))

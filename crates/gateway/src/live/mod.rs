@@ -472,7 +472,7 @@ impl Waiting {
 
     fn leave(&mut self, state: &mut State) {
         let Some(question) = state.questions.leave(self.id) else { return };
-        let event = answered(&question, Approval::Unanswered, "nobody");
+        let event = answered(&question, Approval::Unanswered, "no person");
         state.current.recorder.approval_unanswered(&event);
         let _ = self.live.told.send(LiveEvent::Answered { question, answer: None });
     }

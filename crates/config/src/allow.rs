@@ -188,7 +188,7 @@ fn without_rule(text: &str, list: RuleList, rule: &str) -> Option<String> {
         end += 1;
     }
     let after = format!("{}{}", &text[..begin], &text[end..]);
-    // Comments between the parts can be in the way: then it stays, and the file is refused as it is by whoever reads it.
+    // Comments between the parts can be in the way: then it stays, and `deny` still wins.
     toml::from_str::<toml::Table>(&after).is_ok().then_some(after)
 }
 

@@ -451,7 +451,7 @@ impl Engine {
         };
         let begun = self.state().and_then(|state| {
             Steering::begin(&state, &steered, served).map_err(|error| {
-                let message = format!("nobody could answer what the sandbox asks for: {error}");
+                let message = format!("the questions of the sandbox could not be answered: {error}");
                 ErrorCode::StateFailed.error(message).caused_by(error)
             })
         });

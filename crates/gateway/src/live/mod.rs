@@ -35,7 +35,7 @@ use tokio::time::timeout;
 /// The policy of one sandbox, and its changes.
 pub struct LivePolicy {
     state: Mutex<State>,
-    /// Whoever watches is told what happens; one that is too slow misses some.
+    /// Tells watchers what happens; one that is too slow misses some.
     told: broadcast::Sender<LiveEvent>,
     /// A rule with a time came: the task that takes it back looks again.
     timed: Notify,
@@ -65,7 +65,7 @@ struct Stop {
     is_revoked: Arc<AtomicBool>,
 }
 
-/// What whoever watches is told.
+/// What watchers are told.
 #[derive(Debug, Clone)]
 pub enum LiveEvent {
     /// A person is asked.
@@ -472,7 +472,7 @@ impl Waiting {
 
     fn leave(&mut self, state: &mut State) {
         let Some(question) = state.questions.leave(self.id) else { return };
-        let event = answered(&question, Approval::Unanswered, "nobody");
+        let event = answered(&question, Approval::Unanswered, "no person");
         state.current.recorder.approval_unanswered(&event);
         let _ = self.live.told.send(LiveEvent::Answered { question, answer: None });
     }

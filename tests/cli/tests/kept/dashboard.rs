@@ -253,8 +253,15 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        if !self.session.is_empty() && !std::thread::panicking() {
-            self.call("DELETE", "", &json!({}));
+        // The browser ends with its session, also where the test failed.
+        let request = format!(
+            "DELETE /session/{} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n",
+            self.session
+        );
+        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) {
+            let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+            let _ = stream.write_all(request.as_bytes());
+            let _ = stream.read_to_end(&mut Vec::new());
         }
         let _ = self.driver.kill();
         let _ = self.driver.wait();

@@ -1,7 +1,7 @@
-//! Turns `confine/syscalls.table` into the seccomp filters that the guest installs on itself.
+//! Turns `confine/syscalls.table` and `confine/landlock.table` into the seccomp filters that the guest installs.
 //!
-//! What is allowed is the table's business alone. Writes `default.bpf` and `nested.bpf` to `OUT_DIR`, each an
-//! array of the kernel's `struct sock_filter`. A bad table fails the build and every bad line is named.
+//! What is allowed is the tables' business alone. Writes `default.bpf` and `nested.bpf`, and `supervised.bpf` and
+//! `supervised-signals.bpf` of the backend `landlock`, to `OUT_DIR`, each an array of the kernel's `struct sock_filter`. A bad table fails the build and every bad line is named.
 
 #[path = "build/bpf.rs"]
 mod bpf;
@@ -12,11 +12,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::{env, fs};
 
-use bpf::Instruction;
-use table::{Arch, Row, TABLE, Variant};
+use bpf::{Instruction, Signals};
+use table::{Arch, SUPERVISED, TABLE, Variant};
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed={TABLE}");
+    println!("cargo::rerun-if-changed={SUPERVISED}");
     match build() {
         Ok(()) => ExitCode::SUCCESS,
         Err(problems) => {
@@ -36,19 +37,23 @@ fn build() -> Result<(), Vec<String>> {
         vec![format!("no seccomp filter for `{target}`: the guest runs on `{known}`")]
     })?;
 
-    let text = fs::read_to_string(TABLE).map_err(|error| vec![format!("read {TABLE}: {error}")])?;
-    let rows = table::parse(&text)?;
-    for (variant, file) in [(Variant::Default, "default.bpf"), (Variant::Nested, "nested.bpf")] {
-        write_filter(&rows, arch, variant, &Path::new(&out).join(file)).map_err(|problem| vec![problem])?;
-    }
-    Ok(())
+    let read =
+        |table: &str| fs::read_to_string(table).map_err(|error| vec![format!("read {table}: {error}")]);
+    let write = |program: Vec<Instruction>, file: &str| {
+        write_filter(&program, &Path::new(&out).join(file)).map_err(|problem| vec![problem])
+    };
+    let rows = table::parse(&read(TABLE)?)?;
+    write(bpf::filter(&rows, arch, Variant::Default), "default.bpf")?;
+    write(bpf::filter(&rows, arch, Variant::Nested), "nested.bpf")?;
+    let rows = table::parse_supervised(&read(SUPERVISED)?)?;
+    write(bpf::supervised(&rows, arch, Signals::Scoped), "supervised.bpf")?;
+    write(bpf::supervised(&rows, arch, Signals::Asked), "supervised-signals.bpf")
 }
 
-fn write_filter(rows: &[Row], arch: Arch, variant: Variant, path: &Path) -> Result<(), String> {
-    let program = bpf::filter(rows, arch, variant);
+fn write_filter(program: &[Instruction], path: &Path) -> Result<(), String> {
     if program.len() > bpf::MAX_INSTRUCTIONS {
         let (length, limit) = (program.len(), bpf::MAX_INSTRUCTIONS);
-        return Err(format!("{TABLE}: the filter has {length} instructions, the kernel takes {limit}"));
+        return Err(format!("{}: {length} instructions, and the kernel takes {limit}", path.display()));
     }
     let bytes: Vec<u8> = program.iter().flat_map(Instruction::to_bytes).collect();
     fs::write(path, bytes).map_err(|error| format!("write {}: {error}", path.display()))

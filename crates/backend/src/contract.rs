@@ -1,6 +1,6 @@
 //! What every backend can do.
 
-use crate::{Drawing, Guest, Plan, bwrap, container, docker, host, native};
+use crate::{Drawing, Guest, Plan, bwrap, container, docker, host, landlock, native};
 use belljar_spec::{BackendName, Runtime, SandboxError};
 
 /// A backend.
@@ -29,6 +29,7 @@ pub fn backend(name: BackendName) -> &'static dyn Backend {
         BackendName::Docker(Runtime::Runc) => &docker::Docker(Runtime::Runc),
         BackendName::Docker(Runtime::Runsc) => &docker::Docker(Runtime::Runsc),
         BackendName::Docker(Runtime::Kata) => &docker::Docker(Runtime::Kata),
+        BackendName::Landlock => &landlock::Landlock,
         BackendName::Container => &container::Container,
         BackendName::Host => &host::Host,
     }

@@ -4,6 +4,8 @@ use crate::Plan;
 use crate::cgroup::{Cgroup, Counters};
 pub(crate) use crate::control_socket::ControlSocket;
 use crate::control_socket::not_opened;
+use crate::landlock::PrivateDir;
+use crate::landlock::supervisor::Supervisor;
 use crate::layout::Layout;
 use crate::mountpoints::{Mountpoints, Turn};
 use crate::native::PreparedRoot;
@@ -38,8 +40,21 @@ pub struct Guest {
     /// How long it may take until it is ready.
     time_limit: Duration,
     behind: Option<Box<dyn Behind>>,
+    /// The listener of its filter, until a supervisor has it.
+    listener: Option<OwnedFd>,
+    supervised: Option<Supervised>,
     /// The root that it has in common with others, held so that no other process removes it.
     _root: Option<PreparedRoot>,
+}
+
+/// Makes connections to ports of a sandbox.
+pub type Dial = Box<dyn Fn(u16) -> std::io::Result<TcpStream> + Send + Sync>;
+
+/// What answers the system calls of a sandbox without namespaces, and the folders that it has on the host.
+pub(crate) struct Supervised {
+    pub(crate) supervisor: Supervisor,
+    /// Removed last.
+    pub(crate) _private: PrivateDir,
 }
 
 /// Something that stands behind a guest, and has to be removed after it: a container. Dropped, it is gone.
@@ -68,13 +83,15 @@ impl Guest {
             process,
             cgroup,
             helpers: None,
-            confined: Confined { landlock_abi: 0, egress: None },
+            confined: Confined { landlock_abi: 0, egress: None, is_supervised: false },
             first: None,
             egress_sockets: Vec::new(),
             mountpoints: None,
             started: Instant::now(),
             time_limit: Limits::DEFAULT_READY,
             behind: None,
+            listener: None,
+            supervised: None,
             _root: None,
         }
     }
@@ -173,10 +190,29 @@ impl Guest {
             }
             SetupFailure::Step(fault) => SetupFailure::Step(fault),
         })?;
+        if self.confined.is_supervised {
+            let mut passed = self.control_socket.take_egress().ok_or(SetupFailure::Silent)?;
+            self.listener = Some(passed.pop().ok_or(SetupFailure::Silent)?);
+        }
         if self.confined.egress.is_some() {
             self.egress_sockets = self.control_socket.take_egress().ok_or(SetupFailure::Silent)?;
         }
         Ok(())
+    }
+
+    /// The listener of its filter.
+    pub(crate) fn take_listener(&mut self) -> Option<OwnedFd> {
+        self.listener.take()
+    }
+
+    /// Has it supervised until it is gone.
+    pub(crate) fn supervise(&mut self, supervised: Supervised) {
+        self.supervised = Some(supervised);
+    }
+
+    /// Connects to ports that programs inside listen at, where the guest is not needed for it. It may block.
+    pub fn dial(&self) -> Option<Dial> {
+        self.supervised.as_ref().map(|supervised| supervised.supervisor.dial())
     }
 
     /// Takes note of the egress sockets that another process opened for it.
@@ -282,6 +318,7 @@ impl Drop for Guest {
         self.helpers = None;
         self.mountpoints = None;
         self.behind = None;
+        self.supervised = None;
     }
 }
 
@@ -531,6 +568,7 @@ mod tests {
             privileges: Privileges::Kept,
             syscalls: Syscalls::Default,
             landlock: None,
+            supervision: None,
         };
         Setup {
             version: belljar_wire::VERSION,

@@ -19,6 +19,7 @@ mod drawing;
 mod embedded;
 mod guest;
 mod host;
+mod landlock;
 mod layout;
 mod mountpoints;
 mod native;
@@ -34,10 +35,16 @@ pub use contract::{Backend, Meanwhile, backend};
 pub use docker::{fetch_image, image_root};
 pub use drawing::{Drawing, LimitsHeld};
 pub use embedded::hold_guest_program;
-pub use guest::{Guest, guest_gone};
+pub use guest::{Dial, Guest, guest_gone};
 pub use layout::{
     DaemonImage, EnvFiles, GitInside, RootTree, SealedLayers, WORKSPACE, context_git_config, home_files,
     root_directory, shell,
 };
 pub use plan::{EgressSockets, FirstRequest, Isolation, Plan, Seen};
 pub use sweeps::{prune_prepared_roots, sweeps};
+
+/// What the supervisor of the backend `landlock` makes of system calls: plain functions over hostile numbers and bytes, for a fuzzer.
+#[doc(hidden)]
+pub mod supervised {
+    pub use crate::landlock::supervisor::judge::*;
+}

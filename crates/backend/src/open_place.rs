@@ -62,6 +62,7 @@ fn setup(plan: &Plan) -> Result<Setup, SandboxError> {
             privileges: Privileges::Kept,
             syscalls: Syscalls::Default,
             landlock: None,
+            supervision: None,
         },
         files: FileRoot::Beneath(plan.workspace()?.to_string()),
         workspace: plan.workspace()?.to_string(),

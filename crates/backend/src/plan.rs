@@ -2,6 +2,7 @@
 
 use crate::cgroup::Cgroup;
 use crate::drawing::LimitsHeld;
+use crate::landlock;
 use crate::layout::{
     Bind, BindKind, DaemonImage, EnvFiles, GitInside, Layout, Marker, RootTree, SealedLayers, Wanted,
 };
@@ -12,7 +13,7 @@ use belljar_spec::{
 };
 use belljar_sys::ids;
 use belljar_sys::rustix::process::{Resource, getrlimit};
-use belljar_wire::message::{Confinement, EgressSetup, Landlock, Privileges, Syscalls};
+use belljar_wire::message::{Confinement, EgressSetup, Landlock, Privileges, Supervision, Syscalls};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,7 @@ pub struct Plan {
     root: Option<RootTree>,
     containers: Option<PathBuf>,
     prepared: Option<PathBuf>,
+    private: Option<PathBuf>,
     sealed: Option<SealedLayers>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
@@ -67,8 +69,20 @@ pub struct Seen {
 pub enum Isolation {
     /// A root of its own.
     Own,
+    /// The host's own paths and network, of which rules of the kernel leave a part.
+    Confined,
     /// None: the host's own paths.
     Absent,
+}
+
+impl Isolation {
+    /// Whether there is one that can hold a policy.
+    pub fn holds(self) -> bool {
+        match self {
+            Isolation::Own | Isolation::Confined => true,
+            Isolation::Absent => false,
+        }
+    }
 }
 
 impl Plan {
@@ -92,6 +106,7 @@ impl Plan {
             root: None,
             containers: None,
             prepared: None,
+            private: None,
             sealed: None,
             layout: OnceLock::new(),
         }
@@ -182,6 +197,18 @@ impl Plan {
         self
     }
 
+    /// The same, with a directory for what belongs to one sandbox among the host's paths.
+    pub fn with_private(mut self, directory: PathBuf) -> Plan {
+        self.private = Some(directory);
+        self
+    }
+
+    /// Where that is for this one.
+    pub(crate) fn private(&self) -> PathBuf {
+        let directory = self.private.clone().unwrap_or_else(|| std::env::temp_dir().join(TRIALS));
+        landlock::place(&directory, self.id)
+    }
+
     /// Where prepared roots are, for a sandbox that can have one: not one that brings its own system, nor one with a CA of its own, whose
     /// files are another sandbox's in nothing.
     pub(crate) fn prepared(&self) -> Option<&Path> {
@@ -259,7 +286,7 @@ impl Plan {
     /// What the sandbox sees, or why it cannot.
     pub(crate) fn layout(&self) -> Result<&Layout, SandboxError> {
         let decide = || match self.isolation {
-            Isolation::Own => {
+            Isolation::Own | Isolation::Confined => {
                 let resolver =
                     self.egress_sockets.as_ref().and_then(|egress_sockets| egress_sockets.resolver);
                 let git = self.git.as_ref();
@@ -282,12 +309,31 @@ impl Plan {
                     sealed,
                     env_files,
                 };
-                Layout::isolated(wanted)
+                match self.isolation {
+                    Isolation::Confined => Layout::confined(wanted, &self.private()),
+                    Isolation::Own | Isolation::Absent => Layout::isolated(wanted),
+                }
             }
             Isolation::Absent if self.context.is_some() => Err(context_needs_isolation()),
             Isolation::Absent => Layout::without_root(&self.spec, self.view.as_ref()),
         };
         self.layout.get_or_init(decide).as_ref().map_err(Clone::clone)
+    }
+
+    /// The same for commands among the host's paths, with Landlock up to this version.
+    pub(crate) fn supervised(
+        &self,
+        layout: &Layout,
+        enforcement: &Enforcement,
+        landlock_abi: u32,
+    ) -> Confinement {
+        Confinement {
+            rlimits: enforcement.rlimits(&self.limits),
+            privileges: Privileges::Dropped,
+            syscalls: Syscalls::Default,
+            landlock: None,
+            supervision: Some(Supervision { landlock_abi, paths: layout.path_uses() }),
+        }
     }
 
     pub(crate) fn confinement(&self, layout: &Layout, enforcement: &Enforcement) -> Confinement {
@@ -305,6 +351,7 @@ impl Plan {
             },
             syscalls,
             landlock: Some(Landlock { writable }),
+            supervision: None,
         }
     }
 }
@@ -325,6 +372,12 @@ pub(crate) fn trial() -> Result<Plan, SandboxError> {
     Ok(Plan::new(belljar_state::new_id()?, SandboxSpec::default(), limits, Isolation::Own))
 }
 
+/// The same among the host's paths.
+pub(crate) fn trial_among_hosts_paths() -> Result<Plan, SandboxError> {
+    let Plan { id, limits, .. } = trial()?;
+    Ok(Plan::new(id, SandboxSpec::default(), limits, Isolation::Confined))
+}
+
 /// The same without isolation, among temporary files.
 pub(crate) fn trial_without_isolation() -> Result<Plan, SandboxError> {
     let Plan { id, limits, .. } = trial()?;
@@ -343,6 +396,8 @@ pub(crate) struct Enforcement {
     pub(crate) cpus_by_cgroup: bool,
     /// A user namespace of its own makes RLIMIT_NPROC count only this sandbox.
     pub(crate) own_user_namespace: bool,
+    /// Its processes can be limited one by one.
+    pub(crate) limits_processes: bool,
     /// Private files have a filesystem of their own.
     pub(crate) own_filesystem: bool,
     /// The sandbox's user is the caller's, whose other programs are counted together with it.
@@ -360,6 +415,7 @@ impl Enforcement {
             pids_by_cgroup: held.pids,
             cpus_by_cgroup: held.cpus,
             own_user_namespace: plan.isolation == Isolation::Own,
+            limits_processes: plan.isolation.holds(),
             own_filesystem: plan.isolation == Isolation::Own,
             shares_user: !ids::are_ours(ids::SANDBOXES),
         };
@@ -374,6 +430,7 @@ impl Enforcement {
             pids_by_cgroup: true,
             cpus_by_cgroup: true,
             own_user_namespace: false,
+            limits_processes: false,
             own_filesystem: true,
             shares_user: false,
         };
@@ -436,7 +493,7 @@ impl Enforcement {
         if !self.pids_by_cgroup && self.own_user_namespace {
             rlimits.push((RLIMIT_NPROC, limits.pids.value.into()));
         }
-        if !self.memory_by_cgroup && self.own_user_namespace {
+        if !self.memory_by_cgroup && self.limits_processes {
             // Per process, so less than what was meant; but one process cannot take the whole machine.
             rlimits.push((RLIMIT_DATA, limits.memory.value.as_u64()));
         }
@@ -448,13 +505,12 @@ impl Enforcement {
         let by_cgroup = |held: bool| held.then_some("cgroup");
         // A container's own limits are the daemon's business; without isolation the guest sets what was asked for.
         let is_isolated = self.own_filesystem;
-        let otherwise = |word: &'static str| self.own_user_namespace.then_some(word);
         LimitsHeld {
-            memory: by_cgroup(self.memory_by_cgroup).or(otherwise("each process")),
+            memory: by_cgroup(self.memory_by_cgroup).or(self.limits_processes.then_some("each process")),
             cpus: by_cgroup(self.cpus_by_cgroup),
-            pids: by_cgroup(self.pids_by_cgroup).or(otherwise("user namespace")),
+            pids: by_cgroup(self.pids_by_cgroup).or(self.own_user_namespace.then_some("user namespace")),
             disk: is_isolated.then_some("filesystem"),
-            open_files: (is_isolated || limits.open_files.origin == Origin::Asked)
+            open_files: (is_isolated || self.limits_processes || limits.open_files.origin == Origin::Asked)
                 .then(|| self.open_files(limits)),
         }
     }
@@ -474,6 +530,8 @@ fn share_of(resource: Resource) -> u64 {
     getrlimit(resource).current.map_or(u64::MAX, |ours| ours / 4)
 }
 
+/// Below the temporary files: private directories of sandboxes that only try out a backend.
+const TRIALS: &str = "belljar-trials";
 /// With less the guest does not live to say a word; with next to nothing the kernel also kills us, whose memory it shares for a
 /// moment while it is made.
 const LEAST_MEMORY: ByteSize = ByteSize::mebibytes(1);

@@ -1,6 +1,7 @@
 //! What this protocol knows of a sandbox beyond the sandbox itself: whose it is, how long it lives, what its maker wrote on it. One
 //! small file for each, written before an answer tells of it, so that a daemon that is killed finds all of it again.
 
+use crate::template::start::Begin;
 use belljar_api::CreateSandbox;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,6 +42,9 @@ pub(crate) struct Facts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mask_request_host: Option<String>,
     pub(crate) size: Size,
+    /// How each of its lives begins, as its template says.
+    #[serde(default)]
+    pub(crate) begin: Begin,
     /// What the daemon is asked for. After a crash before its answer it is asked again, under the same name; and for a fork.
     pub(crate) request: Box<CreateSandbox>,
 }
@@ -166,6 +170,7 @@ pub(crate) fn sample(id: &str) -> Facts {
         public_traffic: true,
         mask_request_host: None,
         size: Size { cpus: 2, memory_mb: 512, disk_mb: 1024 },
+        begin: Begin::default(),
         request: Box::default(),
     }
 }

@@ -5,6 +5,7 @@
 //!   SDK ──> listen: TLS, connections ──> place: by name or by headers ─┬─> api: control, by API key ──> lifecycle ─┐
 //!                                                                      ├─> envd: commands, files, by access token ─┤
 //!                                                                      └─> ports: servers inside ──────────────────┤
+//!   template: what clients build, kept as snapshots                                                               │
 //!   book: what the protocol knows of a sandbox, on disk; expiry: its time                                          v
 //!                                                                                          the daemon's unix socket
 //! ```
@@ -24,11 +25,13 @@ mod lifecycle;
 mod listen;
 mod metrics;
 mod network;
+mod pieces;
 mod place;
 mod ports;
 mod serve;
 mod server;
 mod signature;
+mod template;
 mod tls;
 mod token;
 

@@ -12,12 +12,14 @@ use crate::book::Entry;
 use crate::facts::{Facts, OnTimeout, Standing, after, now_ms};
 use crate::fault::Fault;
 use crate::server::E2b;
+use crate::template::start;
 use belljar_api::client::{ClientError, SandboxFilter};
 use belljar_api::{CreateSandbox, State};
 use belljar_spec::ErrorCode;
 use hyper::StatusCode;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::warn;
 
 /// What a connect found.
@@ -63,8 +65,18 @@ impl E2b {
             facts.started_ms = now;
             facts.ends_ms = after(now, facts.timeout_s);
         })?;
+        if let Err(fault) = self.begin(&entry.facts()).await {
+            self.book.hide(&entry);
+            self.remove(&entry).await;
+            return Err(fault);
+        }
         drop(_turn);
         Ok(entry)
+    }
+
+    /// Starts what its template starts.
+    async fn begin(&self, facts: &Facts) -> Result<(), Fault> {
+        start::begin(&self.sandbox(facts), &facts.begin, &BTreeMap::new(), READY_TIMEOUT).await
     }
 
     /// Ends it. `false`: it was gone already.
@@ -158,7 +170,7 @@ impl E2b {
                     held.resume().await?;
                 }
                 self.renew(&facts, lease_s(timeout_s)).await?;
-                facts.lease
+                facts.lease.clone()
             }
             _ => {
                 if matches!(state, State::Paused | State::Live) {
@@ -169,13 +181,18 @@ impl E2b {
                 self.start_again(&facts, timeout_s).await?
             }
         };
+        let is_new_life = lease != facts.lease;
         let now = now_ms();
-        self.book.change(entry, |facts| {
+        let facts = self.book.change(entry, |facts| {
             facts.standing = Standing::Running;
             facts.lease = lease;
             facts.started_ms = now;
             facts.ends_ms = after(now, timeout_s);
-        })
+        })?;
+        if is_new_life && let Err(fault) = self.begin(&facts).await {
+            warn!("in the sandbox {}: {}", facts.id, fault.message);
+        }
+        Ok(facts)
     }
 
     /// A new life from the files of the last. Its key was generated, and so is the owner's to say.
@@ -333,6 +350,8 @@ pub(crate) fn lease_s(timeout_s: u64) -> u64 {
     timeout_s.saturating_add(GRACE_S).min(PAUSED_LEASE_S)
 }
 
+/// How long what a template starts may take to be ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 const GRACE_S: u64 = 60;
 /// The longest that the daemon knows: a year.
 const PAUSED_LEASE_S: u64 = 31_536_000;

@@ -3,7 +3,10 @@
 use crate::book::Book;
 use crate::facts::FactsDir;
 use crate::listen::{Ways, listen};
-use crate::server::{Domain, E2b};
+use crate::server::{Domain, E2b, Kept};
+use crate::template::build;
+use crate::template::record::Templates;
+use crate::template::uploads::Uploads;
 use crate::token::TokenKey;
 use crate::{api, expiry, tls};
 use belljar_api::client::Client;
@@ -62,9 +65,7 @@ impl Bound {
     /// Serves until it is dropped. `daemon` is asked as the owner of the machine, and listens by now.
     pub async fn serve(self, daemon: Client) -> Result<(), SandboxError> {
         let Bound { listener, ways, settings } = self;
-        let tokens = TokenKey::open(&settings.directory).map_err(|error| unkept(&settings, error))?;
-        let (files, found) = FactsDir::open(&settings.directory.join("sandboxes"))
-            .map_err(|error| unkept(&settings, error))?;
+        let kept = kept(&settings.directory).map_err(|error| unkept(&settings, error))?;
         let machine = daemon.capabilities().await.map_err(|error| error.code().error(error.to_string()))?;
         let port = listener.local_addr().map_or(settings.listen.port(), |address| address.port());
         let domain = settings.domain.clone().map(|name| {
@@ -81,11 +82,22 @@ impl Bound {
             },
         };
         serving.write(&settings.directory).map_err(|error| unkept(&settings, error))?;
-        let e2b = Arc::new(E2b::new(daemon, Book::new(files, found), tokens, domain, machine));
+        let e2b = Arc::new(E2b::new(daemon, kept, domain, machine));
         api::snapshots::sweep(&e2b).await;
+        build::sweep(&e2b).await;
         tokio::join!(expiry::watch(Arc::clone(&e2b)), listen(listener, ways, e2b));
         Ok(())
     }
+}
+
+fn kept(directory: &Path) -> io::Result<Kept> {
+    let (files, found) = FactsDir::open(&directory.join("sandboxes"))?;
+    Ok(Kept {
+        book: Book::new(files, found),
+        tokens: TokenKey::open(directory)?,
+        templates: Templates::open(&directory.join("templates"))?,
+        uploads: Uploads::open(&directory.join("uploads"))?,
+    })
 }
 
 fn unkept(settings: &Settings, error: io::Error) -> SandboxError {

@@ -7,6 +7,9 @@ use crate::facts::Facts;
 use crate::fault::Fault;
 use crate::http::header;
 use crate::key::Key;
+use crate::template::log::Builds;
+use crate::template::record::Templates;
+use crate::template::uploads::Uploads;
 use crate::token::{TokenKey, same};
 use belljar_api::client::{Client, Sandbox, SandboxFilter};
 use belljar_api::{Capabilities, GrantRules};
@@ -20,12 +23,23 @@ pub(crate) struct E2b {
     pub(crate) owner: Client,
     pub(crate) book: Book,
     pub(crate) tokens: TokenKey,
+    pub(crate) templates: Templates,
+    pub(crate) uploads: Uploads,
+    pub(crate) builds: Builds,
     /// The domain that is served, and at which port, as clients are told of it.
     pub(crate) domain: Option<Domain>,
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) machine: Capabilities,
     /// By grant: a connection is one grant's, so that it can end with it.
     clients: Mutex<HashMap<String, Client>>,
+}
+
+/// What is kept on disk.
+pub(crate) struct Kept {
+    pub(crate) book: Book,
+    pub(crate) tokens: TokenKey,
+    pub(crate) templates: Templates,
+    pub(crate) uploads: Uploads,
 }
 
 /// The domain below which every sandbox has names.
@@ -43,15 +57,21 @@ pub(crate) struct Caller {
 }
 
 impl E2b {
-    pub(crate) fn new(
-        owner: Client,
-        book: Book,
-        tokens: TokenKey,
-        domain: Option<Domain>,
-        machine: Capabilities,
-    ) -> E2b {
-        let under_way = Arc::default();
-        E2b { owner, book, tokens, domain, under_way, machine, clients: Mutex::default() }
+    pub(crate) fn new(owner: Client, kept: Kept, domain: Option<Domain>, machine: Capabilities) -> E2b {
+        let Kept { book, tokens, templates, uploads } = kept;
+        let (under_way, builds) = (Arc::default(), Builds::new());
+        E2b {
+            owner,
+            book,
+            tokens,
+            templates,
+            uploads,
+            builds,
+            domain,
+            under_way,
+            machine,
+            clients: Mutex::default(),
+        }
     }
 
     /// The caller of the control API. Every key that does not count gets the same answer.

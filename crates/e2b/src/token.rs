@@ -41,6 +41,11 @@ impl TokenKey {
         self.derive("traffic", sandbox)
     }
 
+    /// What lets files of a template be uploaded until a time, in seconds.
+    pub(crate) fn upload(&self, template: &str, files: &str, until_s: i64) -> String {
+        self.derive("upload", &format!("{template}.{files}.{until_s}"))
+    }
+
     fn derive(&self, purpose: &str, sandbox: &str) -> String {
         // An id has no colon.
         let tag = hmac::sign(&self.0, format!("{purpose}:{sandbox}").as_bytes());

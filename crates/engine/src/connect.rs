@@ -3,7 +3,7 @@
 
 use crate::Sandbox;
 use crate::faults::guest_gone;
-use belljar_spec::{Assurance, ErrorCode, SandboxError, Term, hint};
+use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::net::{SocketAddrAny, SocketType, getpeername, sockopt};
@@ -19,11 +19,19 @@ impl Sandbox {
     /// Connects to a port that something listens at inside: at `127.0.0.1`, else at `::1`. What belljar itself serves to the
     /// sandbox (names, routes, egress) cannot be reached like this.
     pub async fn connect(&self, port: u16) -> Result<TcpStream, SandboxError> {
-        if self.assurance() < Assurance::Namespace {
+        if !self.assurance().isolates() {
             let message = format!("the backend {} has no network of its own that had ports", self.backend());
             return Err(ErrorCode::NotSupported
                 .error(message)
                 .hint(hint!("use {}, or connect to the port on this machine", Term::Backend.to("native"))));
+        }
+        if let Some(dial) = self.guest().dial()? {
+            let dialled = tokio::task::spawn_blocking(move || dial(port)).await;
+            let stream = dialled.map_err(|_| guest_gone())?.map_err(|error| {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO).raw_os_error();
+                not_connected(port, &Fault { doing: format!("connect to port {port}"), errno })
+            })?;
+            return usable(stream);
         }
         if let Some(stream) = self.guest().open_connection()? {
             let mut stream = usable(stream)?;

@@ -17,7 +17,7 @@ use crate::roots::{self, PreparedRoot};
 use crate::sandbox::{Outside, Suspended};
 use crate::workspace::Workspace;
 use crate::{Sandbox, kept, llm, pushes, relay, sweep};
-use belljar_backend::{Backend, Isolation, RootTree, backend};
+use belljar_backend::{Backend, RootTree, backend};
 use belljar_config::machine;
 use belljar_gateway::{Gateway, Terms};
 use belljar_spec::workspace::View;
@@ -325,7 +325,7 @@ impl Engine {
             self.plan(backend.name(), spec, id, &record.directory, workspace, &root, &limits, credentials)
         })?;
         let (spec, mut plan, directory) = (&spec, plan, &record.directory);
-        let repository = workspace.repository.as_ref().filter(|_| plan.isolation() == Isolation::Own);
+        let repository = workspace.repository.as_ref().filter(|_| plan.isolation().holds());
         if let Some(command) = first.cloned() {
             plan = plan.with_first(Box::new(move |environment, workspace| {
                 request(&command, environment, workspace)
@@ -500,7 +500,7 @@ fn no_backend(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> S
 fn line_of_named(name: BackendName) -> String {
     match backend(name).check() {
         Err(refusal) => format!("\n  {name}: {refusal}"),
-        Ok(()) if name.assurance() < Assurance::Namespace => {
+        Ok(()) if !name.assurance().isolates() => {
             format!("\n  {name}: works, but isolates nothing; used only if named")
         }
         Ok(()) => format!("\n  {name}: works; used only if named"),

@@ -1,7 +1,7 @@
 //! A guest, shared by its sandbox and each of its running commands. It lives until the sandbox is disposed of.
 
 use crate::faults::disposed;
-use belljar_backend::{Counters, Guest};
+use belljar_backend::{Counters, Dial, Guest};
 use belljar_spec::{ErrorCode, SandboxError};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -71,6 +71,11 @@ impl Held {
     /// Whether it ended by itself.
     pub(crate) fn is_gone(&self) -> bool {
         self.lock().as_ref().is_some_and(Guest::is_gone)
+    }
+
+    /// Connects to ports inside, where the guest is not needed for it. It may block.
+    pub(crate) fn dial(&self) -> Result<Option<Dial>, SandboxError> {
+        Ok(self.lock().as_ref().ok_or_else(disposed)?.dial())
     }
 
     /// A stream that becomes a connection, where none is handed over.

@@ -111,9 +111,9 @@ pub(crate) fn understand(
     isolation: Isolation,
     own: &[PathBuf],
 ) -> Result<Option<RootTree>, SandboxError> {
-    if spec.root != Root::Host && isolation == Isolation::Absent {
+    if spec.root != Root::Host && isolation != Isolation::Own {
         let message =
-            format!("without isolation there is no other root than the host's, and not `{}`", spec.root);
+            format!("without namespaces there is no other root than the host's, and not `{}`", spec.root);
         return Err(ErrorCode::NotSupported.error(message).hint(hint!(
             "omit {} and {}, or use {}",
             Term::Rootfs,

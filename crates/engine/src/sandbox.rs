@@ -407,7 +407,7 @@ impl Drop for Sandbox {
 }
 
 fn no_egress(backend: BackendName) -> SandboxError {
-    if backend.assurance() < Assurance::Namespace {
+    if !backend.assurance().isolates() {
         let message = format!("the backend {backend} has no gateway that could fetch for it");
         return ErrorCode::NotSupported.error(message).hint(hint!("use {}", Term::Backend.to("native")));
     }

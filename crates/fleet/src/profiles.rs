@@ -179,7 +179,7 @@ impl Profile {
         };
         // If neither is said, the strongest that works is taken, and never none.
         named.or(self.base.at_least).is_none_or(|weakest| weakest >= Assurance::Container)
-            && named.is_none_or(|named| named >= Assurance::Namespace)
+            && named.is_none_or(Assurance::isolates)
     }
 
     /// The request with what the profile says.
@@ -193,7 +193,7 @@ impl Profile {
 
 /// The egress mode, if the request does not say another one. Without a network of its own a sandbox reaches what the host reaches.
 fn egress(profile: &Profile, isolation: BackendName) -> String {
-    let usual = if isolation.assurance() < Assurance::Namespace { Mode::Open } else { Mode::default() };
+    let usual = if !isolation.assurance().isolates() { Mode::Open } else { Mode::default() };
     profile.base.egress.mode.unwrap_or(usual).to_string()
 }
 
@@ -213,8 +213,7 @@ fn works(profile: &Profile, backends: &[BackendReport], unheld: &[&str]) -> Work
                 reasons.push(format!("{name} is {}, and {weakest} is wanted", name.assurance()));
             }
             Some(Ok(()))
-                if name.assurance() < Assurance::Namespace
-                    && profile.base.egress != EgressRequest::default() =>
+                if !name.assurance().isolates() && profile.base.egress != EgressRequest::default() =>
             {
                 reasons.push(format!(
                     "{name} does not isolate the network, so nothing holds what it says of egress"

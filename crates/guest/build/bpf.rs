@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::table::{Arch, Condition, Decision, Operator, Row, Variant};
+use crate::table::{Answer, Arch, Condition, Decision, Operator, Row, SupervisedRow, Variant};
 
 /// BPF_MAXINSNS.
 pub(crate) const MAX_INSTRUCTIONS: usize = 4096;
@@ -32,71 +32,121 @@ impl Instruction {
 }
 
 pub(crate) fn filter(rows: &[Row], arch: Arch, variant: Variant) -> Vec<Instruction> {
-    let mut program = Program::new();
-    let ranges = program.ranges(rows, arch, variant);
-    let tree = program.search(&ranges);
-    let number = program.step(LOAD, NUMBER, tree);
+    let mut program = Program::new(&[]);
+    let mut calls: BTreeMap<u32, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        if let Some(number) = row.number(arch) {
+            calls.entry(number).or_default().push(row);
+        }
+    }
+    let calls: BTreeMap<u32, ProgramOffset> =
+        calls.into_iter().map(|(number, rows)| (number, program.call(&rows, variant))).collect();
+    let unknown = program.unknown;
+    program.finish(&calls, unknown, arch)
+}
 
-    let audit_arch = match arch {
-        Arch::X86_64 => AUDIT_ARCH_X86_64,
-        Arch::Aarch64 => AUDIT_ARCH_AARCH64,
+/// The filter that is asked beside the other one: it answers for the calls in its table, and allows what has no row.
+pub(crate) fn supervised(rows: &[SupervisedRow], arch: Arch, signals: Signals) -> Vec<Instruction> {
+    let answer = |row: &SupervisedRow| match (row.answer, signals) {
+        (Answer::Ask, _) | (Answer::Signal, Signals::Asked) => SECCOMP_RET_USER_NOTIF,
+        (Answer::Open, _) | (Answer::Signal, Signals::Scoped) => SECCOMP_RET_ALLOW,
+        (Answer::Error(errno), _) => SECCOMP_RET_ERRNO | errno,
     };
-    // The numbers of 32-bit calls have another meaning: they are answered without being looked at.
-    let test = program.test(EQUAL, audit_arch, number, program.unknown);
-    program.step(LOAD, ARCH, test);
+    let answers: Vec<u32> = rows.iter().map(answer).collect();
+    let mut program = Program::new(&answers);
+    let mut calls: BTreeMap<u32, Vec<&SupervisedRow>> = BTreeMap::new();
+    for row in rows {
+        if let Some(number) = row.number(arch) {
+            calls.entry(number).or_default().push(row);
+        }
+    }
+    let calls: BTreeMap<u32, ProgramOffset> = calls
+        .into_iter()
+        .map(|(number, rows)| {
+            // The first row that holds answers.
+            let place = rows.iter().rev().fold(program.allowed, |next, row| {
+                let end = program.ends[&answer(row)];
+                program.all(&row.conditions, end, next)
+            });
+            (number, place)
+        })
+        .collect();
+    let allowed = program.allowed;
+    program.finish(&calls, allowed, arch)
+}
 
-    program.reversed.reverse();
-    program.reversed
+/// Whether the supervisor is asked for signals.
+#[derive(Clone, Copy)]
+pub(crate) enum Signals {
+    Asked,
+    /// Landlock holds them.
+    Scoped,
+}
+
+impl Program {
+    fn finish(
+        mut self,
+        calls: &BTreeMap<u32, ProgramOffset>,
+        other: ProgramOffset,
+        arch: Arch,
+    ) -> Vec<Instruction> {
+        let ranges = ranges(calls, other);
+        let tree = self.search(&ranges);
+        let number = self.step(LOAD, NUMBER, tree);
+
+        let audit_arch = match arch {
+            Arch::X86_64 => AUDIT_ARCH_X86_64,
+            Arch::Aarch64 => AUDIT_ARCH_AARCH64,
+        };
+        // The numbers of 32-bit calls have another meaning: they are answered without being looked at.
+        let test = self.test(EQUAL, audit_arch, number, self.unknown);
+        self.step(LOAD, ARCH, test);
+
+        self.reversed.reverse();
+        self.reversed
+    }
+}
+
+/// Where to go from each number on, up to the next one in the list. The last range has no end, and so
+/// contains the x32 calls: these are x86_64's by architecture, with bit 30 set in the number.
+fn ranges(calls: &BTreeMap<u32, ProgramOffset>, other: ProgramOffset) -> Vec<(u32, ProgramOffset)> {
+    let end = calls.last_key_value().map_or(0, |(last, _)| last + 1);
+    let mut ranges: Vec<(u32, ProgramOffset)> =
+        (0..=end).map(|number| (number, calls.get(&number).copied().unwrap_or(other))).collect();
+    ranges.dedup_by_key(|(_, place)| *place);
+    ranges
 }
 
 /// A program that is written from its end to its beginning. BPF only jumps forwards, so whatever an
 /// instruction leads to has its place already.
 struct Program {
     reversed: Vec<Instruction>,
-    // The three ways it can end.
+    // The three ways it can end that every filter has.
     allowed: ProgramOffset,
     refused: ProgramOffset,
     unknown: ProgramOffset,
+    /// Every way by its answer.
+    ends: BTreeMap<u32, ProgramOffset>,
 }
 
 /// A place in the program: the number of instructions from there to the end.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 struct ProgramOffset(usize);
 
 impl Program {
-    fn new() -> Program {
-        let answer = |value| Instruction { code: RETURN, jt: 0, jf: 0, k: value };
-        Program {
-            reversed: vec![
-                answer(SECCOMP_RET_ALLOW),
-                answer(SECCOMP_RET_ERRNO | EPERM),
-                answer(SECCOMP_RET_ERRNO | ENOSYS),
-            ],
-            allowed: ProgramOffset(1),
-            refused: ProgramOffset(2),
-            unknown: ProgramOffset(3),
+    /// With these answers beside the usual three.
+    fn new(more: &[u32]) -> Program {
+        let usual = [SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO | EPERM, SECCOMP_RET_ERRNO | ENOSYS];
+        let mut reversed = Vec::new();
+        let mut ends = BTreeMap::new();
+        for value in usual.iter().chain(more) {
+            ends.entry(*value).or_insert_with(|| {
+                reversed.push(Instruction { code: RETURN, jt: 0, jf: 0, k: *value });
+                ProgramOffset(reversed.len())
+            });
         }
-    }
-
-    /// Where to go from each number on, up to the next one in the list. The last range has no end, and so
-    /// contains the x32 calls: these are x86_64's by architecture, with bit 30 set in the number.
-    fn ranges(&mut self, rows: &[Row], arch: Arch, variant: Variant) -> Vec<(u32, ProgramOffset)> {
-        let mut calls: BTreeMap<u32, Vec<&Row>> = BTreeMap::new();
-        for row in rows {
-            if let Some(number) = row.number(arch) {
-                calls.entry(number).or_default().push(row);
-            }
-        }
-        let end = calls.last_key_value().map_or(0, |(last, _)| last + 1);
-
-        let mut ranges: Vec<(u32, ProgramOffset)> = (0..=end)
-            .map(|number| match calls.get(&number) {
-                Some(rows) => (number, self.call(rows, variant)),
-                None => (number, self.unknown),
-            })
-            .collect();
-        ranges.dedup_by_key(|(_, place)| *place);
-        ranges
+        let [allowed, refused, unknown] = usual.map(|value| ends[&value]);
+        Program { reversed, allowed, refused, unknown, ends }
     }
 
     fn search(&mut self, ranges: &[(u32, ProgramOffset)]) -> ProgramOffset {
@@ -205,6 +255,7 @@ const ARGUMENTS: u32 = 16;
 
 const SECCOMP_RET_ALLOW: u32 = 0x7fff_0000;
 const SECCOMP_RET_ERRNO: u32 = 0x0005_0000;
+const SECCOMP_RET_USER_NOTIF: u32 = 0x7fc0_0000;
 
 // asm-generic/errno-base.h and errno.h, the same on both architectures.
 const EPERM: u32 = 1;

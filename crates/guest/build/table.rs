@@ -9,6 +9,7 @@ use std::str::FromStr;
 use syscalls::{aarch64, x86_64};
 
 pub(crate) const TABLE: &str = "confine/syscalls.table";
+pub(crate) const SUPERVISED: &str = "confine/landlock.table";
 
 #[derive(Clone, Copy)]
 pub(crate) enum Variant {
@@ -83,6 +84,31 @@ pub(crate) enum Decision {
     Plain,
 }
 
+/// A line of the table of the backend `landlock`.
+pub(crate) struct SupervisedRow {
+    numbers: Vec<(Arch, u32)>,
+    pub(crate) answer: Answer,
+    /// All have to hold; none means always.
+    pub(crate) conditions: Vec<Condition>,
+}
+
+impl SupervisedRow {
+    /// The call's number, if the row is for this architecture.
+    pub(crate) fn number(&self, arch: Arch) -> Option<u32> {
+        self.numbers.iter().find(|(on, _)| *on == arch).map(|(_, number)| *number)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Answer {
+    Ask,
+    /// Asked for where Landlock has no scope for signals.
+    Signal,
+    Open,
+    /// 0: the caller is told that it was done.
+    Error(u32),
+}
+
 /// A comparison of an argument's lower 32 bits, or of a whole pointer.
 pub(crate) struct Condition {
     pub(crate) arg: u8,
@@ -121,9 +147,70 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Row>, Vec<String>> {
     if problems.is_empty() { Ok(rows) } else { Err(problems) }
 }
 
+pub(crate) fn parse_supervised(text: &str) -> Result<Vec<SupervisedRow>, Vec<String>> {
+    let mut rows = Vec::new();
+    let mut problems = Vec::new();
+    for (line, content) in (1..).zip(text.lines()) {
+        let content = content.trim();
+        if content.is_empty() || content.starts_with('#') {
+            continue;
+        }
+        // A row about the window is one about each of its parts.
+        let parts: &[&str] = if content.contains(IN_WINDOW) { &["WINDOW", "SPARE_WINDOW"] } else { &[""] };
+        let parsed = parts.iter().map(|part| {
+            let mask = if *part == "WINDOW" { WINDOW_SIZE } else { SPARE_WINDOW_SIZE } - 1;
+            parse_supervised_row(&content.replace(IN_WINDOW, &format!("arg0 & {:#x} == {part}", !mask)))
+        });
+        match parsed.collect::<Result<Vec<_>, _>>() {
+            Ok(parsed) => rows.extend(parsed),
+            Err(problem) => problems.push(format!("{SUPERVISED}:{line}: {problem}")),
+        }
+    }
+    if problems.is_empty() { Ok(rows) } else { Err(problems) }
+}
+
+fn parse_supervised_row(content: &str) -> Result<SupervisedRow, String> {
+    let Columns { numbers, word, conditions, .. } = parse_columns(content)?;
+    let answer = match word {
+        "ask" => Answer::Ask,
+        "signal" => Answer::Signal,
+        "open" => Answer::Open,
+        "zero" => Answer::Error(0),
+        name => match ERRORS.iter().find(|(known, _)| *known == name) {
+            Some((_, errno)) => Answer::Error(*errno),
+            None => {
+                return Err(format!(
+                    "`{name}` is none of `ask`, `signal`, `open`, `zero`, nor an error of build/table.rs"
+                ));
+            }
+        },
+    };
+    Ok(SupervisedRow { numbers, answer, conditions })
+}
+
 fn parse_row(line: usize, content: &str) -> Result<Row, String> {
+    let Columns { name, numbers, word, conditions } = parse_columns(content)?;
+    let decision = match word {
+        "allow" => Decision::Allow,
+        "deny" => Decision::Deny,
+        "nested" => Decision::Nested,
+        "plain" => Decision::Plain,
+        decision => return Err(format!("`{decision}` is none of `allow`, `deny`, `nested`, `plain`")),
+    };
+    Ok(Row { line, name: name.to_owned(), numbers, decision, conditions })
+}
+
+/// What the lines of both tables have in common.
+struct Columns<'l> {
+    name: &'l str,
+    numbers: Vec<(Arch, u32)>,
+    word: &'l str,
+    conditions: Vec<Condition>,
+}
+
+fn parse_columns(content: &str) -> Result<Columns<'_>, String> {
     let columns: Vec<&str> = content.split('|').map(str::trim).collect();
-    let &[call, decision, condition, reason] = columns.as_slice() else {
+    let &[call, word, condition, reason] = columns.as_slice() else {
         let count = columns.len();
         return Err(format!("expected `name | decision | condition | reason`, found {count} columns"));
     };
@@ -144,18 +231,11 @@ fn parse_row(line: usize, content: &str) -> Result<Row, String> {
     };
     let numbers = arches.into_iter().map(number).collect::<Result<_, String>>()?;
 
-    let decision = match decision {
-        "allow" => Decision::Allow,
-        "deny" => Decision::Deny,
-        "nested" => Decision::Nested,
-        "plain" => Decision::Plain,
-        _ => return Err(format!("`{decision}` is none of `allow`, `deny`, `nested`, `plain`")),
-    };
     let conditions = match condition {
         "" => Vec::new(),
         _ => condition.split(" and ").map(parse_condition).collect::<Result<_, _>>()?,
     };
-    Ok(Row { line, name: name.to_owned(), numbers, decision, conditions })
+    Ok(Columns { name, numbers, word, conditions })
 }
 
 /// `argN == V`, `argN != V`, `argN & MASK == V` or `argN is null`.
@@ -192,8 +272,29 @@ fn parse_number(text: &str) -> Result<u32, String> {
     parsed.map_err(|_| format!("`{text}` is neither a 32-bit number nor a name from build/table.rs"))
 }
 
+/// The numbers of descriptors that stand for UDP. The supervisor knows them too (`belljar_wire::message::WINDOWS`).
+const WINDOW: u32 = 960;
+const WINDOW_SIZE: u32 = 64;
+/// For programs with many: above what select(2) can wait for.
+const SPARE_WINDOW: u32 = 3584;
+const SPARE_WINDOW_SIZE: u32 = 512;
+const IN_WINDOW: &str = "arg0 in window";
+
+/// Errors that calls are answered with: asm-generic/errno-base.h and errno.h, the same on both architectures.
+const ERRORS: &[(&str, u32)] = &[
+    ("EPERM", 1),
+    ("ENOTTY", 25),
+    ("ENOSYS", 38),
+    ("ENOPROTOOPT", 92),
+    ("EPROTONOSUPPORT", 93),
+    ("EOPNOTSUPP", 95),
+    ("EAFNOSUPPORT", 97),
+];
+
 /// Names the table may use for numbers, all the same on both architectures.
 const NAMES: &[(&str, u32)] = &[
+    ("WINDOW", WINDOW),
+    ("SPARE_WINDOW", SPARE_WINDOW),
     // linux/sched.h
     ("CLONE_NEWTIME", 0x0000_0080),
     ("CLONE_NEWNS", 0x0002_0000),
@@ -211,6 +312,8 @@ const NAMES: &[(&str, u32)] = &[
     ("SOCK_DCCP", 6),
     ("SOCK_PACKET", 10),
     ("SOL_IP", 0),
+    ("SOL_SOCKET", 1),
+    ("SOL_TCP", 6),
     ("SOL_IPV6", 41),
     // linux/in.h, linux/in6.h, linux/netlink.h
     ("IPPROTO_ICMP", 1),

@@ -75,26 +75,48 @@ fn start(world: &World, request: &Exec) -> Result<(Running, Ends), Fault> {
         Stdio::Terminal(_) => fault(OPEN_TERMINAL, errno),
         Stdio::Pipes => doing(errno),
     })?;
-    let orphaned = [c"/proc/self/exe", tree::ORPHANED].map(CString::from);
     let us = match getpid() {
         Pid::INIT => None,
         us => Some(pidfd_open(us, PidfdFlags::empty()).map_err(doing)?),
     };
     let mark = tree::new_mark();
-    let command = Command {
-        candidates: &candidates,
-        argv: &argv,
-        env: &env,
-        cwd: cwd.as_fd(),
-        stdio: streams.theirs(),
-        terminal: streams.terminal(),
-        limits: &world.limits,
-        mark,
-        owner: us.as_ref().map(|us| Owner { process: us.as_fd(), then: &orphaned }),
-    };
-    let supervised = spawn_supervised(&command).map_err(doing)?;
+    let limits = world.limits.clone();
+    let starting = Starting { candidates, argv, env, cwd, streams, limits, mark, us };
+    let (supervised, streams) =
+        world.spawner.run(move || starting.spawn()).unwrap_or(Err(Errno::CHILD)).map_err(doing)?;
     let ends = streams.into_ours().map_err(doing)?;
     Ok((Running { supervised, mark }, ends))
+}
+
+/// A command with all that it is started with, which may be the work of another thread.
+struct Starting {
+    candidates: Vec<CString>,
+    argv: Vec<CString>,
+    env: Vec<CString>,
+    cwd: OwnedFd,
+    streams: Streams,
+    limits: Vec<(Resource, u64)>,
+    mark: Option<u64>,
+    /// This process, where commands do not end with it by themselves.
+    us: Option<OwnedFd>,
+}
+
+impl Starting {
+    fn spawn(self) -> Result<(Supervised, Streams), Errno> {
+        let orphaned = [c"/proc/self/exe", tree::ORPHANED].map(CString::from);
+        let supervised = spawn_supervised(&Command {
+            candidates: &self.candidates,
+            argv: &self.argv,
+            env: &self.env,
+            cwd: self.cwd.as_fd(),
+            stdio: self.streams.theirs(),
+            terminal: self.streams.terminal(),
+            limits: &self.limits,
+            mark: self.mark,
+            owner: self.us.as_ref().map(|us| Owner { process: us.as_fd(), then: &orphaned }),
+        })?;
+        Ok((supervised, self.streams))
+    }
 }
 
 /// The kernel's numbers as its names: asm-generic/resource.h. No command may get a higher limit than the guest itself has;

@@ -7,6 +7,8 @@
 //! guest ends with everything it started. Where the guest is not process 1 and is killed, the supervisors of its commands
 //! become this program again (`orphaned`) and kill their trees.
 //!
+//! Started with the argument `hold`, it is first the process above such a guest, which commands cannot reach.
+//!
 //! Started with the argument `reap`, it is none of that, but a process outside of sandboxes that cleans up after one.
 //!
 //! It holds no policy and no secret, resolves no name through libc, and prints nothing.
@@ -17,6 +19,7 @@ mod connect;
 mod egress;
 mod exec;
 mod files;
+mod holder;
 mod muxed;
 mod pause;
 mod reap;
@@ -24,6 +27,7 @@ mod relay;
 mod serve;
 mod setup;
 mod stream;
+mod supervised;
 mod tree;
 mod upload;
 mod watch;
@@ -37,6 +41,11 @@ fn main() -> ExitCode {
     }
     if reap::is_wanted() {
         return reap::run();
+    }
+    if let Some(landlock_abi) = holder::is_wanted()
+        && holder::hold(landlock_abi).is_err()
+    {
+        return ExitCode::FAILURE;
     }
     match serve::serve() {
         Ok(()) => ExitCode::SUCCESS,

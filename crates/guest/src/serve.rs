@@ -6,6 +6,7 @@ use crate::files::PathRoot;
 use crate::pause::Pause;
 use crate::relay::Watch;
 use crate::stream::{Stream, fault};
+use crate::supervised::{self, Spawner};
 use crate::{confinement, connect, exec, files, muxed, setup, tree};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
@@ -107,6 +108,7 @@ pub(crate) struct World {
     pub(crate) ports: Ports,
     pub(crate) pause: Pause,
     handover: Handover,
+    pub(crate) spawner: Spawner,
     /// Dropped, it would close the control socket.
     _pump: Option<Arc<Pump>>,
 }
@@ -242,7 +244,15 @@ fn build(
     // Every command has a limit of its own; connections and looks at processes must not run out together.
     let files = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
-    let landlock_abi = confinement::confinement(&setup.confinement)?;
+    let (landlock_abi, spawner) = match &setup.confinement.supervision {
+        None => (confinement::confinement(&setup.confinement)?, Spawner::default()),
+        Some(supervision) => {
+            let (spawner, listener) = supervised::confine(supervision)?;
+            passing::send(control_socket, &[listener.as_fd()])
+                .map_err(|errno| fault("hand over the listener of system calls", errno))?;
+            (supervision.landlock_abi, spawner)
+        }
+    };
     let ports = Ports::of(&setup.steps, egress.as_ref());
     let handover = if pump.is_some() { Handover::Impossible } else { Handover::Possible };
     if let (Some(pump), Some(opened), Some(wanted)) = (&pump, relayed, relayed_egress(&setup.steps)) {
@@ -250,8 +260,9 @@ fn build(
         let served = relayed::serve(pump, wanted, opened);
         egress = Some(served.map_err(|error| fault("serve the egress sockets", error))?);
     }
-    let world = World { place, limits, ports, handover, pause: Pause::default(), _pump: pump };
-    Ok((world, Confined { landlock_abi, egress }))
+    let is_supervised = setup.confinement.supervision.is_some();
+    let world = World { place, limits, ports, handover, spawner, pause: Pause::default(), _pump: pump };
+    Ok((world, Confined { landlock_abi, egress, is_supervised }))
 }
 
 fn relayed_egress(steps: &[Step]) -> Option<&EgressSetup> {

@@ -12,6 +12,8 @@ pub enum Assurance {
     Host,
     /// The container around us, shared with everything else in it.
     Container,
+    /// The host's own processes and paths, with the kernel's rules for what they may reach.
+    Landlock,
     /// Own namespaces on the host's kernel.
     Namespace,
     /// A kernel in user space.
@@ -22,14 +24,26 @@ pub enum Assurance {
 
 impl Assurance {
     /// Weakest first.
-    pub const ALL: [Assurance; 5] =
-        [Assurance::Host, Assurance::Container, Assurance::Namespace, Assurance::Gvisor, Assurance::Microvm];
+    pub const ALL: [Assurance; 6] = [
+        Assurance::Host,
+        Assurance::Container,
+        Assurance::Landlock,
+        Assurance::Namespace,
+        Assurance::Gvisor,
+        Assurance::Microvm,
+    ];
+
+    /// Whether belljar isolates at all at this level: what is weaker cannot enforce a policy.
+    pub fn isolates(self) -> bool {
+        self >= Assurance::Landlock
+    }
 
     /// As people write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Assurance::Host => "host",
             Assurance::Container => "container",
+            Assurance::Landlock => "landlock",
             Assurance::Namespace => "namespace",
             Assurance::Gvisor => "gvisor",
             Assurance::Microvm => "microvm",
@@ -47,7 +61,9 @@ crate::text::read_as_text!(Assurance);
 
 /// Not a level.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a level of assurance: use one of host, container, namespace, gvisor, microvm")]
+#[error(
+    "`{0}` is not a level of assurance: use one of host, container, landlock, namespace, gvisor, microvm"
+)]
 pub struct UnknownAssurance(String);
 
 impl FromStr for Assurance {

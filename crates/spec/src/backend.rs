@@ -14,6 +14,8 @@ pub enum BackendName {
     Bwrap,
     /// A container of Docker's, run by this runtime.
     Docker(Runtime),
+    /// No namespaces: Landlock for files, and a supervisor that makes every socket.
+    Landlock,
     /// The container that we are in already.
     Container,
     /// Nothing.
@@ -22,9 +24,10 @@ pub enum BackendName {
 
 impl BackendName {
     /// All of them, in the order in which people are told of them.
-    pub const ALL: [BackendName; 7] = [
+    pub const ALL: [BackendName; 8] = [
         BackendName::Native,
         BackendName::Bwrap,
+        BackendName::Landlock,
         BackendName::Docker(Runtime::Runc),
         BackendName::Docker(Runtime::Runsc),
         BackendName::Docker(Runtime::Kata),
@@ -34,13 +37,14 @@ impl BackendName {
 
     /// What `auto` may choose, in this order: what isolates and needs nothing but the kernel. Never `container` and `host`, which
     /// isolate nothing and are only for callers who name them.
-    pub const AUTO: [BackendName; 2] = [BackendName::Native, BackendName::Bwrap];
+    pub const AUTO: [BackendName; 3] = [BackendName::Native, BackendName::Bwrap, BackendName::Landlock];
 
     /// As people write it.
     pub fn as_str(self) -> &'static str {
         match self {
             BackendName::Native => "native",
             BackendName::Bwrap => "bwrap",
+            BackendName::Landlock => "landlock",
             BackendName::Docker(Runtime::Runc) => "docker",
             BackendName::Docker(Runtime::Runsc) => "docker+runsc",
             BackendName::Docker(Runtime::Kata) => "docker+kata",
@@ -57,6 +61,7 @@ impl BackendName {
             }
             BackendName::Docker(Runtime::Runsc) => Assurance::Gvisor,
             BackendName::Docker(Runtime::Kata) => Assurance::Microvm,
+            BackendName::Landlock => Assurance::Landlock,
             BackendName::Container => Assurance::Container,
             BackendName::Host => Assurance::Host,
         }
@@ -137,7 +142,9 @@ crate::text::serde_as_text!(BackendChoice);
 
 /// Not a backend.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no backend `{0}`: use one of auto, native, bwrap, docker, docker+runsc, container, host")]
+#[error(
+    "there is no backend `{0}`: use one of auto, native, bwrap, landlock, docker, docker+runsc, container, host"
+)]
 pub struct UnknownBackend(String);
 
 impl FromStr for BackendName {

@@ -4,6 +4,7 @@
 use crate::clone3;
 use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::{OsStr, OsString};
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
@@ -47,6 +48,31 @@ pub fn fork_sibling() -> io::Result<Forked> {
         0 => Ok(Forked::Copy(Alone { _not_for_other_threads: PhantomData })),
         // SAFETY: on success the kernel stored a new descriptor in `pidfd`.
         pid => Ok(Forked::Original(Sibling { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } })),
+    }
+}
+
+/// Which of parent and child this is.
+pub enum ForkedChild {
+    /// The one that called, and a handle of the other one.
+    Parent(OwnedFd),
+    /// The new one.
+    Child,
+}
+
+/// Makes a copy of this process as its child: fork(2). Refused with `BUSY` where this process has more than one thread.
+pub fn fork_child() -> io::Result<ForkedChild> {
+    if threads()? != 1 {
+        return Err(Errno::BUSY.into());
+    }
+    // SAFETY: there is no other thread whose locks could stay locked in the copy.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(ForkedChild::Child),
+        pid => {
+            let pid = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
+            // It is our child and not reaped yet, so the number means no other process.
+            Ok(ForkedChild::Parent(pidfd_open(pid, PidfdFlags::empty())?))
+        }
     }
 }
 

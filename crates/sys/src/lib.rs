@@ -18,6 +18,7 @@ pub mod launch;
 pub mod mark;
 pub mod mount;
 pub mod net;
+pub mod notify;
 pub mod opened;
 pub mod orphan;
 pub mod passing;

@@ -39,6 +39,27 @@ pub fn answer_for_any_address(socket: impl AsFd) -> Result<(), Errno> {
     switch_on(socket, libc::IP_TRANSPARENT, libc::IPV6_TRANSPARENT)
 }
 
+/// Ties a socket to the loopback device for ever: to undo it takes CAP_NET_RAW (socket(7), SO_BINDTODEVICE; without any capability since
+/// Linux 5.7).
+pub fn tie_to_loopback(socket: impl AsFd) -> Result<(), Errno> {
+    set(socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"lo\0")
+}
+
+/// Has a later bind(2) to port 0 choose no port yet: connect(2) takes one then that is free for its destination (ip(7),
+/// IP_BIND_ADDRESS_NO_PORT).
+pub fn choose_port_at_connect(socket: impl AsFd) -> Result<(), Errno> {
+    let yes: libc::c_int = 1;
+    set(socket, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, &yes.to_ne_bytes())
+}
+
+fn set(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: &[u8]) -> Result<(), Errno> {
+    let length = value.len() as libc::socklen_t;
+    // SAFETY: the socket is open, and the value is live and as long as is said.
+    let done =
+        unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, value.as_ptr().cast(), length) };
+    check(done.into())
+}
+
 /// Sets an option of ip(7), or its sister of ipv6(7), by the socket's family.
 pub(crate) fn switch_on(socket: impl AsFd, ipv4: libc::c_int, ipv6: libc::c_int) -> Result<(), Errno> {
     let (level, option) = match rustix::net::sockopt::socket_domain(&socket)? {

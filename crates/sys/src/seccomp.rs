@@ -20,6 +20,11 @@ pub fn refuses_namespaces() -> bool {
 
 /// Adds a filter to the calling thread and all that it starts. `program` is an array of `sock_filter`.
 pub fn install(program: &[u8]) -> Result<(), Errno> {
+    install_with(program, 0).map(drop)
+}
+
+/// The same with flags of seccomp(2); gives what the kernel returned.
+pub(crate) fn install_with(program: &[u8], flags: libc::c_ulong) -> Result<libc::c_long, Errno> {
     let (instructions, rest) = program.as_chunks::<INSTRUCTION>();
     if !rest.is_empty() || instructions.is_empty() || instructions.len() > usize::from(u16::MAX) {
         return Err(Errno::INVAL);
@@ -37,7 +42,7 @@ pub fn install(program: &[u8]) -> Result<(), Errno> {
     let program = libc::sock_fprog { len: aligned.len() as u16, filter: aligned.as_ptr().cast_mut() };
     // SAFETY: `program` points to `len` instructions that live until the call returns; the kernel copies and
     // verifies them, and does not write.
-    check(unsafe {
-        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0u32, &raw const program)
-    })
+    let done =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
+    check(done).map(|()| done)
 }

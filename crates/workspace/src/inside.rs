@@ -61,7 +61,7 @@ pub fn config(person: &Person, remote: Option<&Remote>) -> String {
     // changed because the index has another owner: `git reset --hard` would rewrite it, and fail where it is protected.
     let mut text = format!(
         "# Made by belljar. The repository's own config counts more.\n\
-         [include]\n\tpath = /etc/gitconfig\n[safe]\n\tdirectory = *\n[core]\n\tcheckStat = minimal\n[user]\n\tname = {}\n\temail = {}\n",
+         {HOSTS_CONFIG}[safe]\n\tdirectory = *\n[core]\n\tcheckStat = minimal\n[user]\n\tname = {}\n\temail = {}\n",
         quoted(&person.name),
         quoted(&person.email)
     );
@@ -115,6 +115,8 @@ pub fn helpers(credentials: &[Credential]) -> String {
     text
 }
 
+/// The part of [`config`] that reads the system's own, which a sandbox without mounts cannot.
+pub const HOSTS_CONFIG: &str = "[include]\n\tpath = /etc/gitconfig\n";
 /// The host repository's name inside.
 const NAME: &str = "host";
 /// `.invalid` is reserved: RFC 2606.

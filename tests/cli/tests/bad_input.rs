@@ -49,7 +49,7 @@ fn words_that_are_not_understood() {
         (
             &["run", "--backend", "nope", "--", "true"],
             125,
-            &["there is no backend `nope`", "auto, native, bwrap, docker,"],
+            &["there is no backend `nope`", "auto, native, bwrap, landlock, docker,"],
         ),
         (&["run", "--root", "alpine:3.22", "--", "true"], 125, &["`alpine:3.22` is no root", "oci:IMAGE"]),
         (

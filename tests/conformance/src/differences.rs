@@ -15,14 +15,43 @@ pub fn is_recorded(backend: BackendName, reason: Reason) -> bool {
     has_netfilter(backend) || !matches!(reason, Reason::DirectAddress | Reason::PortNotAllowed)
 }
 
-/// Whether names have addresses of IPv6. In gVisor no address of it is local but `::1`.
-pub fn has_ipv6(backend: BackendName) -> bool {
-    !is_gvisor(backend)
+/// Whether `/etc` is the sandbox's own, and with it what is said of names, networks and authorities there. Without mounts it is the
+/// host's.
+pub fn has_own_etc(backend: BackendName) -> bool {
+    backend != BackendName::Landlock
 }
 
-/// What addresses of names begin with. In gVisor only those of the loopback device are local.
+/// Where belljar's own files are, as a word of the shell.
+pub fn own_files(backend: BackendName) -> &'static str {
+    if has_own_etc(backend) { "/etc/belljar" } else { r#""$(dirname "$GIT_CONFIG_SYSTEM")""# }
+}
+
+/// Whether a sandbox has a loopback device and interfaces of its own: servers are at the address that they ask for, datagrams reach own
+/// sockets, and no interface of the host is listed. Without a network namespace a server is at the sandbox's own address.
+pub fn has_own_network(backend: BackendName) -> bool {
+    backend != BackendName::Landlock
+}
+
+/// Whether paths inside of a writable folder can be protected. Landlock cannot take back what it gave for the folder.
+pub fn protects_paths(backend: BackendName) -> bool {
+    backend != BackendName::Landlock
+}
+
+/// Whether a sandbox has a workspace and ports without the host's.
+pub fn isolates(backend: BackendName) -> bool {
+    backend.assurance().isolates()
+}
+
+/// Whether names have addresses of IPv6. In gVisor no address of it is local but `::1`; landlock has the loopback of the host, and
+/// tells the gateway of no other.
+pub fn has_ipv6(backend: BackendName) -> bool {
+    !is_gvisor(backend) && backend != BackendName::Landlock
+}
+
+/// What addresses of names begin with. In gVisor, and in the network that landlock shares with the host, only those of the loopback
+/// device are local.
 pub fn names_begin_with(backend: BackendName) -> &'static str {
-    if is_gvisor(backend) { "127.128." } else { "198.18." }
+    if is_gvisor(backend) || backend == BackendName::Landlock { "127.128." } else { "198.18." }
 }
 
 /// Whether a limit on memory or processes takes nothing but what ran into it. In gVisor it may take the kernel, and with it the

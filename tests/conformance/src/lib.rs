@@ -24,10 +24,11 @@ mod world;
 
 pub use differences::{
     answers_its_own_pings, call_costs, can_exchange, devices_of_its_own, guards_low_ports,
-    guards_process_one, has_ipv6, has_netfilter, has_terminal_keys, hides_late_sockets, is_recorded,
-    knows_32_bit_calls, lists_every_mount, names_begin_with, options_without_meaning, outlives_its_limits,
-    sees_host_changes, sees_short_lives, stops_the_restless, supervisor_leads_session,
-    tells_all_of_a_process, tells_of_read_only,
+    guards_process_one, has_ipv6, has_netfilter, has_own_etc, has_own_network, has_terminal_keys,
+    hides_late_sockets, is_recorded, isolates, knows_32_bit_calls, lists_every_mount, names_begin_with,
+    options_without_meaning, outlives_its_limits, own_files, protects_paths, sees_host_changes,
+    sees_short_lives, stops_the_restless, supervisor_leads_session, tells_all_of_a_process,
+    tells_of_read_only,
 };
 pub use inspected::about_requests;
 pub use model::{KEY, Keys, RouteTo, model, routed};

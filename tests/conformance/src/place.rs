@@ -136,7 +136,7 @@ pub fn spec(backend: BackendName) -> SandboxSpec {
 pub fn is_isolated(backend: BackendName) -> bool {
     match backend {
         BackendName::Native | BackendName::Bwrap | BackendName::Docker(_) => true,
-        BackendName::Container | BackendName::Host => false,
+        BackendName::Landlock | BackendName::Container | BackendName::Host => false,
     }
 }
 

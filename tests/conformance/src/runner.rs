@@ -104,6 +104,9 @@ macro_rules! for_every_isolated_backend {
         $crate::for_every_backend!(@module bwrap $crate::BackendName::Bwrap
             => [$($($all)*)? $($($launcher)*)? $($($living_all)*)?] []
             [$($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
+        $crate::for_every_backend!(@module landlock $crate::BackendName::Landlock
+            => [$($($all)*)? $($($living_all)*)?] []
+            [$($($launcher)*)? $($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
         $crate::for_every_backend!(@module docker $crate::DOCKER
             => [$($($all)*)? $($($launcher)*)?] [$($($living_all)*)?]
             [$($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
@@ -117,11 +120,16 @@ macro_rules! for_every_isolated_backend {
 pub type Check = fn(BackendName) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// Runs one test with one backend, if it is wanted and works here.
+#[expect(clippy::print_stderr, reason = "who runs the tests is to know what did not run")]
 pub fn run<T, F>(backend: BackendName, test: T)
 where
     T: FnOnce(BackendName) -> F + Send + 'static,
     F: Future<Output = ()>,
 {
+    if let Some((subject, why)) = lacks(backend, std::any::type_name::<T>()) {
+        eprintln!("{backend} has no {subject}: {why}");
+        return;
+    }
     watched(backend, move |_| {
         if is_ready(backend) {
             block_on(test(backend));
@@ -249,6 +257,21 @@ fn tried(backend: BackendName) -> Result<(), SandboxError> {
     Engine::new().create_blocking(&spec)?.dispose_blocking();
     Ok(())
 }
+
+/// The subject of a test and why this backend has none of it, by the function's path (`contract::SUBJECT::NAME`).
+fn lacks(backend: BackendName, function: &str) -> Option<(&'static str, &'static str)> {
+    let is_subject = |(subject, _): &&(&str, &str)| function.contains(&format!("::{subject}::"));
+    LACKS.iter().find(is_subject).copied().filter(|_| backend == BackendName::Landlock)
+}
+
+/// What `landlock` refuses by name; `landlock.rs` of containment tries that.
+const LACKS: [(&str, &str); 5] = [
+    ("agent_context", "it is mounted beside a folder"),
+    ("devoured", "private files are the host's, and processes are counted by a cgroup alone"),
+    ("image_roots", "a root is mounted"),
+    ("roots", "a root is mounted"),
+    ("pause", "it takes a process namespace"),
+];
 
 fn is_dockers(backend: BackendName) -> bool {
     matches!(backend, BackendName::Docker(_))

@@ -114,11 +114,52 @@ fn nothing_opens_without_its_own_token() {
     let mixed = by_name.with("e2b-sandbox-id", &id).with("x-access-token", &token);
     assert_eq!(list(&mixed), 401);
 
+    // Templates and their files are one key's; the address of an upload is for one template, its files and an hour.
+    let asked = client.clone().with("x-api-key", &own).post("/v3/templates", &json!({ "name": "mine" })).ok();
+    let (template, build) = (asked["templateID"].as_str().unwrap(), asked["buildID"].as_str().unwrap());
+    let (files, others) = ("0".repeat(64), "1".repeat(64));
+    let link = format!("/templates/{template}/files/{files}");
+    for (method, path) in [
+        ("GET", link.clone()),
+        ("POST", format!("/v2/templates/{template}/builds/{build}")),
+        ("GET", format!("/templates/{template}/builds/{build}/status")),
+        ("GET", format!("/templates/{template}/builds/{build}/logs")),
+        ("GET", "/templates/mine/tags".into()),
+        ("GET", "/templates/aliases/mine".into()),
+        ("DELETE", format!("/templates/{template}")),
+    ] {
+        is_refused(
+            &stranger.ask(method, &path).json(&json!({})).send(),
+            404,
+            &format!("another's key: {method} {path}"),
+        );
+        is_refused(
+            &client.ask(method, &path).json(&json!({})).send(),
+            401,
+            &format!("no key: {method} {path}"),
+        );
+    }
+    let told = client.clone().with("x-api-key", &own).get(&link).json();
+    let (_, query) = told["url"].as_str().unwrap().split_once('?').unwrap();
+    let later = query.replace("until=", "until=1");
+    for (path, status) in [
+        (format!("{link}?{query}"), 200),
+        (link.clone(), 401),
+        (format!("{link}?{later}"), 401),
+        (format!("/templates/{template}/files/{others}?{query}"), 401),
+        (format!("/templates/{template}/files/..%2F..%2Fx?{query}"), 400),
+    ] {
+        let answer = client.ask("PUT", &path).bytes(b"files").send();
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+    }
+
     // A grant that is revoked opens nothing: not its key, and not the sandboxes that it made.
     let grant = &own["e2b_".len()..][..12];
     served.home.client().delete(&format!("/v1/grants/{grant}")).ok();
     is_refused(&client.clone().with("x-api-key", &own).get("/v2/sandboxes"), 401, "a revoked key");
     assert_eq!(list(&named.clone().with("x-access-token", &token)), 401, "a sandbox of a revoked key");
+    let answer = client.ask("PUT", &format!("{link}?{query}")).bytes(b"files").send();
+    is_refused(&answer, 401, "an upload for a revoked key");
 }
 
 #[test]
@@ -147,7 +188,15 @@ fn what_makes_no_sense_is_refused_in_json() {
         ("GET", "/v2/sandboxes?nextToken=x".into(), "", 400),
         ("GET", "/sandboxes/zzz".into(), "", 404),
         ("GET", "/nothing".into(), "", 404),
-        ("POST", "/v3/templates".into(), "{}", 501),
+        ("POST", "/v3/templates".into(), "{}", 400),
+        ("POST", "/v3/templates".into(), r#"{"name":"../x"}"#, 400),
+        ("POST", "/v3/templates".into(), r#"{"name":"base"}"#, 409),
+        ("POST", "/v3/templates".into(), r#"{"name":"x","tags":["a/b"]}"#, 400),
+        ("POST", "/v2/templates/none/builds/none".into(), "{}", 404),
+        ("GET", format!("/templates/none/files/{}", "0".repeat(64)), "", 404),
+        ("GET", "/templates/none/builds/none/status".into(), "", 404),
+        ("POST", "/templates/tags".into(), r#"{"target":"none:a","tags":["b"]}"#, 404),
+        ("GET", "/v2/templates/none".into(), "", 501),
     ] {
         let answer = control.ask(method, &path).bytes(body.as_bytes()).send();
         is_refused(&answer, status, &format!("{method} {path} {body}"));

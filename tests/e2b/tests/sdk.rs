@@ -7,6 +7,8 @@ use std::process::Command;
 
 const PYTHON: &str = include_str!("../programs/sdk.py");
 const NODE: &str = include_str!("../programs/sdk.mjs");
+const TEMPLATES_PYTHON: &str = include_str!("../programs/templates.py");
+const TEMPLATES_NODE: &str = include_str!("../programs/templates.mjs");
 const DNS: &str = include_str!("../programs/dns.py");
 
 /// One plain port, with routing headers.
@@ -24,6 +26,25 @@ fn both_sdks_work_at_one_plain_port() {
     all_succeed(vec![
         with(served.python("sdk.py", PYTHON), "python"),
         with(served.node("sdk.mjs", NODE), "node"),
+    ]);
+    served.home.is_clean(&[], &[], served.started.as_ref());
+}
+
+/// Templates that clients build: every kind of step, files, tags, what they start; and that nothing of a build is left behind.
+#[test]
+fn both_sdks_build_templates() {
+    if !has_sdks() {
+        return;
+    }
+    let served = Served::new();
+    let url = format!("http://{}", served.address);
+    let with = |mut command: Command, name: &str| {
+        command.env("E2B_API_KEY", served.key(name)).env("E2B_API_URL", &url).env("E2B_SANDBOX_URL", &url);
+        command
+    };
+    all_succeed(vec![
+        with(served.python("templates.py", TEMPLATES_PYTHON), "python"),
+        with(served.node("templates.mjs", TEMPLATES_NODE), "node"),
     ]);
     served.home.is_clean(&[], &[], served.started.as_ref());
 }

@@ -36,6 +36,8 @@ mod push;
 mod redact;
 #[path = "../../../fuzz/fuzz_targets/request_paths.rs"]
 mod request_paths;
+#[path = "../../../fuzz/fuzz_targets/supervised.rs"]
+mod supervised;
 #[path = "../../../fuzz/fuzz_targets/vault.rs"]
 mod vault;
 
@@ -69,6 +71,7 @@ targets!(
     push,
     redact,
     request_paths,
+    supervised,
     vault,
 );
 

@@ -81,6 +81,7 @@ fn setup(steps: Vec<Step>) -> Setup {
             privileges: Privileges::Kept,
             syscalls: Syscalls::Default,
             landlock: None,
+            supervision: None,
         },
         files: FileRoot::Sandbox,
         workspace: "/".into(),

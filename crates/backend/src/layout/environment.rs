@@ -54,6 +54,47 @@ pub(super) fn on_host(workspace: &Path, asked: &Variables) -> Variables {
     override_with(override_with(variables, &regional::of_the_caller()), asked)
 }
 
+/// Where a sandbox among the host's paths has its own.
+pub(super) struct Places<'p> {
+    pub(super) home: &'p Path,
+    pub(super) temporary: &'p Path,
+    /// The search path.
+    pub(super) path: &'p [PathBuf],
+    /// What Java trusts, if it is not the system's.
+    pub(super) trust_store: Option<&'p Path>,
+}
+
+/// Among the host's paths, where only variables lead to the sandbox's own home and temporary files.
+pub(super) fn confined(
+    places: Places<'_>,
+    user: &UserName,
+    tools: &Variables,
+    asked: &Variables,
+) -> Variables {
+    let Places { home, temporary, path, trust_store } = places;
+    let mut variables = common(home.as_os_str(), user.as_str(), temporary, Some(shell()));
+    variables.extend(into_home(&home.to_string_lossy()));
+    for (name, below) in [
+        ("XDG_CONFIG_HOME", ".config"),
+        ("XDG_CACHE_HOME", ".cache"),
+        ("XDG_DATA_HOME", ".local/share"),
+        ("XDG_STATE_HOME", ".local/state"),
+    ] {
+        variables.push((name.into(), home.join(below).into()));
+    }
+    // Java asks no variable but this one, and the user database for the home.
+    let mut java = format!("-Djava.io.tmpdir={} -Duser.home={}", temporary.display(), home.display());
+    if let Some(store) = trust_store {
+        java.push_str(&format!(" -Djavax.net.ssl.trustStore={}", store.display()));
+    }
+    variables.push(("JAVA_TOOL_OPTIONS".into(), java.into()));
+    variables.push(("TMP".into(), temporary.into()));
+    variables.push(("TEMP".into(), temporary.into()));
+    // Entries with a colon were split at it, so they can be joined again.
+    variables.push(("PATH".into(), env::join_paths(path).unwrap_or_default()));
+    override_with(override_with(variables, tools), asked)
+}
+
 fn common(home: &OsStr, user: &str, temporary: &Path, shell: Option<&str>) -> Variables {
     let mut variables = vec![
         ("HOME".into(), home.into()),

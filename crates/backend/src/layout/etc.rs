@@ -134,7 +134,7 @@ pub(super) const PROMPT: &str = r"(belljar) \w \$ ";
 pub(crate) const HOSTNAME: &str = "belljar";
 /// Files up to this size are copied.
 const COPIED: usize = 8 * 1024;
-const TABLE: &str = include_str!("etc.table");
+pub(super) const TABLE: &str = include_str!("etc.table");
 
 #[cfg(test)]
 mod tests {

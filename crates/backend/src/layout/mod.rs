@@ -4,6 +4,7 @@
 //! own; a few files of /etc; and what the caller names. Everything else does not exist inside: homes, other users,
 //! sockets, services, disks.
 
+mod confined;
 mod context;
 mod environment;
 mod etc;
@@ -42,6 +43,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+pub(crate) use confined::{HOME, OWN as OWN_FILES, TEMPORARY, WORK};
 /// What git is told of agent context.
 pub use context::git_config as context_git_config;
 /// The shell that an interactive command gets, as a path inside.

@@ -36,8 +36,13 @@ pub(super) fn of_host() -> Vec<u8> {
 
 /// The variables that name a file with all CAs, and ours.
 pub(super) fn variables(bundle: &str) -> Vec<(OsString, OsString)> {
-    let all_clients = ALL_CLIENTS.iter().map(|name| (OsString::from(name), OsString::from(bundle)));
-    let ours_beside = BESIDE.iter().map(|name| (OsString::from(name), OsString::from(format!("/{OWN}"))));
+    variables_at(Path::new(bundle), Path::new(&format!("/{OWN}")))
+}
+
+/// The same for files at these places.
+pub(super) fn variables_at(bundle: &Path, ours: &Path) -> Vec<(OsString, OsString)> {
+    let all_clients = ALL_CLIENTS.iter().map(|name| (OsString::from(name), bundle.into()));
+    let ours_beside = BESIDE.iter().map(|name| (OsString::from(name), ours.into()));
     all_clients.chain(ours_beside).collect()
 }
 

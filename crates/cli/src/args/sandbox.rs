@@ -209,13 +209,13 @@ impl SandboxOptions {
 #[derive(Debug, Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Sandbox")]
 struct SandboxArgs {
-    /// The isolation backend: auto (native or bwrap), native, bwrap, docker, docker+runsc (gVisor), container or host (none)
+    /// The isolation backend: auto (native, bwrap or landlock), native, bwrap, landlock, docker, docker+runsc (gVisor), container or host (none)
     #[arg(long, value_name = "NAME", default_value = "auto")]
     backend: BackendChoice,
     /// What runs Docker's containers: runc or runsc (gVisor). `--backend docker --runtime runsc` is `--backend docker+runsc`
     #[arg(long, value_name = "NAME")]
     runtime: Option<Runtime>,
-    /// Refuse a backend with weaker isolation than this: host < container < namespace < gvisor < microvm
+    /// Refuse a backend with weaker isolation than this: host < container < landlock < namespace < gvisor < microvm
     #[arg(long, value_name = "LEVEL")]
     at_least: Option<Assurance>,
     /// What `/` is made of: host (this machine's system), golden (Alpine, kept by belljar), oci:IMAGE, or a directory that holds a

@@ -95,6 +95,9 @@ impl BackendLine {
     /// What one that works does not do.
     fn caveat(&self) -> Option<&'static str> {
         match self.backend {
+            BackendName::Landlock if self.works => Some(
+                "no namespaces: processes of this machine are visible; works on a repository with `--branch` or `--clone`",
+            ),
             BackendName::Container if self.works => Some(
                 "isolates nothing: the container's files, processes and network; only with `--backend container`",
             ),
@@ -281,6 +284,9 @@ impl Report {
                 say("  landlock     none: Landlock is refused here (seccomp)".into());
             }
             0 => say("  landlock     none: this kernel has no Landlock, or it is switched off".into()),
+            abi if inside.backend == BackendName::Landlock => {
+                say(format!("  landlock     the isolation itself, version {abi}"));
+            }
             abi => say(format!("  landlock     on top, version {abi}")),
         }
         match (inside.cgroup.holds_limits, &inside.cgroup.remedy) {

@@ -102,6 +102,11 @@ fn say_weak_isolation(backend: BackendName) {
                 "belljar: the only isolation is the container that belljar runs in ({kind}); only the environment is cleaned"
             );
         }
+        BackendName::Landlock => {
+            eprintln!(
+                "belljar: isolated by Landlock, without namespaces: processes and the sizes and times of files of this machine can be seen, and users of this machine can connect to servers inside"
+            );
+        }
         BackendName::Native | BackendName::Bwrap | BackendName::Docker(_) => {}
     }
 }

@@ -1,10 +1,11 @@
 //! The control API: sandboxes made, found, changed and ended, by API key. Old paths and new ones.
 
+mod builds;
 mod lists;
-mod sandboxes;
+pub(crate) mod sandboxes;
 pub(crate) mod shapes;
 pub(crate) mod snapshots;
-mod templates;
+pub(crate) mod templates;
 
 use crate::fault::Fault;
 use crate::http::Incoming;
@@ -29,9 +30,12 @@ async fn route(e2b: &Arc<E2b>, request: Request<Incoming>) -> Answer {
     if path == "/health" && request.method() == Method::GET {
         return Ok(nothing(StatusCode::NO_CONTENT));
     }
-    let caller = e2b.caller(&request).await?;
     let segments = segments(&path).ok_or_else(|| Fault::bad_request("the path is not UTF-8"))?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    if let (&Method::PUT, ["templates", template, "files", files]) = (request.method(), segments.as_slice()) {
+        return builds::upload(e2b, template, files, request).await;
+    }
+    let caller = e2b.caller(&request).await?;
     let (version, parts) = match segments.as_slice() {
         [version @ ("v2" | "v3"), rest @ ..] => (*version, rest),
         rest => ("v1", rest),
@@ -71,6 +75,22 @@ async fn route(e2b: &Arc<E2b>, request: Request<Incoming>) -> Answer {
         (&Method::GET, "v1", ["snapshots"]) => snapshots::list(e2b, &caller, &request).await,
         (&Method::GET, "v1", ["templates", "aliases", alias]) => templates::alias(e2b, &caller, alias).await,
         (&Method::GET, "v1" | "v2", ["templates"]) => templates::list(e2b, &caller).await,
+        (&Method::POST, "v3", ["templates"]) => builds::request(e2b, &caller, request).await,
+        (&Method::GET, "v1", ["templates", name, "files", files]) => {
+            builds::upload_link(e2b, &caller, name, files, &request)
+        }
+        (&Method::POST, "v2", ["templates", name, "builds", build]) => {
+            builds::start(e2b, &caller, name, build, request).await
+        }
+        (&Method::GET, "v1", ["templates", name, "builds", build, "status"]) => {
+            builds::status(e2b, &caller, name, build, &request)
+        }
+        (&Method::GET, "v1", ["templates", name, "builds", build, "logs"]) => {
+            builds::logs(e2b, &caller, name, build, &request)
+        }
+        (&Method::GET, "v1", ["templates", name, "tags"]) => builds::tags(e2b, &caller, name),
+        (&Method::POST, "v1", ["templates", "tags"]) => builds::assign_tags(e2b, &caller, request).await,
+        (&Method::DELETE, "v1", ["templates", "tags"]) => builds::remove_tags(e2b, &caller, request).await,
         (&Method::DELETE, "v1", ["templates", name]) => templates::remove(e2b, &caller, name).await,
         (_, _, [first, ..]) if NOT_SERVED.contains(first) => {
             Err(Fault::not_served(&format!("`{method} {path}`")))

@@ -4,7 +4,7 @@ use super::shapes::{
     CLIENT_ID, Connect, Detail, ENVD_VERSION, Lifecycle, Listed, Network, NewSandbox, Pause, Refresh, Resume,
     Sandbox, Timeout, rfc3339,
 };
-use super::templates::{self, Template};
+use super::templates::{self, Found as FoundTemplate};
 use crate::envd::USER;
 use crate::facts::{Facts, OnTimeout, Size, Standing, VERSION, now_ms};
 use crate::fault::Fault;
@@ -16,8 +16,8 @@ use crate::network::policy;
 use crate::server::{Caller, E2b};
 use crate::token::random;
 use belljar_api::{CreateSandbox, SandboxRequest};
-use belljar_spec::request::EnvValue;
-use belljar_spec::{EnvName, VolumeName, VolumePath};
+use belljar_spec::request::{EnvValue, LimitsRequest};
+use belljar_spec::{ByteSize, EnvName, VolumeName, VolumePath};
 use data_encoding::HEXLOWER;
 use hyper::{Request, StatusCode};
 use serde_json::{Value, json};
@@ -74,11 +74,17 @@ async fn facts(
             .map_err(|error| Fault::bad_request(format!("`network`: {error}")))?,
     };
     let rules = e2b.rules(&caller.grant).await?;
-    let Template { profile, snapshot } = templates::find(e2b, caller, &new.template_id).await?;
+    let FoundTemplate { profile, snapshot, surroundings, cpus, memory_mb, begin, .. } =
+        templates::find(e2b, caller, &new.template_id).await?;
     let mut env: BTreeMap<EnvName, EnvValue> = BTreeMap::new();
-    for (name, value) in new.env_vars {
+    for (name, value) in surroundings.env.into_iter().chain(new.env_vars) {
         env.insert(parsed("envVars", &name)?, env_value(&value)?);
     }
+    let wanted = LimitsRequest {
+        cpus: cpus.map(|cpus| parsed("cpuCount", &cpus.to_string())).transpose()?,
+        memory: memory_mb.map(ByteSize::mebibytes),
+        ..LimitsRequest::default()
+    };
     env.extend(own_variables(&id)?);
     let mut volumes = BTreeMap::new();
     for mount in &new.volume_mounts {
@@ -91,6 +97,7 @@ async fn facts(
         egress: policy(rules.as_ref(), new.allow_internet_access, &network)?,
         env,
         volumes,
+        limits: wanted.clone(),
         ..SandboxRequest::default()
     };
     let request = CreateSandbox {
@@ -104,8 +111,9 @@ async fn facts(
     let limits = rules.map(|rules| rules.limits).unwrap_or_default();
     let machine = &e2b.machine;
     let size = Size {
-        cpus: limits.cpus.map_or(machine.cpus, |cpus| cpus.as_millis().div_ceil(1000).max(1)),
-        memory_mb: limits.memory.map_or(machine.memory_bytes / 2, |memory| memory.as_u64()) >> 20,
+        cpus: wanted.cpus.or(limits.cpus).map_or(machine.cpus, |cpus| cpus.as_millis().div_ceil(1000).max(1)),
+        memory_mb: wanted.memory.or(limits.memory).map_or(machine.memory_bytes / 2, |memory| memory.as_u64())
+            >> 20,
         disk_mb: limits.disk.map_or(machine.memory_bytes / 4, |disk| disk.as_u64()) >> 20,
     };
     Ok(Facts {
@@ -128,12 +136,24 @@ async fn facts(
         mask_request_host: network.mask_request_host,
         network: new.network.filter(|network| !network.is_null()),
         size,
+        begin,
         request: Box::new(request),
     })
 }
 
+/// A request for a sandbox that reaches as much as the grant may, and is nothing to clients: that of a build.
+pub(crate) async fn request_of(e2b: &E2b, caller: &Caller) -> Result<CreateSandbox, Fault> {
+    let rules = e2b.rules(&caller.grant).await?;
+    let sandbox = SandboxRequest {
+        user: Some(parsed("user", USER)?),
+        egress: policy(rules.as_ref(), None, &Network::default())?,
+        ..SandboxRequest::default()
+    };
+    Ok(CreateSandbox { persistent: Some(true), idle_s: Some(0), sandbox, ..CreateSandbox::default() })
+}
+
 /// By which programs inside know where they are.
-pub(super) fn own_variables(id: &str) -> Result<[(EnvName, EnvValue); 2], Fault> {
+pub(crate) fn own_variables(id: &str) -> Result<[(EnvName, EnvValue); 2], Fault> {
     Ok([
         (parsed("envVars", "E2B_SANDBOX")?, env_value("true")?),
         (parsed("envVars", "E2B_SANDBOX_ID")?, env_value(id)?),

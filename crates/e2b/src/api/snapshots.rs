@@ -11,6 +11,7 @@ use crate::http::Incoming;
 use crate::http::{Answer, Query, json, read_json, set};
 use crate::lifecycle::lease_s;
 use crate::server::{Caller, E2b};
+use crate::template::build::is_of_template;
 use belljar_api::{SnapshotInfo, SnapshotMethod, TakeSnapshot};
 use belljar_spec::SnapshotName;
 use futures_util::{StreamExt, stream};
@@ -74,6 +75,7 @@ pub(super) async fn list(e2b: &E2b, caller: &Caller, request: &Request<Incoming>
     all.retain(|taken| {
         taken.automatic.is_none()
             && !is_of_fork(taken)
+            && !is_of_template(&taken.name)
             && sandbox.as_ref().is_none_or(|sandbox| *sandbox == taken.sandbox)
             && name.is_none_or(|name| taken.name.to_string() == name || taken.id.to_string() == name)
     });

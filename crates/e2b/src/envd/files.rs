@@ -8,6 +8,7 @@ use crate::connect::{Code, RpcError};
 use crate::fault::Fault;
 use crate::http::Incoming;
 use crate::http::{Answer, Query, header, json, nothing, set, streamed};
+use crate::pieces;
 use belljar_api::client::Download;
 use belljar_api::{FileKind, SetAttributes};
 use http_body_util::BodyExt;
@@ -16,17 +17,14 @@ use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
-use std::pin::Pin;
-use std::task::{Context as Polling, Poll, ready};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
 /// Sends a file.
 pub(crate) async fn read(context: &Context, request: Request<Incoming>) -> Answer {
     let query = Query::of(request.uri().query());
-    let path = paths::absolute(query.get("path").unwrap_or_default(), &context.home);
+    let path = context.absolute(query.get("path").unwrap_or_default());
     let stat = match filesystem::entry(context, &path).await {
         Ok(entry) => entry,
         Err(error) if error.code == Code::NotFound => {
@@ -203,10 +201,9 @@ async fn take(
     metadata: &BTreeMap<String, String>,
     content: &mut impl Content,
 ) -> Result<Value, Fault> {
-    let path = paths::absolute(path, &context.home);
+    let path = context.absolute(path);
     context.sandbox.make_folder(paths::parent(&path), true).await.map_err(|error| context.fault(error))?;
-    let (to, pieces) = mpsc::channel(PIECES);
-    let reader = ChannelReader { pieces, rest: Bytes::new() };
+    let (to, reader) = pieces::channel();
     let writing = context.sandbox.write_file_from(&path, reader, None);
     let feeding = async move {
         // The sender is dropped with this: that is the end of the file.
@@ -331,30 +328,6 @@ impl Content for Form {
             Some(Piece::End) => Ok(None),
             Some(Piece::Begin { .. }) | None => Err(Fault::bad_request("the form ends within a file")),
         }
-    }
-}
-
-/// What a task sends, to be read. An error that it sends is one of the reader: the daemon must not take half of a file for the whole.
-struct ChannelReader {
-    pieces: mpsc::Receiver<io::Result<Bytes>>,
-    rest: Bytes,
-}
-
-impl AsyncRead for ChannelReader {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Polling<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.rest.is_empty() {
-            match ready!(self.pieces.poll_recv(cx)) {
-                Some(piece) => self.rest = piece?,
-                None => return Poll::Ready(Ok(())),
-            }
-        }
-        let taken = self.rest.len().min(buffer.remaining());
-        buffer.put_slice(&self.rest.split_to(taken));
-        Poll::Ready(Ok(()))
     }
 }
 

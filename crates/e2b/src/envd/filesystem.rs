@@ -39,7 +39,7 @@ pub(crate) async fn answer(context: Context, method: &str, request: Request<Inco
 
 async fn act(context: &Context, method: &str, request: Request<Incoming>) -> Result<Value, RpcError> {
     let Asked { path, source, destination, depth } = rpc::unary(request).await?;
-    let absolute = |path: &str| paths::absolute(path, &context.home);
+    let absolute = |path: &str| context.absolute(path);
     let path = absolute(&path);
     match method {
         "Stat" => Ok(json!({ "entry": entry(context, &path).await? })),
@@ -97,7 +97,8 @@ async fn target(context: &Context, path: &str, stat: FileStat) -> (String, FileK
     let (mut path, mut stat) = (path.to_string(), stat);
     for _ in 0..MAX_LINKS {
         let Some(link) = stat.link else { break };
-        path = paths::absolute(&link, paths::parent(&path));
+        let folder = paths::parent(&path).to_string();
+        path = paths::absolute(&link, &folder, &folder);
         match context.sandbox.stat(&path).await {
             Ok(found) => stat = found,
             Err(_) => return (path, FileKind::Symlink),

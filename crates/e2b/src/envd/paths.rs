@@ -1,11 +1,16 @@
-//! Paths as clients say them: relative to the home, `~` for it, or absolute.
+//! Paths as clients say them: relative to where the sandbox begins, which is the home unless its template names another folder; `~` for
+//! the home; or absolute.
 
 /// A path inside, absolute.
-pub(crate) fn absolute(path: &str, home: &str) -> String {
+pub(crate) fn absolute(path: &str, home: &str, start: &str) -> String {
     let joined = match path {
-        "" | "~" => home.to_string(),
+        "" => start.to_string(),
+        "~" => home.to_string(),
         path if path.starts_with('/') => path.to_string(),
-        path => format!("{home}/{}", path.strip_prefix("~/").unwrap_or(path)),
+        path => match path.strip_prefix("~/") {
+            Some(rest) => format!("{home}/{rest}"),
+            None => format!("{start}/{path}"),
+        },
     };
     plain(&joined)
 }
@@ -63,7 +68,12 @@ mod tests {
             ("/", "/"),
             ("~x", "/home/user/~x"),
         ] {
-            assert_eq!(absolute(path, "/home/user"), expected, "{path}");
+            assert_eq!(absolute(path, "/home/user", "/home/user"), expected, "{path}");
+        }
+        for (path, expected) in
+            [("", "/app"), ("a", "/app/a"), ("~/a", "/home/user/a"), ("../a", "/a"), ("/b", "/b")]
+        {
+            assert_eq!(absolute(path, "/home/user", "/app"), expected, "{path}");
         }
         assert_eq!(
             (name("/a/b"), name("/"), parent("/a/b"), parent("/a"), parent("/")),

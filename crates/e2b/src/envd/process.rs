@@ -1,8 +1,8 @@
 //! Commands: started, followed, given input, ended. A command belongs to its sandbox, not to the stream that started it; each stream has
 //! a cursor of its own into the output that the daemon keeps, so a slow reader delays no other.
 
+use super::route::Context;
 use super::rpc::{self, Ended, Messages, Sender};
-use super::{paths, route::Context};
 use crate::connect::{Code, RpcError};
 use crate::facts::now_ms;
 use crate::http::Incoming;
@@ -152,7 +152,7 @@ async fn start(context: Context, request: Request<Incoming>) -> Result<Response<
     if config.cmd.is_empty() {
         return Err(RpcError::invalid("`process.cmd` is empty"));
     }
-    let cwd = paths::absolute(config.cwd.as_deref().unwrap_or_default(), &context.home);
+    let cwd = context.absolute(config.cwd.as_deref().unwrap_or_default());
     let command = StartCommand {
         argv: std::iter::once(&config.cmd)
             .chain(&config.args)

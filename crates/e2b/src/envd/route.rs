@@ -1,6 +1,6 @@
 //! Which call of the data plane a request is, and whether it may: the sandbox's access token opens everything, a signature one file.
 
-use super::{files, filesystem, process, rpc};
+use super::{files, filesystem, paths, process, rpc};
 use crate::book::Entry;
 use crate::connect::{Code, RpcError, said};
 use crate::facts::now_ms;
@@ -26,17 +26,27 @@ pub(crate) struct Context {
     /// Its user, and where paths begin.
     pub(crate) user: String,
     pub(crate) home: String,
+    /// Where commands start and relative paths begin.
+    start: String,
 }
 
 impl Context {
     pub(crate) fn of(e2b: &Arc<E2b>, entry: &Arc<Entry>) -> Context {
+        let facts = entry.facts();
+        let home = format!("/home/{USER}");
         Context {
             e2b: Arc::clone(e2b),
-            sandbox: e2b.sandbox(&entry.facts()),
+            sandbox: e2b.sandbox(&facts),
             entry: Arc::clone(entry),
             user: USER.into(),
-            home: format!("/home/{USER}"),
+            start: facts.begin.workdir.unwrap_or_else(|| home.clone()),
+            home,
         }
+    }
+
+    /// A path inside, as a client says it.
+    pub(crate) fn absolute(&self, path: &str) -> String {
+        paths::absolute(path, &self.home, &self.start)
     }
 
     /// An error of the daemon, as a call tells it. A sandbox that is gone there is gone here.

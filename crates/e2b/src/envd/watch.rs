@@ -72,7 +72,7 @@ struct Watched {
 
 impl Watched {
     async fn begin(context: Context, asked: Asked) -> Result<Watched, RpcError> {
-        let path = paths::absolute(&asked.path, &context.home);
+        let path = context.absolute(&asked.path);
         must_be_folder(&context, &path).await?;
         let events = context.sandbox.watch(&path, asked.recursive).await;
         let events = events.map_err(|error| context.failed(error))?;

@@ -9,8 +9,7 @@ use belljar_config as config;
 use belljar_gateway::{Authority, Credentials};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{
-    Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId, SandboxSpec, Term, WorkspacePath,
-    hint,
+    BackendName, ErrorCode, Limits, SandboxError, SandboxId, SandboxSpec, Term, WorkspacePath, hint,
 };
 use belljar_vault::SecretStore;
 use belljar_workspace::context;
@@ -43,11 +42,15 @@ impl Engine {
         limits: &Limits,
         credentials: &Arc<Credentials>,
     ) -> Result<Planned, SandboxError> {
-        let isolation =
-            if backend.assurance() < Assurance::Namespace { Isolation::Absent } else { Isolation::Own };
+        let isolation = match backend {
+            BackendName::Landlock => Isolation::Confined,
+            _ if backend.assurance().isolates() => Isolation::Own,
+            _ => Isolation::Absent,
+        };
         let hides = !spec.hidden.is_empty() || !spec.placeholders.is_empty();
-        if isolation == Isolation::Absent && hides {
-            let message = format!("the backend {backend} does not isolate, and hides no files");
+        if isolation != Isolation::Own && hides {
+            let message =
+                format!("the backend {backend} mounts nothing over files, and so hides none in a folder");
             let omitted = if spec.hidden.is_empty() { Term::Placeholders } else { Term::Hide };
             return Err(ErrorCode::NotSupported.error(message).hint(hint!(
                 "use {}, or omit {}, also in belljar.toml",
@@ -72,6 +75,7 @@ impl Engine {
         if let Some(state) = &state {
             plan = plan.with_mountpoints(state.join("stubs")).with_containers(state.join("docker"));
             plan = plan.with_prepared(crate::sweep::prepared_roots(state));
+            plan = plan.with_private(state.join("private"));
         }
         if spec.home.is_some() {
             plan = plan.over_layers(snapshots::sealed(&spec, backend, &self.state()?)?);
@@ -86,9 +90,9 @@ impl Engine {
         if !spec.placeholders.is_empty() {
             plan = plan.with_env_files(credentials::in_env_files(credentials));
         }
-        let repository = workspace.repository.as_ref().filter(|_| isolation == Isolation::Own);
+        let repository = workspace.repository.as_ref().filter(|_| isolation.holds());
         let relay = repository.map(|_| relay::PORT);
-        if isolation == Isolation::Own {
+        if isolation.holds() {
             let person = Person::of_host(
                 workspace.view.as_ref(),
                 repository.map(|repository| repository.directory.as_path()),
@@ -99,6 +103,9 @@ impl Engine {
                 .filter(|_| is_layered)
                 .map(|repository| Remote { port: relay::PORT, branch: repository.without_upstream() });
             let mut config = inside::config(&person, remote.as_ref());
+            if isolation == Isolation::Confined {
+                config = config.replacen(inside::HOSTS_CONFIG, "", 1);
+            }
             config.push_str(&inside::helpers(&spec.credentials));
             if context.is_some() || hides {
                 config.push_str(&context_git_config(&seen_at(&spec)));
@@ -151,7 +158,7 @@ fn egress(
     spec: &SandboxSpec,
 ) -> Result<Option<EgressPolicy>, SandboxError> {
     match (isolation, &spec.egress) {
-        (Isolation::Own, policy) => Ok(Some(policy.clone().unwrap_or_default())),
+        (Isolation::Own | Isolation::Confined, policy) => Ok(Some(policy.clone().unwrap_or_default())),
         (Isolation::Absent, None) => Ok(None),
         (Isolation::Absent, Some(_)) => {
             let message = format!("the backend {name} does not isolate, and cannot control the network");

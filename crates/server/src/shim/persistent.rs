@@ -22,7 +22,7 @@ use belljar_engine::{Engine, Keeps, Sandbox};
 use belljar_fleet::request::{self, Surroundings, Understood};
 use belljar_fleet::{Alive, FolderId, SandboxDir, ShimPlan, Stop};
 use belljar_spec::egress::Mode;
-use belljar_spec::{Assurance, ErrorCode, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId, SandboxSpec};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -146,7 +146,7 @@ impl Open {
 /// The egress mode that is held inside. A backend that does not isolate the network holds none.
 fn egress(spec: &SandboxSpec, sandbox: &Sandbox) -> String {
     let mode = match &spec.egress {
-        _ if sandbox.assurance() < Assurance::Namespace => Mode::Open,
+        _ if !sandbox.assurance().isolates() => Mode::Open,
         Some(policy) => policy.mode,
         None => Mode::default(),
     };

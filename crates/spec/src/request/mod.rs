@@ -41,9 +41,9 @@ use std::str::FromStr;
 request! {
     /// What is said of a sandbox: the same words as on the command line.
     pub struct SandboxRequest {
-        /// auto, native, bwrap, docker, docker+runsc, container or host.
+        /// auto, native, bwrap, landlock, docker, docker+runsc, container or host.
         backend: Option<BackendChoice> as Option<String>, grant;
-        /// The weakest isolation that is accepted: host, container, namespace, gvisor or microvm.
+        /// The weakest isolation that is accepted: host, container, landlock, namespace, gvisor or microvm.
         at_least: Option<Assurance> as Option<String>, anyone;
         /// What `/` is made of: `host`, `golden`, `oci:IMAGE`, or the path of a directory. Left out: the host's system.
         rootfs: Option<Root> as Option<String>, grant;

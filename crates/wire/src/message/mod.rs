@@ -15,14 +15,15 @@ pub use request::{
     OPEN_TERMINAL, Reply, Request, STDIN_WINDOW, Stdio, WindowSize,
 };
 pub use setup::{
-    Access, Confined, Confinement, FileRoot, Landlock, Mountpoint, MountpointKind, NodeKind, Privileges,
-    Restriction, Setup, SetupReply, Source, Step, Syscalls,
+    Access, Confined, Confinement, FileRoot, LANDLOCK_WITH_SCOPES, Landlock, Mountpoint, MountpointKind,
+    NodeKind, OLDEST_LANDLOCK, PathUse, Privileges, Restriction, Setup, SetupReply, Source, Step,
+    Supervision, Syscalls, WINDOWS,
 };
 
 use serde::{Deserialize, Serialize};
 
 /// Both sides must say the same number.
-pub const VERSION: u16 = 15;
+pub const VERSION: u16 = 16;
 
 /// What went wrong, as the kernel said it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -198,7 +198,41 @@ pub struct Confinement {
     pub syscalls: Syscalls,
     /// A second layer of isolation around the filesystem, where the kernel has Landlock.
     pub landlock: Option<Landlock>,
+    /// Isolation without namespaces, in the place of the two before.
+    pub supervision: Option<Supervision>,
 }
+
+/// How commands are confined among the processes and paths of the host: by Landlock, and by a supervisor on the host that answers
+/// their system calls. The guest itself has Landlock's rules alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Supervision {
+    /// The newest version of Landlock that may be used; it is there.
+    pub landlock_abi: u32,
+    /// Absolute paths that may be used, and how; all others are closed. One that does not exist is passed over.
+    pub paths: Vec<(String, PathUse)>,
+}
+
+/// What may be done with a path of the host, and with all below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PathUse {
+    /// Reading, listing and running.
+    Read,
+    /// Listing.
+    List,
+    /// Everything.
+    Write,
+    /// Reading and writing what is there.
+    Device,
+}
+
+/// The numbers (first, how many) that the supervisor gives to descriptors that stand for UDP sockets. The filter knows them by it
+/// (crates/guest/build/table.rs).
+pub const WINDOWS: [(u32, u32); 2] = [(960, 64), (3584, 512)];
+
+/// From this version of Landlock on a signal reaches no process outside (`LANDLOCK_SCOPE_SIGNAL`, Linux 6.12).
+pub const LANDLOCK_WITH_SCOPES: u32 = 6;
+/// From this version on truncating is a right of its own (Linux 6.2). What is older is of no use.
+pub const OLDEST_LANDLOCK: u32 = 3;
 
 /// What becomes of the powers that the guest was started with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -253,4 +287,6 @@ pub struct Confined {
     pub landlock_abi: u32,
     /// The egress sockets, which wait at the control socket.
     pub egress: Option<EgressReport>,
+    /// The listener of the filter, which waits there in their place: for the supervisor.
+    pub is_supervised: bool,
 }

@@ -17,11 +17,14 @@ fn golden_bytes_of_messages() {
     assert_eq!(encode(&ExecEvent::Ended { ending: Ending::Exited(1), disk: Disk::Free }), [0, 0, 2, 0]);
     assert_eq!(encode(&ExecEvent::Ended { ending: Ending::Signaled(9), disk: Disk::Full }), [0, 1, 18, 1]);
     assert_eq!(encode(&ExecControl::Signal(15)), [2, 30]);
-    assert_eq!(encode(&SetupReply::Ready(Confined { landlock_abi: 7, egress: None })), [0, 7, 0]);
+    assert_eq!(
+        encode(&SetupReply::Ready(Confined { landlock_abi: 7, egress: None, is_supervised: false })),
+        [0, 7, 0, 0]
+    );
     let egress =
         EgressReport { families: Families::Both, caught: Caught::Nothing, listeners: 0, routes: vec![2, 1] };
     assert_eq!(
-        encode(&SetupReply::Ready(Confined { landlock_abi: 7, egress: Some(egress) })),
+        encode(&SetupReply::Ready(Confined { landlock_abi: 7, egress: Some(egress), is_supervised: false })),
         [0, 7, 1, 1, 2, 0, 2, 2, 1]
     );
 }

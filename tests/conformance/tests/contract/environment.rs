@@ -41,6 +41,18 @@ async fn nothing_of_the_callers_environment_gets_in(backend: BackendName) {
     let installing = ["PIP_BREAK_SYSTEM_PACKAGES", "NPM_CONFIG_PREFIX", "GOFLAGS"];
     // The language alone is the caller's.
     let documented = documented.into_iter().chain(installing).chain(["LC_ALL"]).collect::<Vec<_>>();
+    // They lead programs to home and temporary files where these are no paths that every program knows.
+    let leading = [
+        "TMP",
+        "TEMP",
+        "JAVA_TOOL_OPTIONS",
+        "XDG_CONFIG_HOME",
+        "XDG_CACHE_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+    ];
+    let leading = leading.into_iter().filter(|_| !has_own_etc(backend));
+    let documented = documented.into_iter().chain(leading).collect::<Vec<_>>();
     // Only where such a tool is on the PATH; they name a folder, nothing more.
     let tools = ["ASDF_DIR", "RUSTUP_HOME", "PYENV_ROOT", "RBENV_ROOT", "VOLTA_HOME"];
     for (name, value) in environment(&place).await {

@@ -327,7 +327,7 @@ fn auto_never_takes_a_backend_that_is_too_weak() {
     );
     assert!(error.hint.is_some());
     // The backend that it takes isolates, also where the caller does not say how much.
-    assert_eq!(BackendName::AUTO, [BackendName::Native, BackendName::Bwrap]);
+    assert_eq!(BackendName::AUTO, [BackendName::Native, BackendName::Bwrap, BackendName::Landlock]);
     if let Ok(sandbox) = Engine::new().create_blocking(&belljar_spec::SandboxSpec::default()) {
         assert!(BackendName::AUTO.contains(&sandbox.backend()), "{}", sandbox.backend());
         sandbox.dispose_blocking();

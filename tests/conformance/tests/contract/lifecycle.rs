@@ -435,7 +435,7 @@ async fn what_was_changed_in_the_folder_is_told_to_who_asked(backend: BackendNam
 }
 
 async fn without_a_workspace_it_is_empty_and_goes_away(backend: BackendName) {
-    if !is_isolated(backend) {
+    if !isolates(backend) {
         let refusal = Engine::new().create(spec(backend)).await.err().expect("there is no private place");
         assert_eq!(refusal.code, ErrorCode::NotSupported);
         return;

@@ -188,6 +188,8 @@ try:
 except OSError: print('nothing')",
         )
         .await;
+    let said =
+        if has_own_network(backend) { said } else { format!("200 []{}", &said[said.find('\n').unwrap()..]) };
     assert_eq!(said, "200 []\nnothing");
     let fetched = to.place.fetch(belljar_spec::FetchRequest::get("http://example.com/")).await;
     assert_eq!(fetched.err().map(|error| error.code), Some(ErrorCode::EgressRefused));
@@ -223,7 +225,7 @@ async fn programs_are_told_where_the_model_is(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;
     let said = to
         .place
-        .answer("echo $OPENAI_BASE_URL $OPENAI_API_BASE $ANTHROPIC_BASE_URL $GOOGLE_GEMINI_BASE_URL; env | grep -c '_API_KEY=sk-'; grep -c 127.0.0.1:8080 /etc/belljar/network.txt")
+        .answer(&format!("echo $OPENAI_BASE_URL $OPENAI_API_BASE $ANTHROPIC_BASE_URL $GOOGLE_GEMINI_BASE_URL; env | grep -c '_API_KEY=sk-'; grep -c 127.0.0.1:8080 {}/network.txt", own_files(backend)))
         .await;
     assert_eq!(
         said,

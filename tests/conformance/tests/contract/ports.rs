@@ -145,7 +145,7 @@ async fn a_listener_of_the_host_is_not_reached(backend: BackendName) {
 }
 
 async fn without_isolation_it_is_refused_by_name(backend: BackendName) {
-    if is_isolated(backend) {
+    if isolates(backend) {
         return;
     }
     let place = Place::new(backend).await;

@@ -21,6 +21,7 @@ mod egress_tls;
 mod filesystem;
 mod hidden_files;
 mod kept;
+mod landlock;
 mod limits;
 mod living;
 mod llm_route;

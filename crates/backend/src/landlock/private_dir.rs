@@ -1,0 +1,89 @@
+//! The folders of a sandbox among the host's paths: home, temporary files and belljar's own. Made before it starts, removed after its last
+//! process; what a killed process left is removed by the next sweep, which finds it unlocked.
+
+use crate::layout::{HOME, OWN_FILES, TEMPORARY, WORK};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId};
+use belljar_state::{Lock, create_private, remove_whole, sweep_removed};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// One sandbox's. Dropped, it is removed.
+pub(crate) struct PrivateDir {
+    path: PathBuf,
+    /// Held as long as it is needed.
+    _lock: Lock,
+}
+
+/// Where it is, by the sandbox's id.
+pub(crate) fn place(directory: &Path, id: SandboxId) -> PathBuf {
+    directory.join(id.to_string())
+}
+
+impl PrivateDir {
+    /// Makes it, with these files (path below it, content).
+    pub(crate) fn make(path: &Path, files: &[(String, Vec<u8>)]) -> Result<PrivateDir, SandboxError> {
+        let failed = |error: io::Error| {
+            let message = format!("cannot make the sandbox's folder `{}`: {error}", path.display());
+            ErrorCode::StateFailed.error(message).caused_by(error)
+        };
+        let make = || -> io::Result<PrivateDir> {
+            if let Some(parent) = path.parent() {
+                create_private(parent)?;
+            }
+            let mut private = DirBuilder::new();
+            private.mode(0o700);
+            private.create(path)?;
+            let lock = Lock::try_directory(path)?.ok_or(io::ErrorKind::WouldBlock)?;
+            let made = PrivateDir { path: path.to_path_buf(), _lock: lock };
+            for name in [HOME, TEMPORARY, WORK, OWN_FILES] {
+                private.create(path.join(name))?;
+            }
+            for (name, content) in files {
+                let mut file =
+                    OpenOptions::new().write(true).create_new(true).mode(0o644).open(path.join(name))?;
+                file.write_all(content)?;
+            }
+            Ok(made)
+        };
+        make().map_err(failed)
+    }
+}
+
+impl Drop for PrivateDir {
+    fn drop(&mut self) {
+        // What cannot be removed now is left to the sweep.
+        let _ = remove_whole(&self.path);
+    }
+}
+
+/// Removes what no process holds.
+pub(crate) fn sweep_private_dirs(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().to_str().is_some_and(|name| SandboxId::parse(name).is_some());
+        if is_ours && let Ok(Some(_lock)) = Lock::try_directory(&entry.path()) {
+            let _ = remove_whole(&entry.path());
+        }
+    }
+    sweep_removed(directory);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_takes_only_what_no_process_holds() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [held, left] = [(); 2].map(|()| place(folder.path(), belljar_state::new_id().expect("an id")));
+        let living = PrivateDir::make(&held, &[("home/.rc".into(), b"x".to_vec())]).expect("made");
+        fs::create_dir_all(left.join(HOME)).expect("made");
+        let other = folder.path().join("not-ours");
+        fs::create_dir(&other).expect("made");
+        sweep_private_dirs(folder.path());
+        assert!(held.join("home/.rc").exists() && other.exists() && !left.exists());
+        drop(living);
+        assert!(!held.exists());
+    }
+}

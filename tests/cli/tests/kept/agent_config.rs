@@ -9,16 +9,21 @@ fn settings_are_written_once_and_found_inside() {
     insta::assert_snapshot!("codex", home.said(&["codex-init-config"]));
     insta::assert_snapshot!("claude", home.said(&["claude-init-config"]));
     insta::assert_snapshot!("codex_again", home.said(&["codex-init-config"]));
-    let script = "cat $CODEX_HOME/config.toml $CODEX_HOME/AGENTS.md $CODEX_HOME/profile.json; ls -A $CLAUDE_CONFIG_DIR";
+    let script = "cat $CODEX_HOME/config.toml $CODEX_HOME/high.config.toml $CODEX_HOME/AGENTS.md $CODEX_HOME/profile.json; ls -A $CLAUDE_CONFIG_DIR";
     insta::assert_snapshot!("inside", home.run(&["exec", "--", "sh", "-c", script]).stdout);
     let change = "echo mine > $CODEX_HOME/config.toml";
     assert_eq!(home.run(&["exec", "--", "sh", "-c", change]).code, 0);
     home.run(&["codex-init-config"]);
     assert_eq!(home.run(&["exec", "--", "sh", "-c", "cat $CODEX_HOME/config.toml"]).stdout, "mine\n");
     let forced = home.json(&["codex-init-config", "--force", "--json"]);
-    assert_eq!(forced["written"], serde_json::json!(["config.toml", "AGENTS.md", "profile.json"]));
+    assert_eq!(
+        forced["written"],
+        serde_json::json!(["config.toml", "high.config.toml", "AGENTS.md", "profile.json"])
+    );
     assert!(
-        home.run(&["exec", "--", "sh", "-c", "cat $CODEX_HOME/config.toml"]).stdout.contains("gpt-5-codex")
+        home.run(&["exec", "--", "sh", "-c", "cat $CODEX_HOME/config.toml"])
+            .stdout
+            .contains("codex --profile high")
     );
 }
 

@@ -3,7 +3,7 @@
 use super::print_json;
 use super::repository::Repository;
 use super::shell_rc;
-use super::templates::{AGENTS, CLAUDE, CLAUDE_ANSWERS, CODEX, CODEX_PROFILE};
+use super::templates::{AGENTS, CLAUDE, CLAUDE_ANSWERS, CODEX, CODEX_HIGH, CODEX_PROFILE};
 use super::volume::Folder;
 use crate::args::AgentConfigArgs;
 use belljar_spec::{ErrorCode, SandboxError};
@@ -16,7 +16,12 @@ pub(crate) fn codex(options: AgentConfigArgs) -> Result<u8, SandboxError> {
         &Agent {
             name: "Codex",
             folder: "codex",
-            files: &[("config.toml", CODEX), ("AGENTS.md", AGENTS), ("profile.json", CODEX_PROFILE)],
+            files: &[
+                ("config.toml", CODEX),
+                ("high.config.toml", CODEX_HIGH),
+                ("AGENTS.md", AGENTS),
+                ("profile.json", CODEX_PROFILE),
+            ],
             login: Login { variable: "CODEX_HOME", home: ".codex", file: "auth.json", word: "openai" },
         },
     )

@@ -4,6 +4,8 @@
 pub(super) const REPOSITORY: &str = include_str!("templates/config.toml");
 /// `config.toml` of Codex.
 pub(super) const CODEX: &str = include_str!("templates/codex.toml");
+/// A profile of Codex. Current versions refuse one that is a table of `config.toml`.
+pub(super) const CODEX_HIGH: &str = include_str!("templates/codex-high.toml");
 /// Which of its profiles Codex is started with, for programs that ask.
 pub(super) const CODEX_PROFILE: &str = "{\n  \"defaultProfile\": \"high\"\n}\n";
 /// `settings.json` of Claude Code.

@@ -1,7 +1,7 @@
 //! An agent on the host, as a person without belljar would start it.
 
 use crate::{Outcome, PROMPT};
-use belljar_agent::adapter::{Adapter, Found, Task};
+use belljar_agent::adapter::{Adapter, Found, Resume, Task};
 use belljar_spec::llm::UpstreamKind;
 use std::io::Write;
 use std::path::Path;
@@ -19,6 +19,8 @@ pub(crate) fn run(adapter: &Adapter, found: &Found, model: &str, folder: &Path) 
         web_search: false,
         route: model,
         upstream: UpstreamKind::LiteLlm,
+        resume: Resume::No,
+        own_arguments: &[],
     });
     for (path, content) in &setup.files {
         let path = home.path().join(path);

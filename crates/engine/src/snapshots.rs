@@ -40,11 +40,13 @@ impl Keeps {
         }
         match &spec.mode {
             WorkspaceMode::Own(_) if spec.home.is_none() => {}
-            WorkspaceMode::Own(_) if spec.protected.is_empty() && spec.hidden.is_empty() => {
+            WorkspaceMode::Own(_) if !spec.covers_paths() => {
                 parts.push(Part::Workspace);
             }
             WorkspaceMode::Own(_) => {
-                left_out.push("the workspace: paths in it are protected or hidden".into());
+                left_out.push(
+                    "the workspace: paths in it are protected, hidden or shown with placeholders".into(),
+                );
             }
             WorkspaceMode::Bind => {
                 left_out.push("the workspace: it is a folder of the host itself".into());
@@ -115,8 +117,8 @@ pub(crate) fn sealed(
     }
     let is_own = matches!(&spec.mode, WorkspaceMode::Own(_));
     let workspace = if is_own { below(Part::Workspace) } else { Vec::new() };
-    if !workspace.is_empty() && (!spec.protected.is_empty() || !spec.hidden.is_empty()) {
-        let message = "the workspace is from a snapshot, and no path in it can be protected or hidden";
+    if !workspace.is_empty() && spec.covers_paths() {
+        let message = "the workspace is from a snapshot, and no path in it can be protected, hidden or shown with placeholders";
         return Err(ErrorCode::RequestConflict
             .error(message)
             .hint(hint!("omit {}, also in belljar.toml", Term::Hide)));

@@ -76,6 +76,13 @@ pub struct SandboxSpec {
     pub user: UserName,
 }
 
+impl SandboxSpec {
+    /// Whether paths of the workspace are covered inside by something else: protected, hidden, or shown with placeholders.
+    pub fn covers_paths(&self) -> bool {
+        !self.protected.is_empty() || !self.hidden.is_empty() || !self.placeholders.is_empty()
+    }
+}
+
 /// Whether a folder is looked at before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compare {

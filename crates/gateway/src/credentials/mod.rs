@@ -151,22 +151,14 @@ impl Credentials {
         self.bound.iter().find(|bound| bound.credential.name == *name).map(|bound| bound.placeholder.as_str())
     }
 
-    /// A file of variables with a placeholder in the place of each value: that of a credential for its variables and its value, and
-    /// one that stands for nothing for every other one.
+    /// A file of variables with a placeholder in the place of each value: that of a credential for its variables, and one that stands for
+    /// nothing for every other one. By their names alone: programs inside may write such a file, and would see by its placeholder which of
+    /// their guesses is the value of a credential.
     pub fn in_env_file(&self, text: Secret) -> Result<Vec<u8>, InEnvFileError> {
-        let mut values = Vec::new();
-        for bound in &self.bound {
-            if let (SecretSource::Kept(reference), Some(store)) = (&bound.credential.source, &self.store) {
-                values.push((bound, store.read(reference)?));
-            }
-        }
-        let mut stand_in = |name: &str, value: &[u8]| {
+        let mut stand_in = |name: &str, _: &[u8]| {
             let is_named =
                 |bound: &&Bound| bound.credential.variables.iter().any(|known| known.as_str() == name);
-            let by_name = self.bound.iter().find(is_named);
-            let by_value =
-                || values.iter().find(|(_, secret)| secret.reveal() == value).map(|(bound, _)| *bound);
-            by_name.or_else(by_value).map(|bound| bound.placeholder.clone())
+            self.bound.iter().find(is_named).map(|bound| bound.placeholder.clone())
         };
         Ok(placeholder::with_numbers(|draw| env_file::rendered(text.reveal(), &mut stand_in, draw))??)
     }

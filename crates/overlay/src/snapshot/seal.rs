@@ -11,6 +11,7 @@ use belljar_sys::rustix::fs::{
 };
 use belljar_sys::rustix::io::Errno;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 /// Something that is on the disk: a kill behind it, and before the next, loses nothing.
@@ -38,8 +39,11 @@ pub(super) fn seal(
     chain: Chain,
     done: &mut dyn FnMut(Step),
 ) -> Result<Chain, SnapshotError> {
-    let has_changes =
-        |part: &Part| fs::read_dir(place.upper(*part)).is_ok_and(|mut found| found.next().is_some());
+    // One that cannot be read may hold anything: an agent can close its own directory.
+    let has_changes = |part: &Part| match fs::read_dir(place.upper(*part)) {
+        Ok(mut found) => found.next().is_some(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    };
     if !chain.layers.is_empty() && !parts.iter().any(has_changes) {
         return Ok(chain);
     }

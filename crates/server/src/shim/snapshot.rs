@@ -19,7 +19,7 @@ use belljar_spec::{ErrorCode, SandboxError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedRwLockWriteGuard;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
 
 pub(super) async fn snapshot(
@@ -31,15 +31,19 @@ pub(super) async fn snapshot(
         SnapshotOrder::Restore { snapshot, .. } => Some(snapshot.clone()),
         SnapshotOrder::Take { .. } => None,
     };
-    let report = carry_out(&kept, order).await?;
-    let sandbox = kept.sandbox();
-    if let Some(taken) = &report.snapshot {
-        sandbox.record_snapshot(taken, Snapshotted::Taken { copied: report.copied });
-    }
-    if let Some(restored) = &restored {
-        sandbox.record_snapshot(restored, Snapshotted::Restored);
-    }
-    Ok(Json(report))
+    // To its end also if the daemon goes away meanwhile: a sandbox must not stay paused, nor a snapshot unrecorded.
+    let carried = tokio::spawn(async move {
+        let report = carry_out(&kept, order).await?;
+        let sandbox = kept.sandbox();
+        if let Some(taken) = &report.snapshot {
+            sandbox.record_snapshot(taken, Snapshotted::Taken { copied: report.copied });
+        }
+        if let Some(restored) = &restored {
+            sandbox.record_snapshot(restored, Snapshotted::Restored);
+        }
+        Ok::<_, SandboxError>(report)
+    });
+    Ok(Json(carried.await.unwrap_or_else(cut_short)?))
 }
 
 /// What a snapshot of this sandbox has.
@@ -138,11 +142,14 @@ fn counts() -> SandboxError {
         .hint("stop it first; a snapshot can also be copied")
 }
 
+fn cut_short<T>(_: JoinError) -> Result<T, SandboxError> {
+    Err(ErrorCode::Internal.error("the snapshot was cut short"))
+}
+
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
 ) -> Result<T, SandboxError> {
-    let cut = |_| Err(ErrorCode::Internal.error("the snapshot was cut short"));
-    spawn_blocking(work).await.unwrap_or_else(cut)
+    spawn_blocking(work).await.unwrap_or_else(cut_short)
 }
 
 /// For what is about to end.

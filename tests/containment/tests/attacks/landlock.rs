@@ -25,10 +25,15 @@ fn is_wanted() -> bool {
         Some(Ok(_)) => true,
         Some(Err(reason)) if std::env::var("CI").is_ok_and(|ci| ci == "true") => panic!("{reason}"),
         Some(Err(reason)) => {
-            eprintln!("skipped: backend landlock: {reason}");
+            skipped(&reason.to_string());
             false
         }
     }
+}
+
+#[expect(clippy::print_stderr, reason = "a test that is skipped says why")]
+fn skipped(reason: &str) {
+    eprintln!("skipped: backend landlock: {reason}");
 }
 
 /// A listener of the host's that nothing inside may reach.

@@ -205,8 +205,11 @@ impl Plan {
 
     /// Where that is for this one.
     pub(crate) fn private(&self) -> PathBuf {
-        let directory = self.private.clone().unwrap_or_else(|| std::env::temp_dir().join(TRIALS));
-        landlock::place(&directory, self.id)
+        match &self.private {
+            Some(directory) => landlock::place(directory, self.id),
+            // Of a sandbox that only tries out the backend. No other user can foresee the name, or make something of that name ours.
+            None => std::env::temp_dir().join(format!("{TRIAL}{}", self.id)),
+        }
     }
 
     /// Where prepared roots are, for a sandbox that can have one: not one that brings its own system, nor one with a CA of its own, whose
@@ -530,8 +533,8 @@ fn share_of(resource: Resource) -> u64 {
     getrlimit(resource).current.map_or(u64::MAX, |ours| ours / 4)
 }
 
-/// Below the temporary files: private directories of sandboxes that only try out a backend.
-const TRIALS: &str = "belljar-trials";
+/// Among the temporary files: how private directories of sandboxes that only try out a backend begin.
+pub(crate) const TRIAL: &str = "belljar-trial-";
 /// With less the guest does not live to say a word; with next to nothing the kernel also kills us, whose memory it shares for a
 /// moment while it is made.
 const LEAST_MEMORY: ByteSize = ByteSize::mebibytes(1);

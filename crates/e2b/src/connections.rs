@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 /// One connection of a client.
 #[derive(Debug, Default)]
@@ -36,11 +36,17 @@ impl Connection {
 pub(crate) struct Breakable {
     stream: TcpStream,
     connection: Arc<Connection>,
+    /// Its place among all connections. Given back behind the stream, also where that was upgraded: hence the order of the fields.
+    _place: OwnedSemaphorePermit,
 }
 
 impl Breakable {
-    pub(crate) fn new(stream: TcpStream, connection: Arc<Connection>) -> Breakable {
-        Breakable { stream, connection }
+    pub(crate) fn new(
+        stream: TcpStream,
+        connection: Arc<Connection>,
+        place: OwnedSemaphorePermit,
+    ) -> Breakable {
+        Breakable { stream, connection, _place: place }
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 /// How clients may connect.
@@ -38,19 +38,15 @@ pub(crate) async fn listen(listener: TcpListener, ways: Ways, e2b: Arc<E2b>) {
             tokio::time::sleep(BREATH).await;
             continue;
         };
-        let (ways, e2b) = (ways.clone(), Arc::clone(&e2b));
-        tokio::spawn(async move {
-            attend(stream, ways, e2b).await;
-            drop(place);
-        });
+        tokio::spawn(attend(stream, place, ways.clone(), Arc::clone(&e2b)));
     }
 }
 
-async fn attend(stream: TcpStream, ways: Ways, e2b: Arc<E2b>) {
+async fn attend(stream: TcpStream, place: OwnedSemaphorePermit, ways: Ways, e2b: Arc<E2b>) {
     let _ = stream.set_nodelay(true);
     let Ok(Some(is_tls)) = tokio::time::timeout(TO_BEGIN, begins_with_tls(&stream)).await else { return };
     let connection = Arc::new(Connection::default());
-    let breakable = Breakable::new(stream, Arc::clone(&connection));
+    let breakable = Breakable::new(stream, Arc::clone(&connection), place);
     match (is_tls, ways.tls) {
         (true, Some(acceptor)) => {
             if let Ok(Ok(stream)) = tokio::time::timeout(TO_BEGIN, acceptor.accept(breakable)).await {
@@ -156,7 +152,8 @@ async fn to_sandbox(
     crate::http::kept_with(response, busy)
 }
 
-const MAX_CONNECTIONS: usize = 8192;
+/// Each takes up to four descriptors, and all of them at most half of the daemon's 20000.
+const MAX_CONNECTIONS: usize = 2048;
 const MAX_HEADERS: usize = 100;
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// A client that takes longer than this for a head does not want an answer.

@@ -7,15 +7,17 @@ use crate::facts::Facts;
 use crate::fault::Fault;
 use crate::http::header;
 use crate::key::Key;
+use crate::ports::PortSlots;
 use crate::template::log::Builds;
 use crate::template::record::Templates;
 use crate::template::uploads::Uploads;
 use crate::token::{TokenKey, same};
-use belljar_api::client::{Client, Sandbox, SandboxFilter};
+use belljar_api::client::{Client, ClientError, Sandbox, SandboxFilter};
 use belljar_api::{Capabilities, GrantRules};
 use hyper::Request;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The server.
 pub(crate) struct E2b {
@@ -30,6 +32,9 @@ pub(crate) struct E2b {
     pub(crate) domain: Option<Domain>,
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) machine: Capabilities,
+    pub(crate) port_slots: Arc<PortSlots>,
+    /// By grant: when it was last asked about, and counted.
+    counted: Mutex<HashMap<String, Instant>>,
     /// By grant: a connection is one grant's, so that it can end with it.
     clients: Mutex<HashMap<String, Client>>,
 }
@@ -70,6 +75,8 @@ impl E2b {
             domain,
             under_way,
             machine,
+            port_slots: Arc::default(),
+            counted: Mutex::default(),
             clients: Mutex::default(),
         }
     }
@@ -93,6 +100,28 @@ impl E2b {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || self.owner.clone().for_grant(grant);
         clients.entry(grant.to_string()).or_insert_with(new).clone()
+    }
+
+    /// An error where the grant of a sandbox does not count any more. What the daemon said is remembered for a moment.
+    pub(crate) async fn must_count(&self, facts: &Facts) -> Result<(), ClientError> {
+        let asked = Instant::now();
+        let known = self.counted.lock().unwrap_or_else(PoisonError::into_inner).get(&facts.grant).copied();
+        if known.is_some_and(|known| asked.duration_since(known) < GRANT_COUNTS_TIME) {
+            return Ok(());
+        }
+        let told = self.client(&facts.grant).sandbox(&facts.name).info().await;
+        match told {
+            Ok(_) => {}
+            // Too much is asked in its name, for now. The daemon says so only of a grant that counts.
+            Err(error) if error.status() == Some(429) => {}
+            Err(error) => return Err(error),
+        }
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if counted.len() >= MAX_COUNTED_GRANTS {
+            counted.clear();
+        }
+        counted.insert(facts.grant.clone(), asked);
+        Ok(())
     }
 
     /// What a grant allows.
@@ -123,5 +152,9 @@ impl E2b {
     }
 }
 
+/// So long the ports of a sandbox may stay open when its grant was revoked.
+const GRANT_COUNTS_TIME: Duration = Duration::from_secs(2);
+/// Past this, all are asked about again.
+const MAX_COUNTED_GRANTS: usize = 1024;
 pub(crate) const API_KEY: &str = "x-api-key";
 pub(crate) const ACCESS_TOKEN: &str = "x-access-token";

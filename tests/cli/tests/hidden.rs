@@ -63,7 +63,7 @@ fn a_secret_that_is_not_hidden_is_named_once() {
 fn a_backend_that_does_not_isolate_hides_nothing_and_says_so() {
     let run = home("").run(&["run", "--backend", "host", "--hide", ".env", "--", "cat", ".env"]);
     assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{}", run.stderr);
-    assert!(run.stderr.contains("hides no files"), "{}", run.stderr);
+    assert!(run.stderr.contains("and so hides none in a folder"), "{}", run.stderr);
 }
 
 /// What an agent moves in one run, to find it under another name in the next.

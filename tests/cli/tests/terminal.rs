@@ -71,8 +71,9 @@ fn a_command_that_stops_itself_stops_belljar_until_the_shell_continues_it() {
         };
     }
     let mut person = Person::new(shell);
+    // What a command writes in the moment before it stops comes out when it goes on.
     person.types(
-        "\"$BELLJAR\" run -- sh -c 'echo beg''un; kill -TSTP $$; echo ba''ck; read x; echo $x; exit 3'\n",
+        "\"$BELLJAR\" run -- sh -c 'echo beg''un; sleep 1; kill -TSTP $$; echo ba''ck; read x; echo $x; exit 3'\n",
     );
     person.sees("begun\r\n").sees("Stopped").types("echo the sh''ell\n").sees("the shell");
     person.types("fg\n").sees("back\r\n").types("typed\n").sees("typed\r\ntyped\r\n");

@@ -1,6 +1,7 @@
 //! Whether it works here: by the calls that it takes, each with its own reason and remedy, and then by starting a sandbox.
 
 use super::launch;
+use super::private_dir::sweep_trials;
 use crate::container::{around_us, landlock_is_filtered};
 use crate::plan::trial_among_hosts_paths;
 use belljar_spec::{ErrorCode, Hint, SandboxError, Term, hint};
@@ -12,6 +13,7 @@ use std::sync::OnceLock;
 
 /// Starts a sandbox with nothing in it and ends it again.
 pub(super) fn check() -> Result<(), SandboxError> {
+    sweep_trials(&std::env::temp_dir());
     launch::launch(&trial_among_hosts_paths()?, &|| Ok(())).map(|guest| guest.stop())
 }
 

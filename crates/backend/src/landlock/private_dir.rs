@@ -2,11 +2,13 @@
 //! process; what a killed process left is removed by the next sweep, which finds it unlocked.
 
 use crate::layout::{HOME, OWN_FILES, TEMPORARY, WORK};
+use crate::plan::TRIAL;
 use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use belljar_state::{Lock, create_private, remove_whole, sweep_removed};
+use belljar_sys::rustix::process::geteuid;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// One sandbox's. Dropped, it is removed.
@@ -67,6 +69,19 @@ pub(crate) fn sweep_private_dirs(directory: &Path) {
         }
     }
     sweep_removed(directory);
+}
+
+/// Removes what killed trials of ours have left among the temporary files.
+pub(super) fn sweep_trials(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.strip_prefix(TRIAL));
+        let is_ours = id.is_some_and(|id| SandboxId::parse(id).is_some())
+            && entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw());
+        if is_ours && let Ok(Some(_lock)) = Lock::try_directory(&entry.path()) {
+            let _ = remove_whole(&entry.path());
+        }
+    }
 }
 
 #[cfg(test)]

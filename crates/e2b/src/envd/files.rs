@@ -117,16 +117,24 @@ async fn send(
         let _ = bytes.split_to(before);
         bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         left -= bytes.len() as u64;
-        let piece = match &mut encoder {
-            Some(encoder) => encoder.push(&bytes).into(),
-            None => bytes,
-        };
-        if !piece.is_empty() && to.send(Ok(piece)).await.is_err() {
-            return;
+        for part in pieces::split(bytes) {
+            let encoded: Bytes = match &mut encoder {
+                Some(encoder) => encoder.push(&part).into(),
+                None => part,
+            };
+            for piece in pieces::split(encoded) {
+                if to.send(Ok(piece)).await.is_err() {
+                    return;
+                }
+            }
         }
     }
     if let Some(encoder) = encoder {
-        let _ = to.send(Ok(encoder.finish().into())).await;
+        for piece in pieces::split(encoder.finish().into()) {
+            if to.send(Ok(piece)).await.is_err() {
+                return;
+            }
+        }
     }
 }
 
@@ -169,7 +177,7 @@ pub(crate) async fn write(context: &Context, request: Request<Incoming>) -> Answ
     let decoder = Decoder::of(header(&request, "content-encoding"))?;
     let metadata = metadata(&request)?;
     let content_type = header(&request, "content-type").unwrap_or_default().to_string();
-    let mut body = Body { body: request.into_body(), decoder: Some(decoder) };
+    let mut body = Body { body: request.into_body(), decoder };
     let mut written = Vec::new();
     if let Some(boundary) = boundary(&content_type) {
         let mut form = Form { reader: FormReader::new(&boundary), body };
@@ -210,11 +218,12 @@ async fn take(
         let to = to;
         loop {
             match content.next().await {
-                Ok(Some(bytes)) if bytes.is_empty() => {}
                 Ok(Some(bytes)) => {
-                    if to.send(Ok(bytes.into())).await.is_err() {
-                        // The daemon refused the rest, and says why.
-                        return Ok(());
+                    for piece in pieces::split(bytes.into()) {
+                        if to.send(Ok(piece)).await.is_err() {
+                            // The daemon refused the rest, and says why.
+                            return Ok(());
+                        }
                     }
                 }
                 Ok(None) => return Ok(()),
@@ -265,22 +274,25 @@ trait Content {
 
 struct Body {
     body: Incoming,
-    /// Until the end.
-    decoder: Option<Decoder>,
+    decoder: Decoder,
 }
 
 impl Content for Body {
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
-        let Some(decoder) = &mut self.decoder else { return Ok(None) };
         loop {
+            // All of it, before more is read.
+            let piece = self.decoder.next_piece()?;
+            if piece.is_some() || self.decoder.is_over() {
+                return Ok(piece);
+            }
             match self.body.frame().await {
                 Some(Ok(frame)) => {
                     if let Ok(bytes) = frame.into_data() {
-                        return decoder.push(&bytes).map(Some);
+                        self.decoder.push(bytes);
                     }
                 }
                 Some(Err(_)) => return Err(Fault::bad_request("the body did not come whole")),
-                None => return self.decoder.take().map(Decoder::finish).transpose(),
+                None => self.decoder.end(),
             }
         }
     }

@@ -67,7 +67,7 @@ fn entries_of(directory: &Path) -> Vec<(String, std::path::PathBuf)> {
 }
 
 /// What is kept where, below the state directory.
-const STORES: [(&str, &str); 24] = [
+const STORES: [(&str, &str); 25] = [
     ("agents", "homes of agents, with their conversations"),
     ("audit", "audit logs"),
     ("clones", "clones that sandboxes worked in"),
@@ -83,6 +83,7 @@ const STORES: [(&str, &str); 24] = [
     ("integrations", "the shell of agents that run outside"),
     ("layers", "change sets of --overlay, not yet applied"),
     ("neighbours", "notes of sandboxes that live"),
+    ("steering", "sockets by which sandboxes that live are steered"),
     ("prepared", "prepared roots, which make starts faster"),
     ("pushes", "pushes that are being checked"),
     ("quarantine", "commits that are being checked"),

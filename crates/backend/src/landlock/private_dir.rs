@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct PrivateDir {
     path: PathBuf,
     /// Held as long as it is needed.
-    _lock: Lock,
+    lock: Option<Lock>,
 }
 
 /// Where it is, by the sandbox's id.
@@ -38,7 +38,7 @@ impl PrivateDir {
             private.mode(0o700);
             private.create(path)?;
             let lock = Lock::try_directory(path)?.ok_or(io::ErrorKind::WouldBlock)?;
-            let made = PrivateDir { path: path.to_path_buf(), _lock: lock };
+            let made = PrivateDir { path: path.to_path_buf(), lock: Some(lock) };
             for name in [HOME, TEMPORARY, WORK, OWN_FILES] {
                 private.create(path.join(name))?;
             }
@@ -55,7 +55,8 @@ impl PrivateDir {
 
 impl Drop for PrivateDir {
     fn drop(&mut self) {
-        // What cannot be removed now is left to the sweep.
+        // A removal takes the lock itself. What cannot be removed now is left to the sweep.
+        drop(self.lock.take());
         let _ = remove_whole(&self.path);
     }
 }
@@ -64,7 +65,8 @@ impl Drop for PrivateDir {
 pub(crate) fn sweep_private_dirs(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let is_ours = entry.file_name().to_str().is_some_and(|name| SandboxId::parse(name).is_some());
-        if is_ours && let Ok(Some(_lock)) = Lock::try_directory(&entry.path()) {
+        if is_ours && let Ok(Some(lock)) = Lock::try_directory(&entry.path()) {
+            drop(lock);
             let _ = remove_whole(&entry.path());
         }
     }
@@ -78,7 +80,8 @@ pub(super) fn sweep_trials(directory: &Path) {
         let id = name.to_str().and_then(|name| name.strip_prefix(TRIAL));
         let is_ours = id.is_some_and(|id| SandboxId::parse(id).is_some())
             && entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw());
-        if is_ours && let Ok(Some(_lock)) = Lock::try_directory(&entry.path()) {
+        if is_ours && let Ok(Some(lock)) = Lock::try_directory(&entry.path()) {
+            drop(lock);
             let _ = remove_whole(&entry.path());
         }
     }
@@ -99,6 +102,8 @@ mod tests {
         sweep_private_dirs(folder.path());
         assert!(held.join("home/.rc").exists() && other.exists() && !left.exists());
         drop(living);
-        assert!(!held.exists());
+        let left: Vec<_> =
+            fs::read_dir(folder.path()).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(left, ["not-ours"]);
     }
 }

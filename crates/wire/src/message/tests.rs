@@ -25,7 +25,7 @@ fn golden_bytes_of_messages() {
         EgressReport { families: Families::Both, caught: Caught::Nothing, listeners: 0, routes: vec![2, 1] };
     assert_eq!(
         encode(&SetupReply::Ready(Confined { landlock_abi: 7, egress: Some(egress), is_supervised: false })),
-        [0, 7, 1, 1, 2, 0, 2, 2, 1]
+        [0, 7, 1, 1, 2, 0, 2, 2, 1, 0]
     );
 }
 

@@ -66,7 +66,7 @@ impl KeptHome {
                 format!("there is no earlier conversation with {} in this folder", request.agent.name());
             return Err(ErrorCode::WorkNotFound
                 .error(message)
-                .hint("a run with its home kept can be continued: `--keep-home`"));
+                .hint("a run can be continued if its home was kept"));
         }
         request.sandbox.home = Some(home);
         Ok(())
@@ -77,12 +77,13 @@ impl KeptHome {
         let no = |why: &str, hint: &str| Err(ErrorCode::WorkNotFound.error(why).hint(hint));
         let Some(result) = fs::read(result).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok())
         else {
-            return no("the run has no result yet", "`belljar agent runs` says which have ended");
+            return no("the run has no result yet", "the list of runs says which have ended");
         };
         match (result["keptHome"].as_str(), result["claims"]["sessionId"].as_str()) {
-            (None, _) => {
-                no("the run's home was not kept, and its conversation went with it", "`--keep-home` keeps it")
-            }
+            (None, _) => no(
+                "the run's home was not kept, and its conversation went with it",
+                "begin the run with its home kept",
+            ),
             (Some(home), _) if home != self.name => no(
                 "the run was of another agent or in another folder",
                 "resume it with its agent, in its folder",

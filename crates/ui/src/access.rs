@@ -80,7 +80,7 @@ impl Access {
             (Some(session), None) if same(session, &self.session) => Ok(()),
             _ => Err(Closed(
                 StatusCode::UNAUTHORIZED,
-                "open the link that `belljar ui` printed; it works once",
+                "open the link that was printed when the dashboard began; it works once",
             )),
         }
     }

@@ -42,7 +42,7 @@ impl Bound {
         let failed = |error: std::io::Error| {
             ErrorCode::Internal
                 .error(format!("the dashboard has no address: {error}"))
-                .hint("name another one with `--listen ADDRESS:PORT`")
+                .hint("name another address to listen at")
                 .caused_by(error)
         };
         let address = match address {
@@ -155,7 +155,7 @@ fn enter(shared: &Shared, query: &str) -> Result<Page, Closed> {
     let Some(cookie) = cookie else {
         return Err(Closed(
             StatusCode::UNAUTHORIZED,
-            "this link was used already, or is not ours; `belljar ui` makes a new one",
+            "this link was used already, or is not ours: start the dashboard again for a new one",
         ));
     };
     // A page of ours leads on: a cookie that is strict does not come along where another page led here.

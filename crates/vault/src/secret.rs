@@ -60,6 +60,11 @@ impl Secret {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
+    /// Whether it begins like this: what kind of token it is, which the value itself says.
+    pub fn begins_with(&self, prefix: &[u8]) -> bool {
+        self.reveal().starts_with(prefix)
+    }
+
     /// The value itself: to be put into a request, encrypted, or searched for.
     pub fn reveal(&self) -> &[u8] {
         &self.0

@@ -94,7 +94,7 @@ impl Steered {
     fn gone(&self, error: io::Error) -> SandboxError {
         ErrorCode::SandboxNotAlive
             .error(format!("the sandbox {} takes no orders: {error}", self.id))
-            .hint("it may have ended; `belljar list` shows sandboxes that live")
+            .hint("it may have ended: look at the list of sandboxes that live")
             .caused_by(error)
     }
 }

@@ -181,7 +181,7 @@ fn refused(refusal: ChangeRefused) -> SandboxError {
             error.hint("a rule that forbids wins: take it out where it is written, or where it was added")
         }
         ChangeRefused::EgressOff | ChangeRefused::PortNotLed(_) => {
-            error.hint("start the sandbox again with the rule, as in `--egress strict --allow HOST`")
+            error.hint("start the sandbox again with the rule, in strict mode")
         }
         ChangeRefused::NotByOperator(_)
         | ChangeRefused::DenyOnce

@@ -20,7 +20,7 @@ pub(super) fn login(options: &AgentLoginArgs) -> Result<u8, SandboxError> {
     }
     let name = plan();
     let token = value::read(&name)?;
-    if !token.reveal().starts_with(b"sk-ant-oat") {
+    if !token.begins_with(b"sk-ant-oat") {
         return Err(ErrorCode::RequestValue
             .error("this is not the token of a Claude plan, which begins with `sk-ant-oat`")
             .hint("`claude setup-token` on this machine prints one; an API key is set with `belljar secrets set anthropic`"));

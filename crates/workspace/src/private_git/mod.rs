@@ -49,7 +49,8 @@ pub use inside::{has_moved, has_objects};
 pub use obstacle::obstacle;
 pub use pin::{forget, pin, unpin};
 pub use place::{
-    Abandoned, Life, Module, PrivateGit, Repository, Wanted, abandoned, open, put_aside_in, waiting,
+    Abandoned, Life, Module, PrivateGit, Repository, RepositoryRequest, abandoned, open, put_aside_in,
+    waiting,
 };
 pub use refs::{BranchTips, branch_tips};
 pub use setup::SetupError;

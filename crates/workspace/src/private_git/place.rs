@@ -65,7 +65,7 @@ type Identity = (u64, u64, u64);
 
 /// A repository that a sandbox is to have, found by the protected paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RepositoryRequest {
     pub host: HostGit,
     /// The directories with its objects, its own first.
     pub objects: Vec<PathBuf>,
@@ -92,7 +92,7 @@ impl PrivateGit {
         state: &Path,
         id: SandboxId,
         life: Life,
-        wanted: &[Wanted],
+        requests: &[RepositoryRequest],
         placeholders: &[String],
         files: &HostFiles,
     ) -> Result<(PrivateGit, Vec<PrivateGitView>), SetupError> {
@@ -101,11 +101,11 @@ impl PrivateGit {
         let root = place.join(id.to_string());
         let hold = held(&place, &root)?;
         let mut label = Label { version: VERSION, id: id.to_string(), life, repositories: Vec::new() };
-        let wanted_now = repositories(wanted)?;
+        let repositories_now = repositories(requests)?;
         let read = Label::read(&root);
         let is_damaged = read.is_err();
         let mut earlier = read.unwrap_or_default();
-        let is_other = |label: &mut Label| label.version != VERSION || label.repositories != wanted_now;
+        let is_other = |label: &mut Label| label.version != VERSION || label.repositories != repositories_now;
         let (root, hold) = match earlier.take_if(is_other) {
             // A partly made directory that an agent could write to is never continued: a link in it would lead elsewhere.
             Some(label) => {
@@ -123,9 +123,9 @@ impl PrivateGit {
             None => (root, hold),
         };
         let (mut views, mut number) = (Vec::new(), 0);
-        for (index, one) in wanted.iter().enumerate() {
+        for (index, one) in requests.iter().enumerate() {
             let borrowed = borrowed(&one.host, &one.objects, &mut number);
-            let repository = wanted_now[index].clone();
+            let repository = repositories_now[index].clone();
             let path = root.join(&repository.directory);
             if earlier.is_none() {
                 // Left by a start that was killed before any sandbox saw it.
@@ -239,8 +239,8 @@ impl PrivateGit {
 }
 
 /// The repositories for the label; their directories are identified by the host's files.
-fn repositories(wanted: &[Wanted]) -> Result<Vec<Repository>, SetupError> {
-    let one = |(index, one): (usize, &Wanted)| {
+fn repositories(requests: &[RepositoryRequest]) -> Result<Vec<Repository>, SetupError> {
+    let one = |(index, one): (usize, &RepositoryRequest)| {
         let read = |path: &Path| {
             let path = path.to_path_buf();
             move |error: io::Error| {
@@ -260,7 +260,7 @@ fn repositories(wanted: &[Wanted]) -> Result<Vec<Repository>, SetupError> {
             dot_git_identity: identity_of_link(&dot_git).map_err(read(&dot_git))?,
         })
     };
-    wanted.iter().enumerate().map(one).collect()
+    requests.iter().enumerate().map(one).collect()
 }
 
 /// Leaves the directories of an earlier life to the next search for abandoned ones, which imports their commits.

@@ -134,8 +134,8 @@ fn each_that_belljar_knows_arrives_as_its_host_wants_it() {
             let (key, expected) = expected.split_once(": ").expect("a header");
             assert_eq!(at(request), *url);
             assert_eq!(request.header(key), Some(expected), "{name}: {url}");
-            let carriers = ["authorization", "x-api-key", "x-subscription-token"];
-            let carried = request.headers.iter().filter(|(name, _)| carriers.contains(&name.as_str()));
+            let locations = ["authorization", "x-api-key", "x-subscription-token"];
+            let carried = request.headers.iter().filter(|(name, _)| locations.contains(&name.as_str()));
             assert_eq!(carried.count(), 1, "{name}: {url}: {request:?}");
         }
     }

@@ -24,7 +24,7 @@ fn help_stays_as_it_is() {
 }
 
 #[test]
-fn the_version_is_said() {
+fn the_version_is_printed() {
     let result = run(Path::new("/"), ["--version"]);
     assert_eq!(result.stdout.trim(), concat!("belljar ", env!("CARGO_PKG_VERSION")));
 }

@@ -178,7 +178,7 @@ pub(crate) enum VolumeCommand {
     #[command(alias = "ls")]
     List(VolumesArgs),
     /// List the volumes that belong to no folder
-    Shared(KeptListArgs),
+    Shared(PersistentListArgs),
 }
 
 impl VolumeCommand {
@@ -292,7 +292,7 @@ pub(crate) struct ListArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct KeptListArgs {
+pub(crate) struct PersistentListArgs {
     /// Print one JSON array
     #[arg(long)]
     pub(crate) json: bool,

@@ -82,7 +82,7 @@ pub(super) fn find(shims: Arc<dyn Shims>, place: SandboxDir) -> Work {
             {
                 return Done::Found(Finding::Alive { shim, paused: status.paused });
             }
-            if let Free::Yes(_) | Free::NoPlace = is_free(&place) {
+            if let Free::Yes(_) | Free::Missing = is_free(&place) {
                 return Done::Found(Finding::Dead);
             }
             if Instant::now() >= deadline {
@@ -173,7 +173,7 @@ pub(crate) async fn end_of(
     let held = loop {
         match is_free(&place) {
             Free::Yes(held) => break held,
-            Free::NoPlace => return Ok(()),
+            Free::Missing => return Ok(()),
             Free::No if Instant::now() >= deadline => return Err(answer.err().unwrap_or_else(mute)),
             Free::No => sleep(GLANCE).await,
         }
@@ -195,13 +195,13 @@ pub(crate) async fn end_of(
 enum Free {
     Yes(Lock),
     No,
-    NoPlace,
+    Missing,
 }
 
 fn is_free(place: &SandboxDir) -> Free {
     match place.hold() {
         Ok(Some(held)) => Free::Yes(held),
-        Err(error) if error.kind() == ErrorKind::NotFound => Free::NoPlace,
+        Err(error) if error.kind() == ErrorKind::NotFound => Free::Missing,
         // Who cannot tell must not touch it.
         Ok(None) | Err(_) => Free::No,
     }

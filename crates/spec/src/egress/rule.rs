@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_understood() {
+    fn a_line_is_parsed() {
         for (text, expected) in [
             ("example.com", "example.com 443 (tls) 80 (http)"),
             (" example.com ", "example.com 443 (tls) 80 (http)"),

@@ -102,34 +102,34 @@ impl CredentialBinding {
 
 impl CredentialLocation {
     /// A header by its name.
-    pub fn header(name: &str) -> Result<CredentialLocation, CarrierError> {
+    pub fn header(name: &str) -> Result<CredentialLocation, LocationError> {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_token) {
-            return Err(CarrierError::Header(name.into()));
+            return Err(LocationError::Header(name.into()));
         }
         let name = name.to_ascii_lowercase();
         match name.as_str() {
-            "authorization" => Err(CarrierError::Authorization),
+            "authorization" => Err(LocationError::Authorization),
             "host" | "connection" | "content-length" | "transfer-encoding" | "te" | "upgrade" | "cookie" => {
-                Err(CarrierError::Header(name.as_str().into()))
+                Err(LocationError::Header(name.as_str().into()))
             }
             _ => Ok(CredentialLocation::Header(name)),
         }
     }
 
     /// A parameter by its name.
-    pub fn query(name: &str) -> Result<CredentialLocation, CarrierError> {
+    pub fn query(name: &str) -> Result<CredentialLocation, LocationError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if name.is_empty() || !name.bytes().all(plain) {
-            return Err(CarrierError::Query(name.into()));
+            return Err(LocationError::Query(name.into()));
         }
         Ok(CredentialLocation::Query(name.to_string()))
     }
 
     /// Basic, with this user.
-    pub fn basic(user: &str) -> Result<CredentialLocation, CarrierError> {
+    pub fn basic(user: &str) -> Result<CredentialLocation, LocationError> {
         if user.is_empty() || !user.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':') {
-            return Err(CarrierError::User(user.into()));
+            return Err(LocationError::User(user.into()));
         }
         Ok(CredentialLocation::Basic { user: user.to_string() })
     }
@@ -137,7 +137,7 @@ impl CredentialLocation {
 
 /// Not a carrier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CarrierError {
+pub enum LocationError {
     #[error("`{0}` is not a header that can carry a secret: write one like `x-api-key`")]
     Header(Printable),
     #[error("`authorization` has a form of its own: write `bearer`, or `basic` with a user")]
@@ -173,15 +173,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_carrier_is_one_that_a_request_can_have() {
+    fn a_location_is_one_that_a_request_can_have() {
         assert_eq!(
             CredentialLocation::header("X-Api-Key"),
             Ok(CredentialLocation::Header("x-api-key".into()))
         );
         for name in ["", "a b", "a:b", "x\r\ny", "Host", "content-length", "ä"] {
-            assert!(matches!(CredentialLocation::header(name), Err(CarrierError::Header(_))), "{name:?}");
+            assert!(matches!(CredentialLocation::header(name), Err(LocationError::Header(_))), "{name:?}");
         }
-        assert_eq!(CredentialLocation::header("Authorization"), Err(CarrierError::Authorization));
+        assert_eq!(CredentialLocation::header("Authorization"), Err(LocationError::Authorization));
         assert!(CredentialLocation::query("key").is_ok() && CredentialLocation::query("a&b").is_err());
         assert!(
             CredentialLocation::basic("x-access-token").is_ok() && CredentialLocation::basic("a:b").is_err()

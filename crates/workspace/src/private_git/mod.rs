@@ -31,7 +31,7 @@ mod large_index;
 mod lfs;
 mod obstacle;
 mod pin;
-mod place;
+mod directory;
 mod plan;
 mod protected;
 mod refs;
@@ -48,7 +48,7 @@ pub use inflow::Inflow;
 pub use inside::{has_moved, has_objects};
 pub use obstacle::obstacle;
 pub use pin::{forget, pin, unpin};
-pub use place::{
+pub use directory::{
     Abandoned, Life, Module, PrivateGit, Repository, RepositoryRequest, abandoned, open, put_aside_in,
     waiting,
 };

@@ -15,7 +15,7 @@ for_every_isolated_backend! {
         a_forwarded_secret_is_inside_and_on_the_record;
     once:
         a_client_without_the_placeholder_gets_no_key,
-        every_carrier_carries,
+        every_location_is_replaced,
         a_key_of_the_clients_own_is_left_alone,
         a_secret_that_changed_counts_for_the_next_request,
         a_secret_that_is_gone_is_a_refusal_that_says_so,
@@ -124,7 +124,7 @@ async fn a_client_without_the_placeholder_gets_no_key(backend: BackendName) {
     assert_eq!((scene.last("x-api-key"), scene.last("authorization")), (None, None));
 }
 
-async fn every_carrier_carries(backend: BackendName) {
+async fn every_location_is_replaced(backend: BackendName) {
     if !have(["curl"]) {
         return;
     }

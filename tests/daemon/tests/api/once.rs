@@ -249,7 +249,7 @@ fn a_daemon_that_is_killed_ends_its_runs() {
     let home = Home::new();
     let daemon = home.start();
     let folder = home.folder("work");
-    let _asked = begin(&home, &folder.display().to_string());
+    let _running = begin(&home, &folder.display().to_string());
     assert!(eventually(|| folder.join("started").exists()), "its command never ran");
     daemon.kill();
     let daemon = home.start();

@@ -3,7 +3,7 @@
 use super::print_json;
 use super::repository::Repository;
 use super::volume::{self, Volume};
-use crate::args::{KeptListArgs, VolumesArgs};
+use crate::args::{PersistentListArgs, VolumesArgs};
 use crate::commands::print;
 use crate::commands::table::table;
 use belljar_spec::{ByteSize, ErrorCode, SandboxError};
@@ -32,7 +32,7 @@ pub(crate) fn volumes(options: VolumesArgs) -> Result<u8, SandboxError> {
     print(table(["NAME", "INSIDE", "SIZE", "HERE"], &rows).as_bytes())
 }
 
-pub(crate) fn shared(options: &KeptListArgs) -> Result<u8, SandboxError> {
+pub(crate) fn shared(options: &PersistentListArgs) -> Result<u8, SandboxError> {
     let found = shared_ones()?;
     if options.json {
         return print_json(&found.iter().map(as_json).collect::<Vec<_>>());

@@ -49,10 +49,13 @@ impl Lost {
     /// Refuses to throw it away unasked.
     pub(super) fn refusal(&self, name: &str) -> SandboxError {
         let hint = match self {
-            Lost::Changes { layer, .. } => format!(
-                "`belljar diff {layer}` shows them, `belljar apply {layer}` takes them over once it is \
-                 stopped, `belljar rm --force` discards them"
-            ),
+            Lost::Changes { layer, files } => {
+                let them = if *files == Some(1) { "it" } else { "them" };
+                format!(
+                    "`belljar diff {layer}` shows {them}, `belljar apply {layer}` applies {them} once the sandbox is \
+                     stopped, `belljar rm --force` discards {them}"
+                )
+            }
             Lost::Commits { clone } => {
                 format!("push them from inside (its clone is {clone}), or `belljar rm --force` discards them")
             }

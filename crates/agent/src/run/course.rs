@@ -186,6 +186,7 @@ mod tests {
         RunRequest {
             agent: Agent::Program("./agent".into()),
             prompt: "do it".into(),
+            messages: Default::default(),
             model: None,
             effort: None,
             web_search: false,

@@ -190,6 +190,7 @@ pub(crate) async fn set_up(
         home,
         workspace: sandbox.workspace(),
         prompt: Some(request.prompt.as_str()).filter(|prompt| !prompt.is_empty()),
+        messages: request.messages.as_slice(),
         model: request.model.as_ref(),
         effort: request.effort,
         web_search: request.web_search,

@@ -44,6 +44,7 @@ pub(super) fn request(
     let request = RunRequest {
         agent,
         prompt,
+        messages: Default::default(),
         model,
         effort,
         web_search,

@@ -76,6 +76,8 @@ pub struct Task<'t> {
     pub prompt: Option<&'t str>,
     /// The conversation that the prompt is the end of; empty: the prompt alone.
     pub messages: &'t [Message],
+    /// Where the files are that the prompt comes with, if there are any.
+    pub attached: Option<String>,
     pub model: Option<&'t ModelName>,
     pub effort: Option<Effort>,
     pub web_search: bool,

@@ -12,6 +12,7 @@ pub(super) fn task<'t>(upstream: UpstreamKind, model: Option<&'t ModelName>) -> 
         workspace: "/workspace",
         prompt: Some("- fix it"),
         messages: &[],
+        attached: None,
         model,
         effort: None,
         web_search: false,

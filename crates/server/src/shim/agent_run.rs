@@ -80,6 +80,7 @@ impl AgentPlan {
             web_search,
             context: messages.context(),
             messages,
+            attached: Vec::new(),
             cwd: None,
             time: [budget.time, run.timeout_s.map(Duration::from_secs), sandbox.limits.timeout]
                 .into_iter()

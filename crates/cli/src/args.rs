@@ -45,8 +45,8 @@ pub(crate) use layers::{ApplyArgs, ChangesCommand, DiffArgs, DiscardArgs, Layers
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmPricesArgs, LlmSpendArgs};
 pub(crate) use mcp::McpArgs;
 pub(crate) use persistent::{
-    AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, ForkArgs, ForwardArgs, HowArg, InitArgs, PersistentListArgs,
-    ListArgs, LogsArgs, PersistentCommand, PortPair, PsArgs, RestoreArgs, RmArgs, SandboxCommand,
+    AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, ForkArgs, ForwardArgs, HowArg, InitArgs, ListArgs,
+    LogsArgs, PersistentCommand, PersistentListArgs, PortPair, PsArgs, RestoreArgs, RmArgs, SandboxCommand,
     SnapshotArgs, SnapshotsArgs, SnapshotsCommand, StartArgs, TargetArgs, UndoArgs, VolumeCommand,
     VolumesArgs, WhichArgs,
 };

@@ -84,7 +84,12 @@ impl Way {
     ];
 
     /// A sandbox that is given the folder that changes.
-    fn victim(self, backend: BackendName, folder: &Path, persistent: &PersistentPaths) -> Result<Sandbox, SandboxError> {
+    fn victim(
+        self,
+        backend: BackendName,
+        folder: &Path,
+        persistent: &PersistentPaths,
+    ) -> Result<Sandbox, SandboxError> {
         let swapped = folder.join("sub");
         let mut spec = SandboxSpec {
             backend: BackendChoice::Named(backend),

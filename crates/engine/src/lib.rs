@@ -37,6 +37,7 @@ mod neighbours;
 mod observe;
 mod once;
 mod pause;
+mod pending;
 mod persistent;
 mod publish;
 mod pushes;
@@ -70,6 +71,7 @@ pub use host::{
 pub use layers::{apply_layer, commits_of_layer, discard_layer};
 pub use observe::{Observed, Observer};
 pub use once::{Run, RunError};
+pub use pending::{PendingLayer, layer_of_worktree};
 pub use persistent::id_of as persistent_work_id;
 pub use publish::{Publication, Published, publish};
 pub use report::{RefusedReport, git_report};

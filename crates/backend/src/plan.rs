@@ -461,6 +461,15 @@ impl Enforcement {
                 .error(message)
                 .hint(hint!("ask for more, as in {}: a number alone means bytes", Term::Memory.to("2g"))));
         }
+        if asked(limits.disk.origin) && limits.disk.value < LEAST_DISK {
+            let message = format!(
+                "a sandbox takes {LEAST_DISK} of private files for itself at least, and {} is the limit",
+                limits.disk.value
+            );
+            return Err(ErrorCode::LimitUnavailable
+                .error(message)
+                .hint(hint!("ask for more, as in {}: a number alone means bytes", Term::Disk.to("1g"))));
+        }
         let refused = [
             ("memory", asked(limits.memory.origin) && !self.memory_by_cgroup),
             ("cpus", asked(limits.cpus.origin) && !self.cpus_by_cgroup),
@@ -540,6 +549,9 @@ pub(crate) const TRIAL: &str = "belljar-trial-";
 /// With less the guest does not live to say a word; with next to nothing the kernel also kills us, whose memory it shares for a
 /// moment while it is made.
 const LEAST_MEMORY: ByteSize = ByteSize::mebibytes(1);
+
+/// The files of a home that belljar makes fit in a quarter of it.
+const LEAST_DISK: ByteSize = ByteSize::bytes(64 << 10);
 // asm-generic/resource.h
 const RLIMIT_DATA: u32 = 2;
 const RLIMIT_CORE: u32 = 4;

@@ -269,7 +269,7 @@ struct LimitArgs {
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     cpus: Option<Cpus>,
     /// Processes and threads [default: 4096]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NUMBER", value_parser = processes)]
     pids: Option<u32>,
     /// Open files of one process [default: 65536]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(3..))]
@@ -374,6 +374,16 @@ fn variable_of(text: &OsStr) -> Result<(EnvName, EnvValue), SandboxError> {
         })?),
     };
     Ok((name, value))
+}
+
+/// A number of processes.
+fn processes(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => {
+            Err(format!("`{text}` is not a number of processes: write one above 0, as in `512`"))
+        }
+        Ok(number) => Ok(number),
+    }
 }
 
 #[cfg(test)]

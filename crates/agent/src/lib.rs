@@ -45,7 +45,7 @@ pub mod budget;
 pub mod claims;
 mod clip;
 pub mod entry;
-pub mod heard;
+pub mod event;
 pub mod home;
 pub mod input;
 pub mod lines;

@@ -253,8 +253,8 @@ mod tests {
             ("p", None),
         ] {
             let hint = named(name).err().and_then(|error| error.hint).unwrap_or_default().to_string();
-            let said = hint.strip_prefix("did you mean `").and_then(|rest| rest.split('`').next());
-            assert_eq!(said, meant, "{name}: {hint}");
+            let suggested = hint.strip_prefix("did you mean `").and_then(|rest| rest.split('`').next());
+            assert_eq!(suggested, meant, "{name}: {hint}");
         }
         assert_eq!(named("pi").unwrap().title, "pi");
     }

@@ -45,7 +45,7 @@ impl Layout {
         let of_host: Vec<&Path> = of_bind.chain(named.iter().map(|bind| &*bind.source)).collect();
         shared::refuse_docker_sockets(of_host.iter().copied(), &belljar_docker::sockets(), &opened)?;
         shared::refuse_our_own(&of_host, own, &opened)?;
-        if spec.kept.is_some() {
+        if spec.persistent.is_some() {
             let asked = spec.shared.iter().map(|shared| &*shared.path).chain(spec.workspace.as_deref());
             let found: Vec<&Path> =
                 on_host.as_deref().into_iter().chain(named.iter().map(|bind| &*bind.source)).collect();

@@ -135,7 +135,7 @@ pub(crate) struct AgentRunArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) place: SandboxOptions,
+    pub(crate) sandbox_options: SandboxOptions,
     #[command(flatten)]
     pub(crate) own: OwnArgs,
 }
@@ -164,7 +164,7 @@ pub(crate) struct AgentShellArgs {
     #[command(flatten)]
     pub(crate) conversation: ConversationArgs,
     #[command(flatten)]
-    pub(crate) place: SandboxOptions,
+    pub(crate) sandbox_options: SandboxOptions,
     #[command(flatten)]
     pub(crate) own: OwnArgs,
 }
@@ -283,5 +283,5 @@ pub(crate) struct AgentPhasesArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) place: SandboxOptions,
+    pub(crate) sandbox_options: SandboxOptions,
 }

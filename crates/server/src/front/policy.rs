@@ -4,7 +4,7 @@
 //! A grant steers only sandboxes of its own, and never beyond the names that it could have asked for when they were made.
 
 use super::Front;
-use super::extract::{Asked, Body, Named, Part};
+use super::extract::{Body, Named, Part, QueryParams};
 use super::gate::Asking;
 use crate::answer::{Answer, Refusal, invalid};
 use axum::extract::{FromRequestParts, Path, State};
@@ -97,21 +97,21 @@ async fn answer(
     let one = front.steered(&asking, &name, May::Steer).await?;
     let AnswerQuestion { rule: shown, verdict } = request;
     let by = who(&asking);
-    let told = front
+    let outcome = front
         .blocking(move |_| {
             let state = state()?;
             // Judged by what it is about, and sent with that: a number that means no question yet may mean one a moment later.
             let open = one.policy(&state)?.questions;
-            let asked = open.into_iter().find(|open| open.id == question);
-            let asked = asked.filter(|asked| shown.is_none_or(|shown| shown == asked.rule));
-            let rule = asked.ok_or_else(|| over(question))?.rule;
+            let found = open.into_iter().find(|open| open.id == question);
+            let found = found.filter(|found| shown.is_none_or(|shown| shown == found.rule));
+            let rule = found.ok_or_else(|| over(question))?.rule;
             if verdict != Verdict::Deny {
                 may_change(&asking, RuleEffect::Allow, &rule)?;
             }
             changed(one.order(&state, &Order::Answer { question, rule, verdict, by })?)
         })
         .await?;
-    Ok(Json(told))
+    Ok(Json(outcome))
 }
 
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
@@ -134,7 +134,7 @@ struct Which {
 async fn questions(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
-    Asked(which): Asked<Which>,
+    QueryParams(which): QueryParams<Which>,
 ) -> Answer<Response> {
     asking.caller.may_have_sandboxes()?;
     if which.follow == Some(true) {

@@ -51,8 +51,8 @@ impl AgentPlan {
         let model: Option<ModelName> = optional("model", &run.model)?;
         let budget = self.budget()?;
         let web_search = run.sandbox.web_search.is_some();
-        let asked = provider::for_agent(run.sandbox.clone(), budget.model);
-        let (sandbox, _) = resolve_with(asked, surroundings(place), |flags, layers| {
+        let request = provider::for_agent(run.sandbox.clone(), budget.model);
+        let (sandbox, _) = resolve_with(request, surroundings(place), |flags, layers| {
             let is_configured = layers.route(&LlmRequest::default())?.is_some();
             if !is_configured && flags.url.is_none() && !may_choose_model {
                 let message = "no model is configured on this machine, and this grant does not choose one";
@@ -97,9 +97,9 @@ pub(super) fn run(plan: &AgentPlan, place: &SandboxDir, starter: &mut Starter) -
     let request = plan.request(place)?;
     let runtime = runtime()?;
     let hung_up = starter.hung_up();
-    let mut is_told = false;
+    let mut is_reported = false;
     let watcher: Watcher<'_> = Box::new(|line, _| {
-        if !std::mem::replace(&mut is_told, true) {
+        if !std::mem::replace(&mut is_reported, true) {
             starter.say(&Answer::Run(line.session_id.clone()));
         }
     });

@@ -152,7 +152,7 @@ pub enum Outcome {
     /// It is new.
     Made,
     /// It existed, and is unchanged.
-    Kept,
+    Unchanged,
     /// It existed without changes, and is now at the host's commit.
     Forwarded,
     /// A part of it was missing, and was made again.
@@ -340,12 +340,12 @@ pub fn remove(state: &Path, clone_name: &str, branch: Option<&BranchName>) -> Re
     let unknown = || ManagedCloneError::Unknown(Printable::from(clone_name));
     let place = ManagedCloneDir::named(state, clone_name).ok_or_else(unknown)?;
     let _lock = place.lock()?;
-    let wanted: Vec<String> = match branch {
+    let names: Vec<String> = match branch {
         Some(branch) => vec![tree_name(branch)],
         None => trees(&place)?,
     };
     let mut holds = Vec::new();
-    for name in &wanted {
+    for name in &names {
         let mark = match Tree::read_mark(&place, name) {
             Ok(None) if branch.is_some() => return Err(unknown()),
             Ok(mark) => mark,

@@ -20,8 +20,8 @@ fn a_task_is_done_on_a_branch_without_namespaces(agent: &str) {
         .filter_map(|clone| fs::read_to_string(clone.path().join("trees/made/hello.txt")).ok())
         .collect();
     assert_eq!(made, ["hello from the mock\n"]);
-    let asked = job.model.asked();
-    let mut keys = asked.iter().filter(|asked| asked.usage.is_some()).map(|asked| asked.key.as_deref());
+    let calls = job.model.calls();
+    let mut keys = calls.iter().filter(|call| call.usage.is_some()).map(|call| call.key.as_deref());
     assert!(keys.all(|key| key == Some(KEY)), "the key is put in outside");
 }
 
@@ -29,7 +29,7 @@ fn a_command_without_namespaces_sees_no_key(agent: &str) {
     let job = Job::new(agent, "env").behind("landlock").args(["--branch", "made"]);
     let done = job.run();
     assert_eq!(done.stop(), StopReason::Success, "{:#}\n{}", done.result, done.stderr);
-    let seen = job.model.asked().iter().flat_map(|asked| asked.tool_results.clone()).collect::<String>();
+    let seen = job.model.calls().iter().flat_map(|call| call.tool_results.clone()).collect::<String>();
     assert!(seen.contains("PATH=") && seen.contains("_API_KEY="), "{seen}");
     assert!(!seen.contains(KEY) && !seen.contains("THE_KEY"), "{seen}");
 }

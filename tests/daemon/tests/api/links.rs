@@ -17,10 +17,10 @@ fn a_sandbox_that_is_started_again_follows_no_link_that_came_later() {
         let (folder, elsewhere) = (top.join(backend), top.join(format!("not-{backend}")));
         fs::create_dir(&folder).unwrap();
         fs::create_dir(&elsewhere).unwrap();
-        let asked = json!({ "backend": backend, "workspace": { "folder": folder } });
-        let asked = json!({ "key": backend, "persistent": true, "sandbox": asked });
+        let request = json!({ "backend": backend, "workspace": { "folder": folder } });
+        let request = json!({ "key": backend, "persistent": true, "sandbox": request });
         // Where a backend does not work, nothing is to be shown of it.
-        if owner.post("/v1/sandboxes", &asked).status != 201 {
+        if owner.post("/v1/sandboxes", &request).status != 201 {
             continue;
         }
         let sandbox = Sandbox::create(&owner, &json!({ "key": backend }));

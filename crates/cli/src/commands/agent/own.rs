@@ -21,7 +21,7 @@ pub(super) fn tell(own: OwnArgs, request: &mut RunRequest) -> Result<(), Sandbox
 
 /// Adds a field. What configuration says stays: it may be an operator's.
 fn book(billing: &mut Billing, field: BillField) -> Result<(), SandboxError> {
-    let (name, said, value) = match field {
+    let (name, given, value) = match field {
         BillField::EndUser(value) => ("end_user", &mut billing.end_user, value),
         BillField::UserId(value) => ("user_id", &mut billing.user_id, value),
         BillField::SessionId(value) => ("session_id", &mut billing.session_id, value),
@@ -31,14 +31,14 @@ fn book(billing: &mut Billing, field: BillField) -> Result<(), SandboxError> {
             return Ok(());
         }
     };
-    match said {
+    match given {
         Some(configured) if *configured != value => Err(ErrorCode::RequestConflict
             .error(format!(
                 "`{name}` is `{configured}` by configuration, and cannot be another one for a run"
             ))
             .hint("omit it, or change it in `[llm]` where it is said")),
         _ => {
-            *said = Some(value);
+            *given = Some(value);
             Ok(())
         }
     }

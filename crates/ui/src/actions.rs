@@ -86,7 +86,7 @@ async fn change<'f>(
             };
             let question = field("question").parse().map_err(|_| Failed::Unknown)?;
             // The question that the page showed: a sandbox that was started again counts its own from the beginning.
-            let answer = AnswerQuestion { rule: Some(field("asked").to_string()), verdict };
+            let answer = AnswerQuestion { rule: Some(field("about").to_string()), verdict };
             match sandbox.answer(question, &answer).await {
                 // Another person was quicker, or its time was over: the page shows it.
                 Err(ClientError::Api(error, _)) if error.code() == ErrorCode::NameUnknown => {}

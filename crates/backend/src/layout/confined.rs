@@ -46,10 +46,10 @@ impl Layout {
         shared::refuse_docker_sockets(of_host.iter().copied(), &belljar_docker::sockets(), &opened)?;
         shared::refuse_our_own(&of_host, own, &opened)?;
         if spec.persistent.is_some() {
-            let asked = spec.shared.iter().map(|shared| &*shared.path).chain(spec.workspace.as_deref());
+            let paths = spec.shared.iter().map(|shared| &*shared.path).chain(spec.workspace.as_deref());
             let found: Vec<&Path> =
                 on_host.as_deref().into_iter().chain(named.iter().map(|bind| &*bind.source)).collect();
-            shared::refuse_moved(asked, &found)?;
+            shared::refuse_moved(paths, &found)?;
         }
         if let Some(path) = spec.protected.first() {
             let place = on_host.as_deref().unwrap_or(Path::new("")).join(path.as_str());

@@ -111,7 +111,7 @@ fn question(asked: &SandboxQuestion, back: &str, named: bool) -> String {
     let action = format!("/sandbox/{}/answer", asked.sandbox);
     let answer = |verdict: &str, label: &str, class: &str| {
         let fields =
-            [("question", number.as_str()), ("asked", asked.question.rule.as_str()), ("verdict", verdict)];
+            [("question", number.as_str()), ("about", asked.question.rule.as_str()), ("verdict", verdict)];
         crate::html::button(&action, back, &fields, label, class)
     };
     let sandbox = match named {

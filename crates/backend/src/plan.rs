@@ -206,9 +206,10 @@ impl Plan {
     /// Where that is for this one.
     pub(crate) fn private(&self) -> PathBuf {
         match &self.private {
-            Some(directory) => landlock::place(directory, self.id),
+            // By its real path: no link on the way is followed later.
+            Some(directory) => landlock::place(&real_as_far_as_it_exists(directory), self.id),
             // Of a sandbox that only tries out the backend. No other user can foresee the name, or make something of that name ours.
-            None => std::env::temp_dir().join(format!("{TRIAL}{}", self.id)),
+            None => real_as_far_as_it_exists(&std::env::temp_dir()).join(format!("{TRIAL}{}", self.id)),
         }
     }
 
@@ -356,6 +357,15 @@ impl Plan {
             landlock: Some(Landlock { writable }),
             supervision: None,
         }
+    }
+}
+
+/// A path whose last parts may be made later.
+fn real_as_far_as_it_exists(path: &Path) -> PathBuf {
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Ok(real), ..) => real,
+        (Err(_), Some(parent), Some(name)) => real_as_far_as_it_exists(parent).join(name),
+        (Err(_), ..) => path.to_path_buf(),
     }
 }
 

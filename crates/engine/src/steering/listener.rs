@@ -142,8 +142,8 @@ async fn converse(stream: UnixStream, policy: Arc<LivePolicy>) {
                 });
             changed.map_or_else(|error| Reply::refused(&error), Reply::from)
         }
-        Order::Answer { question, verdict, by } => {
-            let answered = policy.answer(question, verdict, &by.into()).map_err(refused);
+        Order::Answer { question, rule, verdict, by } => {
+            let answered = policy.answer(question, &rule, verdict, &by.into()).map_err(refused);
             answered.map_or_else(|error| Reply::refused(&error), Reply::from)
         }
     };

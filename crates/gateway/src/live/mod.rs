@@ -262,11 +262,18 @@ impl LivePolicy {
         }
     }
 
-    /// Answers a question.
-    pub fn answer(&self, id: u64, answer: Verdict, by: &Arc<str>) -> Result<Changed, ChangeRefused> {
+    /// Answers a question: the one of this number, if it is about this rule ([`Question::rule`]). The caller has seen the rule, and may
+    /// have been judged by it.
+    pub fn answer(
+        &self,
+        id: u64,
+        rule: &str,
+        answer: Verdict,
+        by: &Arc<str>,
+    ) -> Result<Changed, ChangeRefused> {
         let mut state = self.lock();
         self.expire(&mut state);
-        let Some(question) = state.questions.get(id).cloned() else {
+        let Some(question) = state.questions.get(id).filter(|open| open.rule() == rule).cloned() else {
             return Err(ChangeRefused::NoQuestion(id));
         };
         let changed = match answer {
@@ -488,7 +495,7 @@ impl Drop for Waiting {
 }
 
 /// The rule that an answer is: this name alone, at this port, with what is usual there.
-pub fn rule_for(name: &HostName, port: u16, effect: RuleEffect, by: &Arc<str>) -> Result<Rule, RuleError> {
+fn rule_for(name: &HostName, port: u16, effect: RuleEffect, by: &Arc<str>) -> Result<Rule, RuleError> {
     let source = RuleSource::Live(Arc::clone(by));
     let text = match (effect, port) {
         (RuleEffect::Allow, 443 | 80) => format!("={name}"),

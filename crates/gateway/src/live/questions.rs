@@ -3,7 +3,8 @@
 //!
 //! No program inside can answer: it can only connect, which adds a question, and close.
 
-use belljar_spec::egress::{HostName, Verdict};
+use super::rule_for;
+use belljar_spec::egress::{HostName, RuleEffect, Verdict};
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
@@ -17,6 +18,14 @@ pub struct Question {
     pub since: SystemTime,
     /// How many connections wait for the answer.
     pub waiting: usize,
+}
+
+impl Question {
+    /// The rule that an answer adds.
+    pub fn rule(&self) -> String {
+        let rule = rule_for(&self.name, self.port, RuleEffect::Allow, &"".into());
+        rule.map_or_else(|_| format!("={}", self.name), |rule| rule.to_string())
+    }
 }
 
 /// The questions of one sandbox.

@@ -128,7 +128,7 @@ async fn an_answer_is_for_all_that_wait_and_no_answer_is_no() {
     let mut watched = live.watch();
     let (one, two) = (waiting(&live, "a.test"), waiting(&live, "a.test"));
     let Ok(LiveEvent::Opened(question)) = watched.recv().await else { panic!("it is told") };
-    live.answer(question.id, Verdict::Once, &by).unwrap();
+    live.answer(question.id, "=a.test", Verdict::Once, &by).unwrap();
     let (one, two) = (one.answer().await.ok().unwrap(), two.answer().await.ok().unwrap());
     assert!(!is_ended(&one) && !is_ended(&two));
     // Once is for those that waited.
@@ -137,11 +137,19 @@ async fn an_answer_is_for_all_that_wait_and_no_answer_is_no() {
     assert!(live.state().questions.is_empty(), "its time was over");
     let fourth = waiting(&live, "a.test");
     let id = live.state().questions[0].id;
-    live.answer(id, Verdict::Sandbox, &by).unwrap();
+    // What was judged is what is answered: a number alone may mean another question.
+    for other in ["=b.test", "a.test", "=a.test:8443", ""] {
+        assert_eq!(
+            live.answer(id, other, Verdict::Sandbox, &by),
+            Err(ChangeRefused::NoQuestion(id)),
+            "{other}"
+        );
+    }
+    live.answer(id, "=a.test", Verdict::Sandbox, &by).unwrap();
     assert!(fourth.answer().await.is_ok() && admitted(&live, "a.test", 443).is_ok());
-    assert_eq!(live.answer(id, Verdict::Deny, &by), Err(ChangeRefused::NoQuestion(id)));
+    assert_eq!(live.answer(id, "=a.test", Verdict::Deny, &by), Err(ChangeRefused::NoQuestion(id)));
     let fifth = waiting(&live, "b.test");
-    live.answer(live.state().questions[0].id, Verdict::Deny, &by).unwrap();
+    live.answer(live.state().questions[0].id, "=b.test", Verdict::Deny, &by).unwrap();
     assert_eq!(fifth.answer().await.err().map(|(_, reason)| reason), Some(Reason::NotApproved));
     assert_eq!(admitted(&live, "b.test", 443).err(), Some(Reason::NameDenied), "it is not asked again");
 }
@@ -155,10 +163,10 @@ fn a_question_does_not_open_what_the_start_forbids() {
     let _waiting = waiting(&live, "c.test");
     let id = live.state().questions[0].id;
     for answer in [Verdict::Once, Verdict::Sandbox] {
-        let refused = live.answer(id, answer, &"alice".into());
+        let refused = live.answer(id, "=c.test", answer, &"alice".into());
         assert!(matches!(refused, Err(ChangeRefused::NotByOperator(_))), "{refused:?}");
     }
-    live.answer(id, Verdict::Deny, &"alice".into()).unwrap();
+    live.answer(id, "=c.test", Verdict::Deny, &"alice".into()).unwrap();
 }
 
 /// Names that the two halves of the test's policies are about; a version allows either all of them by one rule's text, or none.

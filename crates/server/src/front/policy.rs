@@ -95,19 +95,20 @@ async fn answer(
     let question: u64 = question.parse().map_err(|_| invalid("a question has a number"))?;
     let Body(request) = request?;
     let one = front.steered(&asking, &name, May::Steer).await?;
-    let verdict = request.verdict;
+    let AnswerQuestion { rule: shown, verdict } = request;
     let by = who(&asking);
     let outcome = front
         .blocking(move |_| {
             let state = state()?;
+            // Judged by what it is about, and sent with that: a number that means no question yet may mean one a moment later.
+            let open = one.policy(&state)?.questions;
+            let found = open.into_iter().find(|open| open.id == question);
+            let found = found.filter(|found| shown.is_none_or(|shown| shown == found.rule));
+            let rule = found.ok_or_else(|| over(question))?.rule;
             if verdict != Verdict::Deny {
-                let open = one.policy(&state)?.questions;
-                // One that is over is the sandbox's to say.
-                if let Some(known) = open.iter().find(|open| open.id == question) {
-                    may_change(&asking, RuleEffect::Allow, &known.rule)?;
-                }
+                may_change(&asking, RuleEffect::Allow, &rule)?;
             }
-            changed(one.order(&state, &Order::Answer { question, verdict, by })?)
+            changed(one.order(&state, &Order::Answer { question, rule, verdict, by })?)
         })
         .await?;
     Ok(Json(outcome))
@@ -212,6 +213,12 @@ fn not_alive(name: &str) -> SandboxError {
     ErrorCode::SandboxNotAlive
         .error(format!("`{name}` does not live, or its policy cannot be changed"))
         .hint("a sandbox without egress, and one of an older belljar, takes no changes")
+}
+
+fn over(question: u64) -> SandboxError {
+    ErrorCode::NameUnknown
+        .error(format!("there is no question {question} about this: it was answered, or its time was over"))
+        .hint("list the questions that wait")
 }
 
 fn state() -> Result<PathBuf, SandboxError> {

@@ -1,15 +1,19 @@
 //! The dashboard: who is let in, by raw requests; and what a person sees and does, in a real browser.
 
 use crate::persistent::home::Home;
-use belljar_sys::rustix::process::{Pid, Signal, kill_process};
+use belljar_sys::rustix::process::{Pid, Signal, geteuid, kill_process};
 use belljar_tests_hosts::have;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+/// A user without powers.
+const NOBODY: u32 = 65_534;
 
 /// A dashboard that runs.
 struct Dashboard {
@@ -60,6 +64,31 @@ impl Drop for Dashboard {
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn another_user_of_the_machine_is_not_let_in_with_the_link() {
+    // Only root can be another user for a moment.
+    if !geteuid().is_root() {
+        return;
+    }
+    let home = Home::new();
+    home.run(&["init"]);
+    let ui = Dashboard::start(&home);
+    let script = "import socket, sys\nhost, port = sys.argv[1].split(':')\ns = socket.create_connection((host, int(port)))\n\
+        try: s.sendall(f'GET /enter?key={sys.argv[2]} HTTP/1.1\\r\\nhost: {sys.argv[1]}\\r\\n\\r\\n'.encode()); print(s.recv(12))\n\
+        except OSError: print(b'')";
+    let mut other = Command::new("python3");
+    other.args(["-c", script, ui.authority(), ui.key()]).uid(NOBODY).gid(NOBODY).current_dir("/");
+    let output = other.output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "b'HTTP/1.1 403'\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // And has not used it up.
+    assert_eq!(ui.ask("GET", &format!("/enter?key={}", ui.key()), &[], "").0, 200);
 }
 
 #[test]

@@ -190,8 +190,16 @@ for name in ['yes.test', 'no.test']:
                 );
                 let question = questions().remove(0);
                 assert_eq!((question.name.as_str(), question.port), (name, 80), "{backend}");
-                one.order(state.path(), &Order::Answer { question: question.id, verdict, by: "test".into() })
-                    .unwrap();
+                one.order(
+                    state.path(),
+                    &Order::Answer {
+                        question: question.id,
+                        rule: question.rule.clone(),
+                        verdict,
+                        by: "test".into(),
+                    },
+                )
+                .unwrap();
             }
             let printed = requested.join().unwrap();
             assert!(printed.iter().any(|line| line.starts_with("known")), "{backend}: {printed:?}");

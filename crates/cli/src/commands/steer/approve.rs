@@ -101,7 +101,12 @@ fn carry_out(
 ) -> Result<Value, SandboxError> {
     let folder = one.folder.as_deref().map(Path::new);
     // The sandbox first: what it may not take is written nowhere.
-    let order = Order::Answer { question: question.id, verdict: answer.verdict(), by: who() };
+    let order = Order::Answer {
+        question: question.id,
+        rule: question.rule.clone(),
+        verdict: answer.verdict(),
+        by: who(),
+    };
     one.order(state, &order)?;
     let written = match (answer, folder) {
         (Answer::Once | Answer::Sandbox | Answer::Deny, _) => None,

@@ -258,7 +258,7 @@ mod tests {
             ("xn--p1ai", "public suffix"),
             ("рф", "public suffix"),
             (".x.com", "not a host name"),
-            ("x com", "not a host name"),
+            ("x com", "are several"),
         ] {
             let error = text.parse::<HostPattern>().expect_err(text).to_string();
             assert!(error.contains(fix), "{text}: {error}");

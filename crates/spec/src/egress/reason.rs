@@ -76,6 +76,7 @@ pub enum Reason {
     /// A client that trusts only whom it knows.
     ClientDistrusts,
     /// A server that wants to see a certificate.
+    #[serde(rename = "client_certificate_wanted")]
     ClientCertificateRequested,
     /// A response that cannot be looked at.
     EncodedResponse,

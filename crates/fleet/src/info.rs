@@ -49,7 +49,7 @@ impl Record {
             return mode;
         }
         let weak = |alive: &Alive| {
-            alive.assurance.parse().is_ok_and(|assurance: Assurance| assurance < Assurance::Namespace)
+            alive.assurance.parse().is_ok_and(|assurance: Assurance| !assurance.isolates())
         };
         let usual = if self.alive.as_ref().is_some_and(weak) { Mode::Open } else { Mode::default() };
         self.sandbox.egress.mode.unwrap_or(usual).to_string()

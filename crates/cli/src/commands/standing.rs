@@ -18,7 +18,7 @@ impl Standing {
     /// A folder that was named is what it is. Of the current one it is the repository that it belongs to.
     /// `says` tells the user, who may have meant the folder alone.
     pub(super) fn of(place: SandboxOptions, says: bool) -> Result<Standing, SandboxError> {
-        if place.folder().is_some() || place.is_cloned() || place.branch().is_some() {
+        if place.folder().is_some() || place.is_elsewhere() || place.is_cloned() || place.branch().is_some() {
             return Ok(Standing { place, below: None });
         }
         let here = workspace(None)?;

@@ -5,7 +5,7 @@
 //! command is followed again.
 
 use super::fault::{failed, fault};
-use super::{Remote, USER};
+use super::Remote;
 use crate::rpc::CallError;
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::io::Errno;
@@ -21,7 +21,8 @@ pub(super) struct Pause {
     is_paused: watch::Sender<bool>,
     followed: AtomicUsize,
     commands: AtomicUsize,
-    turn: tokio::sync::Mutex<()>,
+    /// The processes that were stopped; held while that changes.
+    stopped: tokio::sync::Mutex<Vec<String>>,
 }
 
 impl Default for Pause {
@@ -30,7 +31,7 @@ impl Default for Pause {
             is_paused: watch::Sender::new(false),
             followed: AtomicUsize::new(0),
             commands: AtomicUsize::new(0),
-            turn: tokio::sync::Mutex::default(),
+            stopped: tokio::sync::Mutex::default(),
         }
     }
 }
@@ -104,16 +105,16 @@ impl Drop for Following<'_> {
 
 /// Pauses the sandbox, with its memory.
 pub(super) async fn pause(remote: &Remote) -> Result<(), Fault> {
-    let _turn = remote.pause.turn.lock().await;
+    let mut stopped = remote.pause.stopped.lock().await;
     if remote.pause.is_paused() {
         return Ok(());
     }
-    stop(remote).await.map_err(|error| failed("pause", &error))?;
+    *stopped = stop(remote).await.map_err(|error| failed("pause", &error))?;
     // What was written is on its way: it arrives before the service breaks the streams.
     sleep(DRAIN_TIME).await;
     if let Err(error) = remote.shared.pause(&remote.envd.id, true).await {
         warn!(%error, "a remote sandbox was not paused");
-        let _ = go_on(remote).await;
+        let _ = go_on(remote, &std::mem::take(&mut *stopped)).await;
         return Err(fault("pause", Errno::IO));
     }
     remote.pause.is_paused.send_replace(true);
@@ -123,7 +124,7 @@ pub(super) async fn pause(remote: &Remote) -> Result<(), Fault> {
 
 /// Resumes it.
 pub(super) async fn resume(remote: &Remote) -> Result<(), Fault> {
-    let _turn = remote.pause.turn.lock().await;
+    let mut stopped = remote.pause.stopped.lock().await;
     if !remote.pause.is_paused() {
         return Ok(());
     }
@@ -134,21 +135,47 @@ pub(super) async fn resume(remote: &Remote) -> Result<(), Fault> {
     remote.shared.connect(&remote.envd.id, remote.lifetime_s).await.map_err(refused)?;
     remote.pause.is_paused.send_replace(false);
     remote.pause.settles(true).await;
-    go_on(remote).await.map_err(|error| failed("resume", &error))
+    go_on(remote, &std::mem::take(&mut *stopped)).await.map_err(|error| failed("resume", &error))
 }
 
-/// Stops all processes of the user but those that are needed to say so.
-async fn stop(remote: &Remote) -> Result<(), CallError> {
-    remote.envd.script(STOP, &[USER]).await.map(drop)
+/// Stops all processes that the user may signal, but those that are needed to say so; gives those that did not stand still before.
+async fn stop(remote: &Remote) -> Result<Vec<String>, CallError> {
+    let (_, said) = remote.envd.script(STOP, &[]).await?;
+    let mut stopped: Vec<String> = Vec::new();
+    for pid in said.lines().filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit())) {
+        if !stopped.iter().any(|known| known == pid) {
+            stopped.push(pid.to_string());
+        }
+    }
+    Ok(stopped)
 }
 
-async fn go_on(remote: &Remote) -> Result<(), CallError> {
-    remote.envd.script(CONTINUE, &[USER]).await.map(drop)
+/// Those that were started last first: what waits for another is to find it running.
+async fn go_on(remote: &Remote, stopped: &[String]) -> Result<(), CallError> {
+    let pids: Vec<&str> = stopped.iter().rev().map(String::as_str).collect();
+    for some in pids.chunks(PROCESSES_AT_ONCE) {
+        remote.envd.script(CONTINUE, some).await?;
+    }
+    Ok(())
 }
 
-/// kill(2) spares the shell itself, and process 1. Its parent may be what tells of its end.
-const STOP: &str = r#"kill -STOP -1 2>/dev/null; kill -CONT "$PPID" 2>/dev/null; :"#;
-const CONTINUE: &str = "kill -CONT -1 2>/dev/null; :";
+/// Round by round, since what runs makes others. The shell's parent may be what tells of its end. proc_pid_stat(5)
+const STOP: &str = r#"
+round=0
+while [ "$round" -lt 50 ]; do
+    found=
+    for stat in /proc/[0-9]*/stat; do
+        pid=${stat#/proc/}; pid=${pid%/stat}
+        case $pid in 1 | $$ | $PPID) continue ;; esac
+        read -r line 2>/dev/null <"$stat" || continue
+        case ${line##*) } in T* | Z* | X*) continue ;; esac
+        kill -STOP "$pid" 2>/dev/null && { echo "$pid"; found=1; }
+    done
+    [ -n "$found" ] || break
+    round=$((round + 1))
+done"#;
+const CONTINUE: &str = r#"for pid; do kill -CONT "$pid" 2>/dev/null; done; :"#;
+const PROCESSES_AT_ONCE: usize = 1000;
 /// Some round trips.
 const DRAIN_TIME: Duration = Duration::from_millis(100);
 /// A command that is not followed by then, or still is, has a connection that hangs.

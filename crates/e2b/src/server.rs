@@ -147,8 +147,8 @@ impl E2b {
     }
 
     /// Whether this is the access token of a sandbox.
-    pub(crate) fn opens(&self, id: &str, token: &str) -> bool {
-        same(&self.tokens.access(id), token)
+    pub(crate) fn opens(&self, facts: &Facts, token: &str) -> bool {
+        same(&self.tokens.access(&facts.bearer()), token)
     }
 }
 

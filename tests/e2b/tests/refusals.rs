@@ -285,6 +285,17 @@ fn a_daemon_that_is_killed_forgets_no_sandbox_and_leaves_none() {
         assert_eq!(asking().delete(&format!("/sandboxes/{id}")).status, 204);
         assert_eq!(asking().delete(&format!("/sandboxes/{id}")).status, 404);
     }
+    // The same request again makes another sandbox, under the same id: what opened the first one opens it not.
+    let successor = once(&asking());
+    assert_eq!(successor["sandboxID"], first["sandboxID"]);
+    let id = first["sandboxID"].as_str().unwrap();
+    let listing = |sandbox: &Value| {
+        let data = served.client().with("e2b-sandbox-id", id).with("e2b-sandbox-port", "49983");
+        let data = data.with("x-access-token", sandbox["envdAccessToken"].as_str().unwrap());
+        data.post("/process.Process/List", &json!({})).status
+    };
+    assert_eq!((listing(&first), listing(&successor)), (401, 200));
+    assert_eq!(asking().delete(&format!("/sandboxes/{id}")).status, 204);
     let places = || std::fs::read_dir(served.home.places()).unwrap().count();
     assert!(belljar_tests_daemon::eventually(|| places() == 0), "files of sandboxes are left");
     served.home.is_clean(&[], &[], served.started.as_ref());

@@ -132,7 +132,7 @@ impl Service {
     /// Whether it answers, and takes the key.
     pub fn check(&self) -> Result<(), SandboxError> {
         let shared = Arc::clone(&self.shared);
-        self.wait(async move {
+        self.wait_within(CHECK_TIMEOUT, async move {
             shared.expect("list sandboxes", Method::GET, "/v2/sandboxes?limit=1", None).await.map(drop)
         })
     }
@@ -349,6 +349,8 @@ impl Shared {
 }
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// `belljar doctor` asks all backends.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than any answer is waited for.
 const CALL_TIMEOUT: Duration = Duration::from_secs(180);
 /// At the end of a sandbox: what takes longer is left to its time to live.

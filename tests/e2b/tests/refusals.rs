@@ -263,7 +263,7 @@ fn what_makes_no_sense_is_refused_in_json() {
 #[test]
 fn a_key_resumes_no_more_sandboxes_than_it_may_have() {
     let served = Served::new();
-    let words = ["daemon", "grants", "create", "one", "--e2b", "--max-sandboxes", "1"];
+    let words = ["daemon", "grants", "create", "one", "--e2b", "--sandboxes", "1"];
     let made = served.home.belljar().args(words).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let key = String::from_utf8(made.stdout).unwrap().trim().to_string();

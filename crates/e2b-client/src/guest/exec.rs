@@ -6,7 +6,7 @@
 use super::fault::{self, fault};
 use super::pause::Following;
 use super::stream::{FromHost, ToHost};
-use super::{HOME, Remote, WORKSPACE};
+use super::{Remote, WORKSPACE};
 use crate::process::{Event, Events, Start};
 use crate::rpc::{CallError, RpcError};
 use belljar_sys::rustix::io::Errno;
@@ -199,8 +199,9 @@ impl Command<'_> {
         let envd = &self.remote.envd;
         // A sandbox that hangs is ended by its owner, or by its time to live.
         let _ = timeout(KILL_TIMEOUT, async {
-            let _ = envd.script(KILL_TREE, &[&format!("{MARK}={}", self.mark)]).await;
-            envd.kill(self.pid).await
+            // A service may take the tree along; what it leaves is looked for.
+            let _ = envd.kill(self.pid).await;
+            envd.script(KILL_TREE, &[&format!("{MARK}={}", self.mark)]).await
         })
         .await;
     }
@@ -267,10 +268,24 @@ fn start(exec: &Exec, mark: &str) -> Result<Start, Fault> {
 pub(super) fn absolute(path: &str) -> String {
     match path {
         "" | "." => WORKSPACE.into(),
-        "~" => HOME.into(),
         path if path.starts_with('/') => path.into(),
         path => format!("{WORKSPACE}/{path}"),
     }
+}
+
+/// Whether a path is the workspace, or a folder that it lies in, as far as the words of the path say.
+pub(super) fn holds_workspace(path: &str) -> bool {
+    let mut parts: Vec<&str> = Vec::new();
+    let path = absolute(path);
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    let workspace: Vec<&str> = WORKSPACE.split('/').skip(1).collect();
+    workspace.starts_with(&parts)
 }
 
 /// A random value, in hexadecimal digits.
@@ -304,3 +319,26 @@ const TRIES: u32 = 6;
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// A service that pauses a sandbox breaks its streams at once; one that does not leaves them silent.
 const LAST_WORDS: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_of_the_workspace() {
+        for (path, expected) in [
+            ("a/b", "/home/user/workspace/a/b"),
+            ("", "/home/user/workspace"),
+            ("/etc", "/etc"),
+            ("~", "/home/user/workspace/~"),
+        ] {
+            assert_eq!(absolute(path), expected);
+        }
+        for path in ["", ".", "..", "file/..", "/", "/home/user/", "/home/user/workspace/", "a/../.."] {
+            assert!(holds_workspace(path), "{path}");
+        }
+        for path in ["a", "a/..b", "/home/user/other", "/home/user/workspaces", "/tmp", "../file"] {
+            assert!(!holds_workspace(path), "{path}");
+        }
+    }
+}

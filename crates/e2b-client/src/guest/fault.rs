@@ -50,12 +50,15 @@ pub(super) fn said(error: &CallError) -> String {
 }
 
 /// Of the C library (strerror(3)), of shells, of Go, and of a belljar. The first that fits counts.
-const SENTENCES: [(&str, Errno); 23] = [
+const SENTENCES: [(&str, Errno); 26] = [
     ("no such file or directory", Errno::NOENT),
     ("no such file or folder", Errno::NOENT),
     ("does not exist", Errno::NOENT),
     ("nonexistent", Errno::NOENT),
     ("executable file not found", Errno::NOENT),
+    ("was not found inside", Errno::NOENT),
+    ("is not executable", Errno::ACCESS),
+    ("names its interpreter", Errno::NOEXEC),
     ("not a directory", Errno::NOTDIR),
     ("is no folder", Errno::NOTDIR),
     ("is a directory", Errno::ISDIR),

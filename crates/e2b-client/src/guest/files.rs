@@ -1,7 +1,7 @@
 //! File operations. What the data plane does more loosely than the contract (it makes folders on the way, and leaves half of a file that
 //! was cut) is done by a script inside, as the sandbox's user.
 
-use super::exec::{absolute, mark};
+use super::exec::{absolute, holds_workspace, mark};
 use super::fault::{self, failed, fault};
 use super::stream::{FromHost, ToHost};
 use super::{Remote, USER};
@@ -44,6 +44,9 @@ pub(super) async fn answer(
         },
         Request::Mkdir { path, recursive: false } => {
             by_script(remote, format!("make {path}"), "mkdir -- \"$1\"", &[&absolute(&path)]).await
+        }
+        Request::Remove { path, recursive: true } if holds_workspace(&path) => {
+            Reply::Failed(fault(format!("remove {path}"), Errno::BUSY))
         }
         Request::Remove { path, recursive: false } => {
             by_script(remote, format!("remove {path}"), "rm -- \"$1\"", &[&absolute(&path)]).await

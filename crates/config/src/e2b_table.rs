@@ -65,8 +65,11 @@ mod tests {
     fn service(user: &str) -> Result<E2bSettings, SandboxError> {
         let folder = tempfile::tempdir().expect("a folder");
         let (operator, file) = (folder.path().join("operator.toml"), folder.path().join("config.toml"));
-        std::fs::write(&operator, "[e2b]\ndomain = \"corp.test\"\nkey = \"secret:corp\"\ntemplate = \"corp\"\n")
-            .expect("written");
+        std::fs::write(
+            &operator,
+            "[e2b]\ndomain = \"corp.test\"\nkey = \"secret:corp\"\ntemplate = \"corp\"\n",
+        )
+        .expect("written");
         std::fs::write(&file, user).expect("written");
         let operator_id = belljar_sys::rustix::process::geteuid().as_raw();
         e2b_service_from(&ConfigPaths { operator, operator_id, user: Some(file), state: None })
@@ -78,7 +81,8 @@ mod tests {
         let key = corp.key.map(|key| key.to_string());
         assert_eq!((corp.domain.as_deref(), key.as_deref()), (Some("corp.test"), Some("secret:corp")));
         assert_eq!(corp.template.as_deref(), Some("corp"));
-        let own = service("[e2b]\napi_url = \"https://mine.test\"\nsandbox_url = \"https://s.test\"\n").expect("valid");
+        let own = service("[e2b]\napi_url = \"https://mine.test\"\nsandbox_url = \"https://s.test\"\n")
+            .expect("valid");
         assert_eq!((own.domain, own.key), (None, None), "not the operator's key");
         assert_eq!(own.template.as_deref(), Some("corp"));
     }

@@ -2,11 +2,11 @@
 
 use crate::authorities::AuthorityFile;
 use crate::daemon_table::DaemonSettings;
+use crate::e2b_table::E2bSettings;
 use crate::fault::{at, nearest};
 use crate::file::{Egress, File, Scalar};
 use crate::git_table::GitSettings;
 use crate::golden_table::GoldenSettings;
-use crate::e2b_table::E2bSettings;
 use crate::images_table::ImageSettings;
 use crate::llm::LlmSettings;
 use crate::origin::{At, Position};

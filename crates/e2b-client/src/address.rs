@@ -58,9 +58,9 @@ impl Addresses {
             (None, Some(domain)) => Sandboxes::Domain(domain.clone()),
             (None, None) => {
                 let message = "`api_url` of the E2B-compatible service is set, and nothing says where its sandboxes are";
-                return Err(ErrorCode::ConfigInvalid
-                    .error(message)
-                    .hint("set `sandbox_url` or `domain` too, below [e2b] or as E2B_SANDBOX_URL or E2B_DOMAIN"));
+                return Err(ErrorCode::ConfigInvalid.error(message).hint(
+                    "set `sandbox_url` or `domain` too, below [e2b] or as E2B_SANDBOX_URL or E2B_DOMAIN",
+                ));
             }
         };
         Ok(Some(Addresses { api, sandboxes }))
@@ -102,9 +102,12 @@ impl Base {
             return Err(invalid("has more than a host, a port and a path"));
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_string();
-        let is_loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        let is_loopback =
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
         if !is_tls && !is_loopback {
-            return Err(invalid("would carry the API key in clear text: use `https://`, or an address of this machine"));
+            return Err(invalid(
+                "would carry the API key in clear text: use `https://`, or an address of this machine",
+            ));
         }
         let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         let path = uri.path().trim_end_matches('/').to_string();

@@ -48,14 +48,18 @@ impl EntryInfo {
     /// In the guest's words; users have numbers there.
     pub(crate) fn metadata(&self, owner: (u32, u32)) -> Metadata {
         let size = self.size.as_str().and_then(|size| size.parse().ok()).or_else(|| self.size.as_u64());
-        let modified = OffsetDateTime::parse(&self.modified_time, &Rfc3339).map(OffsetDateTime::unix_timestamp_nanos);
+        let modified =
+            OffsetDateTime::parse(&self.modified_time, &Rfc3339).map(OffsetDateTime::unix_timestamp_nanos);
         let attribute = |(name, value): (&String, &String)| {
             (Raw(format!("{METADATA}{name}").into_bytes()), Raw(value.clone().into_bytes()))
         };
         Metadata {
             kind: self.kind(),
             size: size.unwrap_or(0),
-            mtime_ms: modified.ok().and_then(|nanos| i64::try_from(nanos.div_euclid(1_000_000)).ok()).unwrap_or(0),
+            mtime_ms: modified
+                .ok()
+                .and_then(|nanos| i64::try_from(nanos.div_euclid(1_000_000)).ok())
+                .unwrap_or(0),
             mode: self.mode & 0o7777,
             owner,
             link: self.symlink_target.as_ref().map(|target| Raw(target.clone().into_bytes())),
@@ -113,7 +117,8 @@ impl Envd {
     }
 
     pub(crate) async fn list(&self, path: &str) -> Result<Vec<EntryInfo>, CallError> {
-        let mut answer = self.unary("filesystem.Filesystem/ListDir", &json!({ "path": path, "depth": 1 })).await?;
+        let mut answer =
+            self.unary("filesystem.Filesystem/ListDir", &json!({ "path": path, "depth": 1 })).await?;
         match answer["entries"].take() {
             Value::Null => Ok(Vec::new()),
             entries => read(entries),

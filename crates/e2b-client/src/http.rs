@@ -105,7 +105,11 @@ impl Http {
         Ok((status, collected.map_err(|error| Failure::Broken(error.to_string()))?.to_bytes()))
     }
 
-    async fn send(&self, base: &Base, call: &Call) -> Result<(Response<Incoming>, SendRequest<Body>), Failure> {
+    async fn send(
+        &self,
+        base: &Base,
+        call: &Call,
+    ) -> Result<(Response<Incoming>, SendRequest<Body>), Failure> {
         while let Some(mut sender) = self.take(base) {
             // It may have been closed meanwhile; a request that was not sent is sent over another one.
             if sender.ready().await.is_err() {
@@ -163,7 +167,9 @@ impl Http {
 }
 
 /// HTTP over a connection, which is driven beside the caller until both are gone.
-async fn shaken(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<SendRequest<Body>, Failure> {
+async fn shaken(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<SendRequest<Body>, Failure> {
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(broken)?;
     tokio::spawn(async move {
         // Why it ended is told to what waits for an answer.

@@ -87,8 +87,13 @@ impl Envd {
     pub(crate) async fn script(&self, script: &str, args: &[&str]) -> Result<(i32, String), CallError> {
         let words = ["sh", "-c", script, "sh"];
         let env = [("LC_ALL".to_string(), "C".to_string())].into();
-        let start =
-            Start { argv: words.iter().chain(args).map(ToString::to_string).collect(), env, cwd: "/".into(), terminal: None, stdin: false };
+        let start = Start {
+            argv: words.iter().chain(args).map(ToString::to_string).collect(),
+            env,
+            cwd: "/".into(),
+            terminal: None,
+            stdin: false,
+        };
         let mut events = self.start(&start).await?;
         let mut said = Vec::new();
         while let Some(event) = events.next().await? {
@@ -120,10 +125,13 @@ fn event(message: &Value) -> Result<Option<Event>, String> {
     let event = &message["event"];
     if let Some(start) = event.get("start") {
         let pid = start["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-        return pid.map(|pid| Some(Event::Started(pid))).ok_or_else(|| "a command without a process id".into());
+        return pid
+            .map(|pid| Some(Event::Started(pid)))
+            .ok_or_else(|| "a command without a process id".into());
     }
     if let Some(data) = event.get("data") {
-        let found = ["stdout", "stderr", "pty"].into_iter().find_map(|name| Some((name, data.get(name)?.as_str()?)));
+        let found =
+            ["stdout", "stderr", "pty"].into_iter().find_map(|name| Some((name, data.get(name)?.as_str()?)));
         let Some((name, text)) = found else { return Ok(None) };
         let bytes = BASE64_STANDARD.decode(text).map_err(|_| "output that is not base64".to_string())?;
         return Ok(Some(if name == "stderr" { Event::Stderr(bytes) } else { Event::Stdout(bytes) }));
@@ -216,7 +224,10 @@ mod tests {
             (json!({ "exitCode": 3, "exited": true, "status": "exit status 3" }), Ending::Exited(3)),
             (json!({ "exited": true }), Ending::Exited(0)),
             (json!({ "exitCode": -1, "status": "signal: killed" }), Ending::Signaled(9)),
-            (json!({ "exitCode": -1, "error": "signal: segmentation fault (core dumped)" }), Ending::Signaled(11)),
+            (
+                json!({ "exitCode": -1, "error": "signal: segmentation fault (core dumped)" }),
+                Ending::Signaled(11),
+            ),
             (json!({ "exitCode": -1, "status": "signal: SIGUSR1" }), Ending::Signaled(10)),
             (json!({ "exitCode": -1 }), Ending::Signaled(9)),
         ] {

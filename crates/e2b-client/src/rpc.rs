@@ -47,10 +47,15 @@ pub(crate) struct RpcError {
 }
 
 impl Envd {
-    pub(crate) fn new(shared: &Arc<Shared>, sandbox: &RemoteSandbox, user: &str) -> Result<Envd, SandboxError> {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        sandbox: &RemoteSandbox,
+        user: &str,
+    ) -> Result<Envd, SandboxError> {
         let RemoteSandbox { id, token, domain } = sandbox;
         let base = shared.addresses.sandbox(id, domain.as_deref(), ENVD_PORT)?;
-        let invalid = |_| crate::error::strange(&shared.addresses, "make a sandbox", "its token cannot be sent");
+        let invalid =
+            |_| crate::error::strange(&shared.addresses, "make a sandbox", "its token cannot be sent");
         let mut headers = headers::of_sandbox(id, token.as_ref()).map_err(invalid)?;
         let user = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:")));
         headers.insert(AUTHORIZATION, HeaderValue::from_str(&user).map_err(invalid)?);
@@ -77,7 +82,12 @@ impl Envd {
         let status = response.status();
         let mut body = response.into_body();
         if status.is_success() {
-            return Ok(Messages { body, _connection: Box::new(connection), reader: FrameReader::default(), is_over: false });
+            return Ok(Messages {
+                body,
+                _connection: Box::new(connection),
+                reader: FrameReader::default(),
+                is_over: false,
+            });
         }
         let mut said = Vec::new();
         while let Ok(Some(Ok(frame))) = timeout(SILENCE, body.frame()).await {
@@ -91,8 +101,12 @@ impl Envd {
 
     /// A request for the content of a file. `query` is encoded.
     pub(crate) fn of_files(&self, method: Method, query: &str) -> (&Base, Call) {
-        let call =
-            Call { method, target: format!("/files?{query}"), headers: self.headers.clone(), body: Bytes::new() };
+        let call = Call {
+            method,
+            target: format!("/files?{query}"),
+            headers: self.headers.clone(),
+            body: Bytes::new(),
+        };
         (&self.base, call)
     }
 
@@ -142,7 +156,8 @@ impl Messages {
                 return Ok(None);
             }
             if let Some(Frame { is_end, payload }) = self.reader.next_frame().map_err(CallError::Failed)? {
-                let invalid = |error: serde_json::Error| CallError::Failed(Failure::Invalid(error.to_string()));
+                let invalid =
+                    |error: serde_json::Error| CallError::Failed(Failure::Invalid(error.to_string()));
                 if !is_end {
                     return serde_json::from_slice(&payload).map(Some).map_err(invalid);
                 }
@@ -237,7 +252,8 @@ mod tests {
 
     #[test]
     fn messages_are_found_wherever_the_bytes_were_cut() {
-        let stream = [framed(&json!({ "a": 1 })), framed(&json!({})), vec![2, 0, 0, 0, 2, b'{', b'}']].concat();
+        let stream =
+            [framed(&json!({ "a": 1 })), framed(&json!({})), vec![2, 0, 0, 0, 2, b'{', b'}']].concat();
         for size in 1..=stream.len() {
             let mut reader = FrameReader::default();
             let mut found = Vec::new();
@@ -247,7 +263,10 @@ mod tests {
                     found.push((frame.is_end, frame.payload));
                 }
             }
-            assert_eq!(found, [(false, b"{\"a\":1}".to_vec()), (false, b"{}".to_vec()), (true, b"{}".to_vec())]);
+            assert_eq!(
+                found,
+                [(false, b"{\"a\":1}".to_vec()), (false, b"{}".to_vec()), (true, b"{}".to_vec())]
+            );
             assert!(reader.bytes.is_empty());
         }
     }
@@ -265,7 +284,9 @@ mod tests {
     fn a_refusal_has_one_of_two_shapes() {
         let gone = br#"{"sandboxId":"x","message":"The sandbox was not found","code":502}"#;
         assert_eq!(refusal(StatusCode::BAD_GATEWAY, gone), CallError::NoSandbox);
-        let rpc = |code: &str, message: &str| CallError::Rpc(RpcError { code: code.into(), message: message.into() });
+        let rpc = |code: &str, message: &str| {
+            CallError::Rpc(RpcError { code: code.into(), message: message.into() })
+        };
         let said = br#"{"code":"not_found","message":"no \u001b[31msuch"}"#;
         assert_eq!(refusal(StatusCode::NOT_FOUND, said), rpc("not_found", "no  [31msuch"));
         let plain = br#"{"code":404,"message":"path does not exist"}"#;

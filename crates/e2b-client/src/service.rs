@@ -156,11 +156,13 @@ impl Service {
         let pairs: Vec<String> =
             metadata.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
         // A form within a parameter: encoded twice.
-        let target = format!("/v2/sandboxes?state=running,paused&limit=100&metadata={}", encode(&pairs.join("&")));
+        let target =
+            format!("/v2/sandboxes?state=running,paused&limit=100&metadata={}", encode(&pairs.join("&")));
         self.wait(async move {
             let doing = "list sandboxes";
             let answer = shared.expect(doing, Method::GET, &target, None).await?;
-            serde_json::from_slice(&answer).map_err(|error| strange(&shared.addresses, doing, &error.to_string()))
+            serde_json::from_slice(&answer)
+                .map_err(|error| strange(&shared.addresses, doing, &error.to_string()))
         })
     }
 
@@ -216,7 +218,8 @@ impl Service {
             let _ = tell.send(work.await);
         });
         told.recv_timeout(time_limit).unwrap_or_else(|_| {
-            let message = format!("the E2B-compatible service at `{}` does not answer", self.shared.addresses);
+            let message =
+                format!("the E2B-compatible service at `{}` does not answer", self.shared.addresses);
             Err(ErrorCode::StartFailed.error(message).hint("see that it runs, and try again"))
         })
     }
@@ -235,8 +238,9 @@ impl Shared {
     /// Has a sandbox live for this long from now on. `false`: there is no such sandbox.
     pub(crate) async fn keep_alive(&self, id: &str, timeout_s: u64) -> Result<bool, SandboxError> {
         let target = format!("/sandboxes/{id}/timeout");
-        let (status, body) =
-            self.send("keep a sandbox alive", Method::POST, &target, Some(&json!({ "timeout": timeout_s })), None).await?;
+        let (status, body) = self
+            .send("keep a sandbox alive", Method::POST, &target, Some(&json!({ "timeout": timeout_s })), None)
+            .await?;
         match status {
             StatusCode::NOT_FOUND => Ok(false),
             status if status.is_success() => Ok(true),
@@ -258,7 +262,8 @@ impl Shared {
     pub(crate) async fn connect(&self, id: &str, timeout_s: u64) -> Result<RemoteSandbox, SandboxError> {
         let doing = "resume a sandbox";
         let target = format!("/v2/sandboxes/{id}/connect");
-        let answer = self.expect(doing, Method::POST, &target, Some(&json!({ "timeout": timeout_s }))).await?;
+        let answer =
+            self.expect(doing, Method::POST, &target, Some(&json!({ "timeout": timeout_s }))).await?;
         self.made(doing, &answer)
     }
 
@@ -280,7 +285,10 @@ impl Shared {
         let made: Made = serde_json::from_slice(answer)
             .map_err(|error| strange(&self.addresses, doing, &error.to_string()))?;
         // It becomes part of paths and names.
-        if made.id.is_empty() || made.id.len() > 64 || !made.id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        if made.id.is_empty()
+            || made.id.len() > 64
+            || !made.id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        {
             return Err(strange(&self.addresses, doing, "the sandbox has no valid id"));
         }
         let token = made.envd_access_token.map(|token| Secret::from_text(&token));

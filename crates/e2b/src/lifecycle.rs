@@ -219,7 +219,8 @@ impl E2b {
         if alive < most as usize {
             return Ok(());
         }
-        let message = format!("the key has {alive} sandboxes that run, and may have {most}: pause or kill one first");
+        let message =
+            format!("the key has {alive} sandboxes that run, and may have {most}: pause or kill one first");
         Err(Fault::new(StatusCode::FORBIDDEN, message))
     }
 

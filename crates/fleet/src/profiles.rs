@@ -210,7 +210,9 @@ fn works(profile: &Profile, backends: &[BackendReport], unheld: &[&str]) -> Work
     for name in tried {
         let report = backends.iter().find(|report| report.backend == name);
         match report.map(|report| &report.outcome) {
-            _ if let Some(least) = profile.base.at_least && !name.assurance().is_at_least(least) => {
+            _ if let Some(least) = profile.base.at_least
+                && !name.assurance().is_at_least(least) =>
+            {
                 reasons.push(format!("{name} is {}, and {least} is wanted", name.assurance()));
             }
             Some(Ok(()))

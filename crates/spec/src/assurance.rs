@@ -119,7 +119,10 @@ mod tests {
             assert_eq!(level.is_at_least(Assurance::Remote), level == Assurance::Remote, "{level}");
             assert_eq!(Assurance::Remote.is_at_least(level), level == Assurance::Remote, "{level}");
         }
-        assert!(Assurance::Microvm.is_at_least(Assurance::Host) && !Assurance::Host.is_at_least(Assurance::Container));
+        assert!(
+            Assurance::Microvm.is_at_least(Assurance::Host)
+                && !Assurance::Host.is_at_least(Assurance::Container)
+        );
         assert_eq!(Assurance::Namespace.stricter(Assurance::Gvisor), Assurance::Gvisor);
         assert_eq!(Assurance::Namespace.stricter(Assurance::Host), Assurance::Namespace);
         assert_eq!(Assurance::Namespace.stricter(Assurance::Remote), Assurance::Namespace);

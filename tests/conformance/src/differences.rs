@@ -42,11 +42,6 @@ pub fn shares_folders(backend: BackendName) -> bool {
     backend != BackendName::E2b
 }
 
-/// Whether arguments, variables and names of files may be any bytes. E2B's protocol has text alone.
-pub fn takes_any_bytes(backend: BackendName) -> bool {
-    backend != BackendName::E2b
-}
-
 /// Whether a sandbox has a workspace and ports without the host's.
 pub fn isolates(backend: BackendName) -> bool {
     backend.assurance().isolates()

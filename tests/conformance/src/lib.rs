@@ -27,8 +27,8 @@ pub use differences::{
     answers_its_own_pings, call_costs, can_exchange, devices_of_its_own, guards_low_ports,
     guards_process_one, has_ipv6, has_netfilter, has_own_etc, has_own_network, has_terminal_keys,
     hides_late_sockets, is_recorded, isolates, knows_32_bit_calls, lists_every_mount, names_begin_with,
-    options_without_meaning, outlives_its_limits, own_files, protects_paths, sees_host_changes, shares_folders,
-    sees_short_lives, stops_the_restless, supervisor_leads_session, tells_all_of_a_process,
+    options_without_meaning, outlives_its_limits, own_files, protects_paths, sees_host_changes,
+    sees_short_lives, shares_folders, stops_the_restless, supervisor_leads_session, tells_all_of_a_process,
     tells_of_read_only,
 };
 pub use inspected::about_requests;
@@ -39,8 +39,8 @@ pub use outside::{
 pub use place::{Place, as_owner, command, is_isolated, refused_for, sh, spec, text};
 pub use root::{everything, has_roots, import, import_archives, packed, sha256, system};
 pub use runner::{Check, DOCKER, RUNSC, again, run, run_in_one_sandbox};
-pub use service::service;
 pub use secrets::{Drawer, credential, place};
+pub use service::service;
 pub use streamed::{drain, end, next, read_until};
 pub use world::{Connection, LOOPBACK, World, python, web};
 

@@ -72,7 +72,8 @@ impl Place {
             None => engine,
         };
         let sandbox = engine.create(spec).await?;
-        let elsewhere = if shares_folders(backend) { None } else { Some(workspace_of(&sandbox, folder.path()).await) };
+        let elsewhere =
+            if shares_folders(backend) { None } else { Some(workspace_of(&sandbox, folder.path()).await) };
         Ok(Place { parts: Some(Parts { sandbox, folder, elsewhere }), is_plain: false })
     }
 

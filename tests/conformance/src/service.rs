@@ -24,8 +24,19 @@ impl Elsewhere {
         let address = own_address().to_string();
         let home = Home::new().args(&["--e2b", &address]);
         let started = home.start();
-        let words =
-            ["daemon", "grants", "create", "conformance", "--e2b", "--egress", "open", "--egress", "strict", "--host", "*"];
+        let words = [
+            "daemon",
+            "grants",
+            "create",
+            "conformance",
+            "--e2b",
+            "--egress",
+            "open",
+            "--egress",
+            "strict",
+            "--host",
+            "*",
+        ];
         let made = home.belljar().args(words).output().expect("belljar runs");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let key = String::from_utf8(made.stdout).expect("a key is text");

@@ -79,7 +79,8 @@ fn what_a_service_cannot_do_is_refused_before_anything_is_made() {
         assert!(output.status.code() == Some(125) && said.contains(why), "{words:?}: {said}");
     }
     let (url, wrong) = (format!("http://{}", served.address), format!("{}0", &key[..key.len() - 1]));
-    let stranger = Home::new().env("E2B_API_URL", &url).env("E2B_SANDBOX_URL", &url).env("E2B_API_KEY", &wrong);
+    let stranger =
+        Home::new().env("E2B_API_URL", &url).env("E2B_SANDBOX_URL", &url).env("E2B_API_KEY", &wrong);
     let refused = text(&run(&stranger, &["--", "true"]).stderr);
     assert!(refused.contains("is not accepted") && !refused.contains(&wrong), "{refused}");
     let unknown = text(&run(&Home::new(), &["--", "true"]).stderr);

@@ -22,13 +22,23 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     meanwhile()?;
     let note = if spec.kept.is_none() { Some(Note::write(remote, plan.id)?) } else { None };
     let lifetime = lifetime(plan);
-    let sandbox = begin(plan, remote, NewSandbox {
-        template: remote.template.clone(),
-        lifetime,
-        metadata: own::metadata(remote, plan.id, spec.kept.as_ref())?,
-        network,
-    })?;
-    let behind = BehindRemote { remote: remote.clone(), id: sandbox.id().to_string(), is_kept: spec.kept.is_some(), is_over: false, _note: note };
+    let sandbox = begin(
+        plan,
+        remote,
+        NewSandbox {
+            template: remote.template.clone(),
+            lifetime,
+            metadata: own::metadata(remote, plan.id, spec.kept.as_ref())?,
+            network,
+        },
+    )?;
+    let behind = BehindRemote {
+        remote: remote.clone(),
+        id: sandbox.id().to_string(),
+        is_kept: spec.kept.is_some(),
+        is_over: false,
+        _note: note,
+    };
     if let Some(kept) = &spec.kept {
         own::keep(remote, kept, sandbox.id())?;
     }

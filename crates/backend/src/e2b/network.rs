@@ -8,7 +8,8 @@ use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 pub(super) fn rules(policy: &EgressPolicy) -> Result<Network, SandboxError> {
     // Taken apart, so that a new part of a policy is not let through unseen. What is private to this machine (its reserved ranges, its
     // resolvers, its authorities) is out of reach there.
-    let EgressPolicy { mode, allow, deny, only, private: _, resolvers: _, authorities: _, inspect, limits } = policy;
+    let EgressPolicy { mode, allow, deny, only, private: _, resolvers: _, authorities: _, inspect, limits } =
+        policy;
     if *inspect {
         return Err(refused("it cannot look into TLS (`inspect`)"));
     }
@@ -21,7 +22,9 @@ pub(super) fn rules(policy: &EgressPolicy) -> Result<Network, SandboxError> {
         Mode::Open => match (deny.first(), only) {
             (Some(rule), _) => Err(refused(&format!("it denies no names (`{}`)", rule.label.text()))),
             (None, Some(_)) => Err(refused("the operator allows some names only")),
-            (None, None) => Ok(Network { allow_internet_access: true, network: Some(NetworkRules::default()) }),
+            (None, None) => {
+                Ok(Network { allow_internet_access: true, network: Some(NetworkRules::default()) })
+            }
         },
         Mode::Strict => {
             if let Some(rule) = deny.first() {
@@ -29,9 +32,13 @@ pub(super) fn rules(policy: &EgressPolicy) -> Result<Network, SandboxError> {
             }
             let mut names = Vec::new();
             for rule in allow {
-                let permitted = only.as_ref().is_none_or(|only| only.iter().any(|one| one.covers(&rule.host)));
+                let permitted =
+                    only.as_ref().is_none_or(|only| only.iter().any(|one| one.covers(&rule.host)));
                 if !permitted {
-                    return Err(refused(&format!("the operator does not allow all of `{}`", rule.label.text())));
+                    return Err(refused(&format!(
+                        "the operator does not allow all of `{}`",
+                        rule.label.text()
+                    )));
                 }
                 names.extend(named(rule)?);
             }
@@ -40,7 +47,11 @@ pub(super) fn rules(policy: &EgressPolicy) -> Result<Network, SandboxError> {
             if names.is_empty() {
                 return Ok(Network::nothing());
             }
-            let rules = NetworkRules { allow_out: names, deny_out: vec![EVERY_ADDRESS.into()], ..NetworkRules::default() };
+            let rules = NetworkRules {
+                allow_out: names,
+                deny_out: vec![EVERY_ADDRESS.into()],
+                ..NetworkRules::default()
+            };
             Ok(Network { allow_internet_access: true, network: Some(rules) })
         }
     }
@@ -55,7 +66,9 @@ fn named(rule: &Rule) -> Result<Vec<String>, SandboxError> {
     let usual = Rule::allow(&rule.host.to_string(), rule.label.source().clone())
         .map_err(|error| refused(&format!("`{text}`: {error}")))?;
     if rule.openings != usual.openings {
-        let why = format!("its rules have no ports: `{text}` would open TLS at 443 and HTTP at 80, and says something else");
+        let why = format!(
+            "its rules have no ports: `{text}` would open TLS at 443 and HTTP at 80, and says something else"
+        );
         return Err(refused(&why));
     }
     Ok(match &rule.host {

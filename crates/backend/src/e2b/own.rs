@@ -49,7 +49,11 @@ impl Drop for Note {
 }
 
 /// The metadata of a sandbox: of one that is kept by its key, else by its id.
-pub(super) fn metadata(remote: &Remote, id: SandboxId, kept: Option<&Kept>) -> Result<Metadata, SandboxError> {
+pub(super) fn metadata(
+    remote: &Remote,
+    id: SandboxId,
+    kept: Option<&Kept>,
+) -> Result<Metadata, SandboxError> {
     let identity = match kept {
         Some(kept) => (KEY.to_string(), kept.key.clone()),
         None => (ID.to_string(), id.to_string()),
@@ -141,7 +145,9 @@ fn ends(directory: &Path) -> PathBuf {
 }
 
 fn failed(path: &Path, error: io::Error) -> SandboxError {
-    ErrorCode::StateFailed.error(format!("cannot note a remote sandbox at `{}`: {error}", path.display())).caused_by(error)
+    ErrorCode::StateFailed
+        .error(format!("cannot note a remote sandbox at `{}`: {error}", path.display()))
+        .caused_by(error)
 }
 
 const OWNER: &str = "belljar-owner";

@@ -171,7 +171,9 @@ impl Command<'_> {
                 continue;
             };
             // What cannot be given to it is not for it: it has ended, or reads no more.
-            while let Err(CallError::NoSandbox) = self.remote.envd.input(self.pid, &bytes, self.is_terminal).await {
+            while let Err(CallError::NoSandbox) =
+                self.remote.envd.input(self.pid, &bytes, self.is_terminal).await
+            {
                 if !self.remote.pause.is_paused() {
                     break;
                 }
@@ -220,7 +222,10 @@ async fn begin(remote: &Remote, exec: &Exec, start: &Start) -> Result<(u32, Even
     let refused = |error: &CallError| match error {
         CallError::Rpc(RpcError { message, .. }) if message.contains("cwd") => {
             let errno = fault::errno(error);
-            NotStarted::Fault(fault(format!("enter {}", exec.cwd), if errno == Errno::INVAL { Errno::NOENT } else { errno }))
+            NotStarted::Fault(fault(
+                format!("enter {}", exec.cwd),
+                if errno == Errno::INVAL { Errno::NOENT } else { errno },
+            ))
         }
         CallError::Rpc(RpcError { message, .. }) if message.contains(OPEN_TERMINAL) => {
             NotStarted::Fault(fault(OPEN_TERMINAL, fault::errno(error)))

@@ -85,7 +85,9 @@ mod tests {
 
     #[test]
     fn a_sentence_counts_before_a_code() {
-        let rpc = |code: &str, message: &str| CallError::Rpc(RpcError { code: code.into(), message: message.into() });
+        let rpc = |code: &str, message: &str| {
+            CallError::Rpc(RpcError { code: code.into(), message: message.into() })
+        };
         for (code, message, expected) in [
             ("invalid_argument", "mkdir: cannot create directory 'x': File exists", Errno::EXIST),
             ("internal", "rename a b: not a directory", Errno::NOTDIR),

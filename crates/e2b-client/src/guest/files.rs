@@ -197,7 +197,11 @@ async fn watch(
             Ok(None) => Vec::new(),
             Err(CallError::Rpc(error)) if error.code == "not_found" => Vec::new(),
             // What happened meanwhile is not known.
-            Err(CallError::Rpc(_) | CallError::NoSandbox | CallError::Failed(Failure::Broken(_) | Failure::Late)) => {
+            Err(
+                CallError::Rpc(_)
+                | CallError::NoSandbox
+                | CallError::Failed(Failure::Broken(_) | Failure::Late),
+            ) => {
                 vec![Change { kind: ChangeKind::Overflow, path: Bytes(Vec::new()) }]
             }
             Err(CallError::Failed(_)) => Vec::new(),

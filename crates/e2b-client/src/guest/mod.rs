@@ -67,7 +67,9 @@ impl Serving {
         lifetime_s: u64,
     ) -> Result<(Serving, OwnedFd), SandboxError> {
         let failed = |error: io::Error| {
-            ErrorCode::StartFailed.error(format!("a remote sandbox cannot be served: {error}")).caused_by(error)
+            ErrorCode::StartFailed
+                .error(format!("a remote sandbox cannot be served: {error}"))
+                .caused_by(error)
         };
         let (alive, until) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
         let shared = Arc::clone(&service.shared);
@@ -95,7 +97,10 @@ impl Serving {
         service.wait_within(FIRST_CALL_TIMEOUT, async move {
             match envd.make_folder(WORKSPACE).await {
                 Err(error) if fault::errno(&error) != fault::EXISTS => {
-                    let message = format!("the folder {WORKSPACE} of the remote sandbox cannot be made: {}", fault::said(&error));
+                    let message = format!(
+                        "the folder {WORKSPACE} of the remote sandbox cannot be made: {}",
+                        fault::said(&error)
+                    );
                     Err(ErrorCode::StartFailed
                         .error(message)
                         .hint("its template must have the user `user` with the home /home/user"))

@@ -4,8 +4,8 @@
 //! wrote before. So that no output is lost, all processes are stopped before the service pauses the sandbox, and go on when every
 //! command is followed again.
 
-use super::fault::{failed, fault};
 use super::Remote;
+use super::fault::{failed, fault};
 use crate::rpc::CallError;
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::io::Errno;

@@ -21,6 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let request = RunRequest {
         agent: Agent::Known(adapter::named(agent)?),
         prompt: prompt.clone(),
+        messages: Default::default(),
         model: None,
         effort: None,
         web_search: false,

@@ -125,7 +125,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
-    fn said(outcome: Result<impl std::fmt::Debug, SandboxError>) -> String {
+    fn text_of(outcome: Result<impl std::fmt::Debug, SandboxError>) -> String {
         outcome.expect_err("it is not to be taken").to_string()
     }
 
@@ -133,19 +133,19 @@ mod tests {
     fn a_prompt_is_text_with_words_in_it() {
         assert_eq!(prompt(b"fix it".to_vec(), "--prompt").unwrap(), "fix it");
         assert_eq!(
-            said(prompt(b" \n\t".to_vec(), "standard input")),
+            text_of(prompt(b" \n\t".to_vec(), "standard input")),
             "the prompt from standard input is empty"
         );
-        assert_eq!(said(prompt(b"ab\xff".to_vec(), "`x`")), "`x` is not UTF-8 text, from byte 2 on");
+        assert_eq!(text_of(prompt(b"ab\xff".to_vec(), "`x`")), "`x` is not UTF-8 text, from byte 2 on");
         let long = vec![b'x'; MAX_PROMPT as usize + 1];
-        assert_eq!(said(prompt(long, "`x`")), "`x` is too large for a prompt: it may have 8 MiB");
+        assert_eq!(text_of(prompt(long, "`x`")), "`x` is too large for a prompt: it may have 8 MiB");
         let endless = io::repeat(b'x');
-        assert!(said(prompt_from(endless, "standard input")).contains("may have 8 MiB"));
+        assert!(text_of(prompt_from(endless, "standard input")).contains("may have 8 MiB"));
         assert!(
-            said(prompt_file(Path::new("/no/such\nfile")))
+            text_of(prompt_file(Path::new("/no/such\nfile")))
                 .starts_with("`\"/no/such\\nfile\"` cannot be read")
         );
-        assert!(said(prompt_file(Path::new("/"))).starts_with("`/` cannot be read"));
+        assert!(text_of(prompt_file(Path::new("/"))).starts_with("`/` cannot be read"));
     }
 
     #[test]
@@ -160,8 +160,8 @@ mod tests {
         assert_eq!(context(&[at("link.md")]).unwrap()[0].1, "real");
         for path in [at("pipe.md"), at("socket.md"), PathBuf::from("/dev/zero")] {
             let refused = "cannot be read: it is not a regular file";
-            assert!(said(prompt_file(&path)).ends_with(refused), "{path:?}");
-            assert!(said(context(std::slice::from_ref(&path))).ends_with(refused), "{path:?}");
+            assert!(text_of(prompt_file(&path)).ends_with(refused), "{path:?}");
+            assert!(text_of(context(std::slice::from_ref(&path))).ends_with(refused), "{path:?}");
         }
     }
 
@@ -196,8 +196,8 @@ mod tests {
         assert!(known[0].0.ends_with("/a.txt"));
         fs::write(folder.path().join("a.txt"), vec![b'x'; 600 << 10]).unwrap();
         fs::write(folder.path().join("b.md"), vec![b'x'; 600 << 10]).unwrap();
-        assert!(said(context(&[folder.path().to_path_buf()])).contains("together may have 1 MiB"));
+        assert!(text_of(context(&[folder.path().to_path_buf()])).contains("together may have 1 MiB"));
         let empty = tempfile::tempdir().unwrap();
-        assert!(said(context(&[empty.path().to_path_buf()])).contains("no file that ends in .md"));
+        assert!(text_of(context(&[empty.path().to_path_buf()])).contains("no file that ends in .md"));
     }
 }

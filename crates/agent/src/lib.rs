@@ -22,6 +22,7 @@
 //! let request = RunRequest {
 //!     agent: Agent::named("claude")?,
 //!     prompt: "Fix the failing test.".into(),
+//!     messages: Default::default(),
 //!     model: None,
 //!     effort: None,
 //!     web_search: false,
@@ -41,15 +42,17 @@
 //! ```
 
 pub mod adapter;
+pub mod billing;
 pub mod budget;
 pub mod claims;
 mod clip;
 pub mod entry;
-pub mod heard;
+pub mod event;
 pub mod home;
 pub mod input;
 pub mod lines;
 pub mod log;
+pub mod messages;
 mod opened;
 pub mod parse;
 pub mod phases;

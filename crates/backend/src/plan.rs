@@ -474,7 +474,7 @@ impl Enforcement {
 
     /// Refuses what was asked for and cannot be held.
     fn accept(&self, limits: &Limits) -> Result<(), SandboxError> {
-        let asked = |origin: Origin| origin == Origin::Asked;
+        let asked = |origin: Origin| origin == Origin::Requested;
         let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         if asked(limits.open_files.origin) && limits.open_files.value > most {
             let message =
@@ -535,7 +535,7 @@ impl Enforcement {
     }
 
     /// What holds each limit, for people.
-    pub(crate) fn told(&self, limits: &Limits) -> LimitsHeld {
+    pub(crate) fn report(&self, limits: &Limits) -> LimitsHeld {
         let by_cgroup = |held: bool| held.then_some("cgroup");
         // A container's own limits are the daemon's business; without isolation the guest sets what was asked for.
         let is_isolated = self.own_filesystem;
@@ -544,7 +544,9 @@ impl Enforcement {
             cpus: by_cgroup(self.cpus_by_cgroup),
             pids: by_cgroup(self.pids_by_cgroup).or(self.own_user_namespace.then_some("user namespace")),
             disk: is_isolated.then_some("filesystem"),
-            open_files: (is_isolated || self.limits_processes || limits.open_files.origin == Origin::Asked)
+            open_files: (is_isolated
+                || self.limits_processes
+                || limits.open_files.origin == Origin::Requested)
                 .then(|| self.open_files(limits)),
         }
     }
@@ -554,7 +556,7 @@ impl Enforcement {
     pub(crate) fn open_files(&self, limits: &Limits) -> u64 {
         match limits.open_files.origin {
             Origin::Default if self.shares_user => limits.open_files.value.min(FILES_OF_SHARED_USER),
-            Origin::Default | Origin::Asked => limits.open_files.value,
+            Origin::Default | Origin::Requested => limits.open_files.value,
         }
     }
 }

@@ -108,13 +108,13 @@ const READER_GONE: u8 = 128 + 13;
 
 /// What the daemon said, or that it said nothing.
 pub(crate) fn of_client(error: ClientError) -> SandboxError {
-    let daemon_said = match error {
+    let daemon_hint = match error {
         ClientError::Api(error, _) => return (*error).into(),
         ClientError::NoDaemon { .. } => last_words(),
         ClientError::Gone(_) | ClientError::Protocol(_) | ClientError::Source(_) => None,
     };
     let made = error.code().error(error.to_string());
-    let made = match daemon_said.map(Hint::from).or_else(|| error.hint()) {
+    let made = match daemon_hint.map(Hint::from).or_else(|| error.hint()) {
         Some(hint) => made.hint(hint),
         None => made,
     };

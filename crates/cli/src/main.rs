@@ -31,19 +31,19 @@ fn main() -> ExitCode {
     let outcome = match args.command {
         None => commands::shell::without_words(),
         Some(args::Command::Shell(options)) => commands::shell::shell(*options),
-        Some(args::Command::Ui(options)) => commands::kept::ui(&options),
+        Some(args::Command::Ui(options)) => commands::persistent::ui(&options),
         Some(args::Command::Verify(options)) => commands::verify::verify(options),
         Some(args::Command::Steer(command)) => commands::steer::steer(command),
-        Some(args::Command::Kept(command)) => commands::kept::kept(command),
-        Some(args::Command::Sandbox { command }) => commands::kept::sandbox(command),
+        Some(args::Command::Persistent(command)) => commands::persistent::persistent(command),
+        Some(args::Command::Sandbox { command }) => commands::persistent::sandbox(command),
         Some(args::Command::Changes { command }) => commands::layers::changes(command),
         Some(args::Command::Llm { command: args::LlmCommand::Prices(options) }) => {
             commands::prices::prices(&options)
         }
-        Some(args::Command::Mcp(options)) => commands::kept::mcp::mcp(*options),
-        Some(args::Command::Integrate(options)) => commands::kept::integrate::integrate(*options),
-        Some(args::Command::ToolShell { words }) => commands::kept::tool_shell::tool_shell(words),
-        Some(args::Command::Volume { command }) => commands::kept::volume(command),
+        Some(args::Command::Mcp(options)) => commands::persistent::mcp::mcp(*options),
+        Some(args::Command::Integrate(options)) => commands::persistent::integrate::integrate(*options),
+        Some(args::Command::ToolShell { words }) => commands::persistent::tool_shell::tool_shell(words),
+        Some(args::Command::Volume { command }) => commands::persistent::volume(command),
         Some(args::Command::Serve(options)) => commands::daemon::serve(options),
         Some(args::Command::E2b { command }) => commands::daemon::e2b(&command),
         Some(args::Command::Daemon { command }) => commands::daemon::daemon(command),

@@ -201,8 +201,8 @@ impl Settings {
         reader.may_say("golden", &file.golden, &[Layer::Operator, Layer::User])?;
         reader.may_say("daemon", &file.daemon, &[Layer::Operator, Layer::User])?;
         let mut settings = Settings {
-            mode: mode.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
-            widest: widest.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
+            mode: mode.map(|mode| reader.parsed(&mode, |mode| mode.parse())).transpose()?,
+            widest: widest.map(|mode| reader.parsed(&mode, |mode| mode.parse())).transpose()?,
             groups: groups.iter().map(|group| reader.group(group)).collect::<Result<_, _>>()?,
             allow: reader.rules(&allow, Rule::allow)?,
             deny: reader.rules(&deny, Rule::deny)?,
@@ -214,7 +214,7 @@ impl Settings {
                 .filter(|inspect| *inspect.get_ref())
                 .map(|inspect| text.place(inspect.span().start)),
             connections: connections.map(|number| reader.connections(&number)).transpose()?,
-            bytes: bytes.map(|size| reader.understood(&size, |Scalar(size)| size.parse())).transpose()?,
+            bytes: bytes.map(|size| reader.parsed(&size, |Scalar(size)| size.parse())).transpose()?,
             credentials,
             github,
             llm: llm.map(|llm| LlmSettings::understand(text, &llm)).transpose()?,
@@ -222,26 +222,26 @@ impl Settings {
                 .workspace
                 .protect
                 .iter()
-                .map(|path| reader.understood(path, |path| path.parse()))
+                .map(|path| reader.parsed(path, |path| path.parse()))
                 .collect::<Result<_, _>>()?,
             hide: file
                 .workspace
                 .hide
                 .iter()
-                .map(|path| reader.understood(path, |path| path.parse()))
+                .map(|path| reader.parsed(path, |path| path.parse()))
                 .collect::<Result<_, _>>()?,
             placeholders: file
                 .workspace
                 .placeholders
                 .iter()
-                .map(|path| reader.understood(path, |path| path.parse()))
+                .map(|path| reader.parsed(path, |path| path.parse()))
                 .collect::<Result<_, _>>()?,
             visible: file
                 .workspace
                 .visible
                 .iter()
                 .flat_map(|paths| paths.get_ref())
-                .map(|path| reader.understood(path, |path| path.parse()))
+                .map(|path| reader.parsed(path, |path| path.parse()))
                 .collect::<Result<_, _>>()?,
             unprotect: file
                 .workspace
@@ -250,7 +250,7 @@ impl Settings {
                     paths
                         .get_ref()
                         .iter()
-                        .map(|path| reader.understood(path, |path| settings_path(path)))
+                        .map(|path| reader.parsed(path, |path| settings_path(path)))
                         .collect()
                 })
                 .transpose()?
@@ -258,7 +258,7 @@ impl Settings {
             agent_context: file
                 .agent
                 .and_then(|agent| agent.into_inner().context)
-                .map(|path| reader.understood(&path, |path| whole_path(path)))
+                .map(|path| reader.parsed(&path, |path| whole_path(path)))
                 .transpose()?,
             git: file
                 .git
@@ -345,7 +345,7 @@ impl Reader<'_> {
         }
     }
 
-    fn understood<W, T, E: fmt::Display>(
+    fn parsed<W, T, E: fmt::Display>(
         &self,
         written: &Spanned<W>,
         parse: impl FnOnce(&W) -> Result<T, E>,
@@ -359,11 +359,9 @@ impl Reader<'_> {
 
     fn group(&self, written: &Spanned<String>) -> Result<At<GroupName>, SandboxError> {
         let known: Vec<&str> = groups().map(|group| group.name().as_str()).collect();
-        self.understood(written, |name| name.parse()).map_err(|error| {
-            match nearest(written.get_ref(), &known) {
-                Some(meant) => error.hint(format!("did you mean `{meant}`?")),
-                None => error.hint("a single name goes into `allow`, as in `allow = [\"example.com\"]`"),
-            }
+        self.parsed(written, |name| name.parse()).map_err(|error| match nearest(written.get_ref(), &known) {
+            Some(meant) => error.hint(format!("did you mean `{meant}`?")),
+            None => error.hint("a single name goes into `allow`, as in `allow = [\"example.com\"]`"),
         })
     }
 
@@ -374,26 +372,26 @@ impl Reader<'_> {
     ) -> Result<Vec<Rule>, SandboxError> {
         let one = |line: &Spanned<String>| {
             let source = source(self.place(line));
-            Ok(self.understood(line, |text| rule(text, source))?.value)
+            Ok(self.parsed(line, |text| rule(text, source))?.value)
         };
         lines.iter().map(one).collect()
     }
 
     fn only(&self, names: &Spanned<Vec<Spanned<String>>>) -> Result<At<Vec<HostPattern>>, SandboxError> {
-        let one = |name: &Spanned<String>| Ok(self.understood(name, |name| name.parse())?.value);
+        let one = |name: &Spanned<String>| Ok(self.parsed(name, |name| name.parse())?.value);
         let value = names.get_ref().iter().map(one).collect::<Result<_, SandboxError>>()?;
         Ok(At { value, place: self.place(names) })
     }
 
     fn private(&self, ranges: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<At<IpNet>>, SandboxError> {
-        ranges.get_ref().iter().map(|range| self.understood(range, |text| private_range(text))).collect()
+        ranges.get_ref().iter().map(|range| self.parsed(range, |text| private_range(text))).collect()
     }
 
     fn resolvers(
         &self,
         servers: &Spanned<Vec<Spanned<String>>>,
     ) -> Result<At<Vec<SocketAddr>>, SandboxError> {
-        let one = |server: &Spanned<String>| Ok(self.understood(server, |text| resolver(text))?.value);
+        let one = |server: &Spanned<String>| Ok(self.parsed(server, |text| resolver(text))?.value);
         let value = servers.get_ref().iter().map(one).collect::<Result<_, SandboxError>>()?;
         Ok(At { value, place: self.place(servers) })
     }
@@ -402,12 +400,12 @@ impl Reader<'_> {
         &self,
         files: &Spanned<Vec<Spanned<String>>>,
     ) -> Result<Vec<At<AuthorityFile>>, SandboxError> {
-        files.get_ref().iter().map(|file| self.understood(file, |path| AuthorityFile::read(path))).collect()
+        files.get_ref().iter().map(|file| self.parsed(file, |path| AuthorityFile::read(path))).collect()
     }
 
     fn connections(&self, number: &Spanned<i64>) -> Result<At<u32>, SandboxError> {
         let max = EgressLimits::MAX_CONNECTIONS;
-        self.understood(number, |number| match u32::try_from(*number) {
+        self.parsed(number, |number| match u32::try_from(*number) {
             Ok(number) if (1..=max).contains(&number) => Ok(number),
             _ => Err(format!("`{number}` is not a number of connections: write 1 to {max}")),
         })

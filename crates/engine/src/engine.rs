@@ -17,7 +17,7 @@ use crate::roots::{self, PreparedRoot};
 use crate::sandbox::{Outside, Suspended};
 use crate::steering::{Steered, Steering};
 use crate::workspace::Workspace;
-use crate::{Sandbox, kept, llm, pushes, relay, remote, sweep};
+use crate::{Sandbox, llm, persistent, pushes, relay, remote, sweep};
 use belljar_backend::{Backend, Isolation, Remote, RootTree, Service, backend};
 use belljar_config::machine;
 use belljar_gateway::{Gateway, Served, Terms};
@@ -203,7 +203,7 @@ impl Engine {
     pub fn forget(&self, name: &str) -> Result<(), SandboxError> {
         let state = self.state()?;
         remote::forget(&state, name, || self.secrets())?;
-        kept::forget(&state, name)
+        persistent::forget(&state, name)
     }
 
     /// Tries every backend.
@@ -274,7 +274,7 @@ impl Engine {
         let mut tries = TRIES;
         loop {
             self.begins(Stage::Workspace)?;
-            kept::make(&making.prepared.spec, || self.state())?;
+            persistent::make(&making.prepared.spec, || self.state())?;
             let workspace = step("workspace", || {
                 let secrets = || self.secrets();
                 Workspace::prepare(&making.prepared.spec, making.record.id, || self.state(), secrets)
@@ -462,8 +462,8 @@ impl Engine {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let steered = Steered {
             id: id.to_string(),
-            name: spec.kept.as_ref().map(|kept| kept.name.clone()),
-            key: spec.kept.as_ref().map(|kept| kept.key.clone()),
+            name: spec.persistent.as_ref().map(|persistent| persistent.name.clone()),
+            key: spec.persistent.as_ref().map(|persistent| persistent.key.clone()),
             folder: spec.workspace.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
             backend: backend.to_string(),
             asks: policy.mode == Mode::Ask,

@@ -4,7 +4,7 @@ use crate::EgressReach;
 use crate::faults::disposed;
 use crate::held::Held;
 use crate::neighbours::Neighbours;
-use crate::observe::{Observer, Told};
+use crate::observe::{CommandObservation, Observer};
 use crate::relay::Serving;
 use crate::steering::{Notices, Steering, live_report};
 use crate::stream::{self, FromGuest, ToGuest};
@@ -188,8 +188,8 @@ impl Sandbox {
     }
 
     /// How a command that begins now is told.
-    pub(crate) fn told(&self) -> Told {
-        Told {
+    pub(crate) fn observation(&self) -> CommandObservation {
+        CommandObservation {
             sandbox: self.outside.span.clone(),
             id: (self.commands.fetch_add(1, Ordering::Relaxed) + 1).to_string(),
             observer: self.outside.observer.clone(),
@@ -440,13 +440,13 @@ fn no_egress(backend: BackendName) -> SandboxError {
 }
 
 fn not_fetched(error: FetchError) -> SandboxError {
-    let told = |code: ErrorCode| code.error(error.to_string());
-    let told = match &error {
+    let converted = |code: ErrorCode| code.error(error.to_string());
+    let converted = match &error {
         FetchError::Refused(refusal) => match refusal.remedy() {
-            Some(remedy) => told(ErrorCode::EgressRefused).hint(format!("allow it with `{remedy}`")),
-            None => told(ErrorCode::EgressRefused),
+            Some(remedy) => converted(ErrorCode::EgressRefused).hint(format!("allow it with `{remedy}`")),
+            None => converted(ErrorCode::EgressRefused),
         },
-        FetchError::Invalid(_) | FetchError::Failed(_) => told(ErrorCode::ConnectionFailed),
+        FetchError::Invalid(_) | FetchError::Failed(_) => converted(ErrorCode::ConnectionFailed),
     };
-    told.caused_by(error)
+    converted.caused_by(error)
 }

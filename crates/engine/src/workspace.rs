@@ -2,8 +2,8 @@
 
 use crate::faults::with_causes;
 use crate::git_session::{End, GitSession, name_of};
-use crate::kept;
 use crate::neighbours;
+use crate::persistent;
 use crate::publish::token;
 use crate::relay::Repository;
 use belljar_gateway::Recorder;
@@ -156,11 +156,11 @@ impl Workspace {
                 if !is_private {
                     return Ok(Workspace::of_folder(Some(view)));
                 }
-                let id = kept::work_of(spec).unwrap_or(id);
+                let id = persistent::work_of(spec).unwrap_or(id);
                 let life = if spec.home.is_some() { Life::Persistent } else { Life::OneShot };
-                let wanted = Private { id, life, mode: ImportMode::Bind, place: None };
+                let private = Private { id, life, mode: ImportMode::Bind, place: None };
                 let (baseline, view, git) =
-                    Baseline::take_beside(view, |view| with_private_git(view, spec, wanted, || state))?;
+                    Baseline::take_beside(view, |view| with_private_git(view, spec, private, || state))?;
                 let held = What::Folder { baseline: Some(Box::new(baseline)), git };
                 Ok(Workspace::new(Some(view), None, held))
             }
@@ -185,18 +185,18 @@ impl Workspace {
                 let state = state()?;
                 let layers = Layers::at(&state);
                 let held = protect::held_paths(&view);
-                let (held, is_new) = match (layer, kept::work_of(spec)) {
+                let (held, is_new) = match (layer, persistent::work_of(spec)) {
                     (Some(name), _) => (find(&layers, name, &view.folder)?.hold()?.resume()?, false),
                     (None, Some(work)) => (continued(&layers, work, &view.folder, &held)?, false),
                     (None, None) => (layers.create(&view.folder, &held)?, true),
                 };
-                let wanted = Private {
+                let private = Private {
                     id: name_of(held.id),
                     life: Life::Persistent,
                     mode: ImportMode::Overlay,
                     place: Some(&held.directory),
                 };
-                let (mut view, git) = with_private_git(view, spec, wanted, || Ok(state.clone()))?;
+                let (mut view, git) = with_private_git(view, spec, private, || Ok(state.clone()))?;
                 if let Some(git) = git.as_deref().filter(|_| !is_new) {
                     git.note(GitSession::recover(&held.directory, &state));
                 }
@@ -216,14 +216,14 @@ impl Workspace {
                 let held = What::ManagedClone(Box::new(made));
                 Ok(Workspace::new(Some(view), Some(repository), held))
             }
-            WorkspaceMode::Clone(wanted) => {
+            WorkspaceMode::Clone(clone_request) => {
                 // One that was made before is used again.
-                let (id, state) = (kept::work_of(spec).map_or_else(new_id, Ok)?, state()?);
-                if let Some(path) = clone::local_path(&wanted.url) {
+                let (id, state) = (persistent::work_of(spec).map_or_else(new_id, Ok)?, state()?);
+                if let Some(path) = clone::local_path(&clone_request.url) {
                     refuse_unfit(&state, &path, &spec.alternates)?;
                 }
-                let token = token(&wanted.url, &spec.credentials, secrets)?;
-                let made = clone::make(&state, id, wanted, token)?;
+                let token = token(&clone_request.url, &spec.credentials, secrets)?;
+                let made = clone::make(&state, id, clone_request, token)?;
                 let view = protect::view(&made.folder, policy)?;
                 let repository =
                     Repository { directory: made.repository.clone(), branch: made.branch.clone() };
@@ -378,17 +378,17 @@ fn with_private_git(
         return Ok((view, None));
     }
     let state = state()?;
-    let (mut view, wanted) = protect::without_git(view, &spec.alternates)?;
-    for one in &wanted {
+    let (mut view, requests) = protect::without_git(view, &spec.alternates)?;
+    for one in &requests {
         refuse_written(&state, &one.host)?;
     }
     let mut notes = Vec::new();
     if mode == ImportMode::Bind {
-        notes = protect::hold_gitlinks_of_branches(&mut view, &wanted, &state)?;
+        notes = protect::hold_gitlinks_of_branches(&mut view, &requests, &state)?;
     }
     let placeholders = protect::placeholders(&view);
     let made =
-        PrivateGit::create(place.unwrap_or(&state), id, life, &wanted, &placeholders, &HostFiles::real());
+        PrivateGit::create(place.unwrap_or(&state), id, life, &requests, &placeholders, &HostFiles::real());
     let (git, views) = made.map_err(|error| no_private_git(&view.folder, &error))?;
     view.private_git = views;
     let protected = protect::held_paths(&view);
@@ -480,7 +480,7 @@ fn continued(
     protected: &[ProtectedPath],
 ) -> Result<Held, SandboxError> {
     match layers.beginning(&work.to_string())?.is_empty() {
-        true => Ok(layers.create_as(kept::layer_of(work), folder, protected)?),
+        true => Ok(layers.create_as(persistent::layer_of(work), folder, protected)?),
         false => Ok(find(layers, &work.to_string(), folder)?.hold()?.resume()?),
     }
 }

@@ -3,6 +3,7 @@
 use crate::access::InUse;
 use crate::command::{Acquire, Answer, Change, Command};
 use crate::identity::{Identity, Parent};
+use crate::lease_request::LeaseRequest;
 use crate::permission::{OWNER, Owner, Permission};
 use crate::pool::Pool;
 use crate::refusal;
@@ -12,7 +13,6 @@ use crate::settings::Settings;
 use crate::shim::Shims;
 use crate::sweep::Ground;
 use crate::task::World;
-use crate::wanted::Wanted;
 use belljar_api::{CreateSandbox, Created, LeaseInfo, Page, SandboxInfo, State, Sweep};
 use belljar_overlay::snapshot::Forking;
 use belljar_spec::{ErrorCode, SandboxError};
@@ -112,24 +112,29 @@ impl Fleet {
 
     /// Holds a sandbox: the one of that key, woken up or made if need be. However many ask for one key at once, there is one sandbox,
     /// and each of them holds it. A caller that hangs up while this waits leaves no lease.
-    pub async fn create(&self, wanted: Wanted, caller: &dyn Permission) -> Result<Created, SandboxError> {
+    pub async fn create(
+        &self,
+        lease_request: LeaseRequest,
+        caller: &dyn Permission,
+    ) -> Result<Created, SandboxError> {
         let lease = format!("lease_{}", new_id()?);
         let grant = caller.grant();
-        let is_new = self.pool.serves(&wanted) && !self.registry.was_asked(&wanted, grant);
+        let is_new =
+            self.pool.serves(&lease_request) && !self.registry.was_answered_before(&lease_request, grant);
         let may_take = is_new && self.registry.has_room(caller);
-        let mut warm = may_take.then(|| self.pool.take(&self.registry, &wanted, grant)).flatten();
-        let first = wanted;
+        let mut warm = may_take.then(|| self.pool.take(&self.registry, &lease_request, grant)).flatten();
+        let first = lease_request;
         loop {
-            let mut wanted = first.clone();
+            let mut lease_request = first.clone();
             if let Some(warm) = &warm {
-                wanted.identity.key = warm.key.clone();
+                lease_request.identity.key = warm.key.clone();
             }
-            let seat = self.registry.seat(&self.world, &wanted, caller)?;
+            let seat = self.registry.seat(&self.world, &lease_request, caller)?;
             let (answer, answered) = oneshot::channel();
-            wanted.identity.role = seat.role;
+            lease_request.identity.role = seat.role;
             let created = warm.is_some();
             let (of, lease) = (grant.into(), lease.clone());
-            let hold = Acquire { wanted, grant: of, lease, created, ahead: false, answer };
+            let hold = Acquire { lease_request, grant: of, lease, created, ahead: false, answer };
             let _ = seat.entry.commands.send(Command::Acquire(Box::new(hold)));
             match answered.await {
                 Ok(Ok(created)) => {
@@ -184,7 +189,7 @@ impl Fleet {
             let name = info.name.clone();
             let looker = async move {
                 match entry {
-                    Some(entry) => told(entry).await,
+                    Some(entry) => info_of(entry).await,
                     None => info,
                 }
             };
@@ -202,9 +207,9 @@ impl Fleet {
     }
 
     pub async fn get(&self, name: &str, caller: &dyn Permission) -> Result<SandboxInfo, SandboxError> {
-        match self.not_understood().into_iter().find(|info| info.name == name) {
+        match self.unreadable().into_iter().find(|info| info.name == name) {
             Some(info) if caller.grant() == OWNER => Ok(info),
-            Some(_) | None => Ok(shown(told(self.allowed(name, caller)?).await, caller)),
+            Some(_) | None => Ok(shown(info_of(self.allowed(name, caller)?).await, caller)),
         }
     }
 
@@ -212,7 +217,7 @@ impl Fleet {
     pub async fn owned(&self, name: &str, caller: &dyn Permission) -> Result<SandboxInfo, SandboxError> {
         let entry = self.allowed(name, caller)?;
         must_own(&entry, caller)?;
-        Ok(shown(told(entry).await, caller))
+        Ok(shown(info_of(entry).await, caller))
     }
 
     /// All processes inside are paused.
@@ -358,7 +363,7 @@ pub async fn sweep_alone(directory: &Path, dry_run: bool) -> Result<Sweep, Sandb
 }
 
 /// With how many commands run inside, if its shim says so soon.
-async fn told(entry: Entry) -> SandboxInfo {
+async fn info_of(entry: Entry) -> SandboxInfo {
     let mut info = entry.access.info();
     if let Some(shim) = entry.access.shim()
         && let Ok(Ok(status)) = timeout(GLANCE, shim.status()).await

@@ -6,7 +6,8 @@ use belljar_config::{self as config, EgressFlags, Note, SandboxSettings};
 use belljar_spec::request::wrong_value;
 use belljar_spec::secret::SecretRef;
 use belljar_spec::{
-    ErrorCode, Kept, SandboxError, SandboxId, SandboxRequest, SandboxSpec, Volume, VolumeName, VolumePath,
+    ErrorCode, PersistentIdentity, SandboxError, SandboxId, SandboxRequest, SandboxSpec, Volume, VolumeName,
+    VolumePath,
 };
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
@@ -31,7 +32,7 @@ pub struct Surroundings {
 
 /// A request that makes sense.
 #[derive(Debug)]
-pub struct Understood {
+pub struct ResolvedRequest {
     pub spec: SandboxSpec,
     /// Ports inside that can be reached from outside: those that were asked for, and those of a trusted repository's file.
     pub ports: Vec<u16>,
@@ -62,7 +63,10 @@ pub fn check(request: &SandboxRequest) -> Result<(), SandboxError> {
 }
 
 /// The sandbox that a request means. Nothing is made: what it needs below `surroundings` is made when it starts.
-pub fn understand(request: &SandboxRequest, surroundings: &Surroundings) -> Result<Understood, SandboxError> {
+pub fn understand(
+    request: &SandboxRequest,
+    surroundings: &Surroundings,
+) -> Result<ResolvedRequest, SandboxError> {
     check(request)?;
     let Surroundings { name, key, id, persistent, place, volumes } = surroundings;
     let mut ports = request.ports.clone();
@@ -73,7 +77,7 @@ pub fn understand(request: &SandboxRequest, surroundings: &Surroundings) -> Resu
         let written: SandboxSettings = written.unwrap_or_default();
         ports.extend(written.ports);
         let unsaid =
-            |(_, target): &(VolumeName, VolumePath)| request.volumes.values().all(|said| said != target);
+            |(_, target): &(VolumeName, VolumePath)| request.volumes.values().all(|other| other != target);
         // What other sandboxes can write is not where an administrator works.
         let own = written.volumes.into_iter().filter(|volume| !request.admin && unsaid(volume));
         more_volumes =
@@ -83,7 +87,7 @@ pub fn understand(request: &SandboxRequest, surroundings: &Surroundings) -> Resu
     ports.dedup();
     let surroundings = belljar_config::Surroundings {
         id: *id,
-        kept: Some(Kept { name: name.clone(), key: key.clone() }),
+        persistent: Some(PersistentIdentity { name: name.clone(), key: key.clone() }),
         // The files of a snapshot are on the disk, and so is what is changed of them.
         home: (*persistent || request.snapshot.is_some()).then(|| place.home()),
         workspace: place.workspace(),
@@ -92,7 +96,7 @@ pub fn understand(request: &SandboxRequest, surroundings: &Surroundings) -> Resu
         ..belljar_config::Surroundings::default()
     };
     let (spec, notes) = belljar_config::resolve(request.clone(), surroundings)?;
-    Ok(Understood { spec, ports, notes })
+    Ok(ResolvedRequest { spec, ports, notes })
 }
 
 /// Where a volume of a repository's own is kept. Another repository's of the same name is another one: what one agent puts

@@ -15,7 +15,7 @@ use landlock::{
 
 /// Confines this process, which must have one thread, and with it all that it will start. Gives the Landlock version in force.
 pub(crate) fn confinement(confinement: &Confinement) -> Result<u32, Fault> {
-    if confinement.privileges == Privileges::Kept {
+    if confinement.privileges == Privileges::Unchanged {
         return Ok(0);
     }
     seccomp::no_new_privileges().map_err(|errno| fault("set no_new_privs", errno))?;
@@ -27,7 +27,7 @@ pub(crate) fn confinement(confinement: &Confinement) -> Result<u32, Fault> {
     };
     let dropped = match confinement.privileges {
         Privileges::Maintainer => caps::drop_all_but_maintenance(),
-        Privileges::Dropped | Privileges::Kept => caps::drop_all(),
+        Privileges::Dropped | Privileges::Unchanged => caps::drop_all(),
     };
     dropped.map_err(|errno| fault("drop capabilities", errno))?;
     let filter = match confinement.syscalls {

@@ -241,8 +241,9 @@ fn remove(place: &PathRoot, path: &str, recursive: bool) -> io::Result<()> {
 
 /// Whether something is mounted at a name. Two mounts may be of one device; gVisor and kernels before 5.8 tell only devices apart.
 fn is_mount(parent: &OwnedFd, name: &str, found: &Stat) -> Result<bool, Errno> {
-    let told = statx(parent, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
-    let is_root = told.is_ok_and(|told| told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    let attributes = statx(parent, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
+    let is_root =
+        attributes.is_ok_and(|attributes| attributes.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
     Ok(is_root || found.st_dev != fstat(parent)?.st_dev)
 }
 

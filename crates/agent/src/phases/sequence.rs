@@ -104,6 +104,7 @@ fn request(
     Ok(RunRequest {
         agent: phase.agent.clone(),
         prompt: answers::fill(&phase.prompt, answer),
+        messages: Default::default(),
         model: phase.model.clone(),
         effort: phase.effort,
         web_search: phase.web_search.is_some(),

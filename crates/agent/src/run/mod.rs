@@ -115,7 +115,7 @@ async fn make(
     for needed in &ready.found.needs {
         spec.shared.push(SharedPath { path: needed.clone(), permission: Permission::Read });
     }
-    let (tell, mut told) = unbounded_channel();
+    let (tell, mut stages) = unbounded_channel();
     let watching = engine.clone().watched(std::sync::Arc::new(move |stage| {
         let _ = tell.send(stage);
     }));
@@ -123,14 +123,14 @@ async fn make(
     let made = loop {
         tokio::select! {
             biased;
-            Some(stage) = told.recv() => course.begin(step(stage)),
+            Some(stage) = stages.recv() => course.begin(step(stage)),
             // The engine removes the half-made sandbox, as soon as it is there.
             () = stop.as_mut() => return Err(Stopped::cancelled()),
             made = &mut making => break made,
         }
     };
     // The step that an error came from is the last one that was told.
-    while let Ok(stage) = told.try_recv() {
+    while let Ok(stage) = stages.try_recv() {
         course.begin(step(stage));
     }
     let sandbox = made.map_err(Stopped::sandbox)?;
@@ -190,6 +190,7 @@ pub(crate) async fn set_up(
         home,
         workspace: sandbox.workspace(),
         prompt: Some(request.prompt.as_str()).filter(|prompt| !prompt.is_empty()),
+        messages: request.messages.as_slice(),
         model: request.model.as_ref(),
         effort: request.effort,
         web_search: request.web_search,
@@ -204,8 +205,8 @@ pub(crate) async fn set_up(
     });
     let text = context::context(&request.sandbox, sandbox.workspace(), &request.context);
     let context = [(adapter.context.to_string(), text)];
-    let told = context.iter().filter(|(path, _)| !path.is_empty());
-    for (path, content) in setup.files.iter().chain(told) {
+    let passed = context.iter().filter(|(path, _)| !path.is_empty());
+    for (path, content) in setup.files.iter().chain(passed) {
         let path = format!("{home}/{path}");
         if let Some((folder, _)) = path.rsplit_once('/') {
             sandbox.mkdir(folder, true).await?;

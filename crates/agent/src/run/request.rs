@@ -1,6 +1,7 @@
 //! A run to make.
 
 use crate::adapter::{self, Adapter, Effort, ModelName};
+use crate::messages::Messages;
 use belljar_spec::{SandboxError, SandboxSpec};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,6 +11,8 @@ use std::time::Duration;
 pub struct RunRequest {
     pub agent: Agent,
     pub prompt: String,
+    /// The conversation that the prompt is the end of, for a program of one's own; empty: the prompt alone.
+    pub messages: Messages,
     /// Nothing said, the agent's own choice.
     pub model: Option<ModelName>,
     pub effort: Option<Effort>,

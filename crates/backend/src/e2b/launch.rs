@@ -20,7 +20,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     own::sweep(remote);
     // From here on the log says that there is a sandbox.
     meanwhile()?;
-    let note = if spec.kept.is_none() { Some(Note::write(remote, plan.id)?) } else { None };
+    let note = if spec.persistent.is_none() { Some(Note::write(remote, plan.id)?) } else { None };
     let lifetime = lifetime(plan);
     let sandbox = begin(
         plan,
@@ -28,19 +28,19 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
         NewSandbox {
             template: remote.template.clone(),
             lifetime,
-            metadata: own::metadata(remote, plan.id, spec.kept.as_ref())?,
+            metadata: own::metadata(remote, plan.id, spec.persistent.as_ref())?,
             network,
         },
     )?;
     let behind = BehindRemote {
         remote: remote.clone(),
         id: sandbox.id().to_string(),
-        is_kept: spec.kept.is_some(),
+        is_persistent: spec.persistent.is_some(),
         is_over: false,
         _note: note,
     };
-    if let Some(kept) = &spec.kept {
-        own::keep(remote, kept, sandbox.id())?;
+    if let Some(identity) = &spec.persistent {
+        own::keep(remote, identity, sandbox.id())?;
     }
     let (control_socket, theirs) = ControlSocket::new()?;
     let (serving, alive) = Serving::begin(&remote.service, &sandbox, theirs, lifetime.timeout)?;
@@ -55,7 +55,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
 
 /// The sandbox of a key is the same in all its lives; any other is made.
 fn begin(plan: &Plan, remote: &Remote, new: NewSandbox) -> Result<RemoteSandbox, SandboxError> {
-    if plan.spec().kept.is_some()
+    if plan.spec().persistent.is_some()
         && let Some(found) = remote.service.find(&new.metadata)?.first()
     {
         return remote.service.connect(&found.id, new.lifetime.timeout);
@@ -66,10 +66,14 @@ fn begin(plan: &Plan, remote: &Remote, new: NewSandbox) -> Result<RemoteSandbox,
 
 /// Without us a sandbox lives as long as its longest command may run, so that a host that is cut off for a while ends none.
 fn lifetime(plan: &Plan) -> Lifetime {
-    let is_kept = plan.spec().kept.is_some();
+    let is_persistent = plan.spec().persistent.is_some();
     let longest = plan.limits.wall_time;
     let asked = if longest.origin == Origin::Asked { longest.value.as_secs() } else { 0 };
-    Lifetime { timeout: asked.clamp(LEASE_S, MAX_LEASE_S), auto_pause: is_kept, auto_pause_memory: false }
+    Lifetime {
+        timeout: asked.clamp(LEASE_S, MAX_LEASE_S),
+        auto_pause: is_persistent,
+        auto_pause_memory: false,
+    }
 }
 
 pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
@@ -120,7 +124,7 @@ fn accept(plan: &Plan) -> Result<(), SandboxError> {
 struct BehindRemote {
     remote: Remote,
     id: String,
-    is_kept: bool,
+    is_persistent: bool,
     is_over: bool,
     /// Removed after it.
     _note: Option<Note>,
@@ -143,7 +147,7 @@ impl BehindRemote {
             return;
         }
         let service = &self.remote.service;
-        let ended = if self.is_kept { service.stop(&self.id) } else { service.kill(&self.id) };
+        let ended = if self.is_persistent { service.stop(&self.id) } else { service.kill(&self.id) };
         if let Err(error) = ended {
             tracing::warn!(%error, "a remote sandbox was not ended, and ends by its time to live");
         }

@@ -11,7 +11,7 @@
 //! lock is free, and the service knows a sandbox with its id.
 
 use super::{Remote, Service};
-use belljar_spec::{ErrorCode, Kept, SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, PersistentIdentity, SandboxError, SandboxId};
 use belljar_state::{Lock, Survives, create_private, new_id, remove_whole, write_atomic};
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,19 +52,19 @@ impl Drop for Note {
 pub(super) fn metadata(
     remote: &Remote,
     id: SandboxId,
-    kept: Option<&Kept>,
+    identity: Option<&PersistentIdentity>,
 ) -> Result<Metadata, SandboxError> {
-    let identity = match kept {
-        Some(kept) => (KEY.to_string(), kept.key.clone()),
+    let found_by = match identity {
+        Some(identity) => (KEY.to_string(), identity.key.clone()),
         None => (ID.to_string(), id.to_string()),
     };
-    Ok([(OWNER.to_string(), owner(&remote.directory)?), identity].into())
+    Ok([(OWNER.to_string(), owner(&remote.directory)?), found_by].into())
 }
 
 /// Notes that a sandbox is kept.
-pub(super) fn keep(remote: &Remote, kept: &Kept, id: &str) -> Result<(), SandboxError> {
+pub(super) fn keep(remote: &Remote, identity: &PersistentIdentity, id: &str) -> Result<(), SandboxError> {
     let directory = remote.directory.join(STAYS);
-    let path = directory.join(&kept.name);
+    let path = directory.join(&identity.name);
     create_private(&directory)
         .and_then(|()| write_atomic(&path, id.as_bytes(), Survives::Kill))
         .map_err(|error| failed(&path, error))

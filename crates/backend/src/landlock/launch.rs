@@ -50,7 +50,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     guest.send_first(plan, layout)?;
     guest.finish(pending).map_err(|failure| match failure {
         SetupFailure::Step(fault) => {
-            not_confined(&fault.doing, errno::told(fault.errno).unwrap_or(Errno::IO))
+            not_confined(&fault.doing, errno::parse(fault.errno).unwrap_or(Errno::IO))
         }
         SetupFailure::Silent => failed("it died".into()),
         SetupFailure::Late(time_limit) => not_ready(time_limit),
@@ -80,7 +80,7 @@ pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let layout = plan.layout()?;
     let (_cgroup, enforcement) = Enforcement::begin(plan)?;
     let us = geteuid().as_raw();
-    let held = enforcement.told(&plan.limits);
+    let held = enforcement.report(&plan.limits);
     let setup = setup(plan, layout, &enforcement, landlock_abi);
     Ok(Drawing { program: None, command: None, user: (us, us), setup, held })
 }

@@ -45,11 +45,12 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
 /// What to run and where, and notes for the user, who has read them.
 fn understood(options: RunArgs) -> Result<(SandboxSpec, Command, Vec<Note>), SandboxError> {
     let mut command = Command::new(&options.command).map_err(bad_command)?;
-    let Standing { place, below } = Standing::of(options.place, !options.quiet && !options.json)?;
+    let Standing { sandbox_options, below } =
+        Standing::of(options.sandbox_options, !options.quiet && !options.json)?;
     command.cwd = options.cwd.or(below);
     let (spec, notes) = match options.profile {
-        None => place.spec()?,
-        Some(name) => place.spec_over(|request| {
+        None => sandbox_options.spec()?,
+        Some(name) => sandbox_options.spec_over(|request| {
             let profiles = Profiles::of_this_machine(&Engine::new().backends())?;
             profiles.choose(Some(&name))?.apply(request)
         })?,

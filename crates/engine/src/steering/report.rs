@@ -10,7 +10,7 @@ use tokio::sync::broadcast::error::RecvError;
 /// What happens in a sandbox from now on; first, the questions that wait already.
 pub struct Notices {
     known: VecDeque<LiveNotice>,
-    told: Receiver<LiveEvent>,
+    events: Receiver<LiveEvent>,
 }
 
 /// The report of a policy that no sandbox has yet.
@@ -62,13 +62,13 @@ fn question_report(question: &Question) -> QuestionReport {
 impl Notices {
     pub(crate) fn of(policy: &LivePolicy) -> Notices {
         // In this order: what comes between the two is told twice, and not lost.
-        let told = policy.watch();
+        let events = policy.watch();
         let state = policy.state();
         let digest = state.version.digest().to_string();
         let changed = LiveNotice::Changed { policy: digest, version: state.version.number() };
-        let asked =
-            state.questions.iter().map(|question| LiveNotice::Asked { question: question_report(question) });
-        Notices { known: std::iter::once(changed).chain(asked).collect(), told }
+        let open =
+            state.questions.iter().map(|question| LiveNotice::Opened { question: question_report(question) });
+        Notices { known: std::iter::once(changed).chain(open).collect(), events }
     }
 
     /// The next one; nothing when the sandbox is no longer served. May be dropped while it waits.
@@ -76,9 +76,9 @@ impl Notices {
         if let Some(known) = self.known.pop_front() {
             return Some(known);
         }
-        match self.told.recv().await {
-            Ok(LiveEvent::Asked(question)) => {
-                Some(LiveNotice::Asked { question: question_report(&question) })
+        match self.events.recv().await {
+            Ok(LiveEvent::Opened(question)) => {
+                Some(LiveNotice::Opened { question: question_report(&question) })
             }
             Ok(LiveEvent::Answered { question, answer }) => {
                 Some(LiveNotice::Answered { question: question_report(&question), verdict: answer })

@@ -103,8 +103,8 @@ impl Layers {
             (false, RuleEffect::Allow) => rule.host.covers(&live.rule.host) && ports_meet(&live.rule, rule),
             (false, RuleEffect::Deny) => rule.host.covers(&live.rule.host) && covers(rule, &live.rule),
         };
-        let (taken, kept): (Vec<_>, Vec<_>) = self.rules.drain(..).partition(is_taken_back);
-        self.rules = kept;
+        let (taken, remaining): (Vec<_>, Vec<_>) = self.rules.drain(..).partition(is_taken_back);
+        self.rules = remaining;
         if self.rules.len() >= MAX_RULES {
             self.rules.extend(taken);
             return Err(ChangeRefused::TooMany);
@@ -146,8 +146,8 @@ impl Layers {
     /// Takes back what has had its time.
     pub(crate) fn expire(&mut self, now: Instant) -> Vec<LiveRule> {
         let is_over = |live: &LiveRule| matches!(live.until, Until::Time(time) if time <= now);
-        let (over, kept) = self.rules.drain(..).partition(is_over);
-        self.rules = kept;
+        let (over, remaining) = self.rules.drain(..).partition(is_over);
+        self.rules = remaining;
         over
     }
 

@@ -34,7 +34,7 @@ struct Open {
 
 /// A connection's part in a question.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct OpenedQuestion {
     pub(crate) id: u64,
     pub(crate) answer: watch::Receiver<Option<Verdict>>,
     /// Nobody asked this before.
@@ -43,11 +43,15 @@ pub(crate) struct Asked {
 
 impl Questions {
     /// Asks, or joins those who asked the same; nothing where too many other questions wait.
-    pub(crate) fn ask(&mut self, name: &HostName, port: u16, now: SystemTime) -> Option<Asked> {
+    pub(crate) fn ask(&mut self, name: &HostName, port: u16, now: SystemTime) -> Option<OpenedQuestion> {
         let same = |open: &&mut Open| open.question.name == *name && open.question.port == port;
         if let Some(open) = self.open.iter_mut().find(same) {
             open.question.waiting += 1;
-            return Some(Asked { id: open.question.id, answer: open.answer.subscribe(), is_new: false });
+            return Some(OpenedQuestion {
+                id: open.question.id,
+                answer: open.answer.subscribe(),
+                is_new: false,
+            });
         }
         if self.open.len() >= MAX_QUESTIONS {
             return None;
@@ -56,7 +60,7 @@ impl Questions {
         let question = Question { id: self.last, name: name.clone(), port, since: now, waiting: 1 };
         let (answer, receiver) = watch::channel(None);
         self.open.push(Open { question, answer });
-        Some(Asked { id: self.last, answer: receiver, is_new: true })
+        Some(OpenedQuestion { id: self.last, answer: receiver, is_new: true })
     }
 
     /// The question of this number, if it still waits.
@@ -109,9 +113,9 @@ mod tests {
         assert_eq!((first.is_new, second.is_new), (true, false));
         assert_eq!(questions.get(first.id).unwrap().waiting, 2);
         questions.answer(first.id, Verdict::Once).unwrap();
-        for asked in [first, second] {
-            assert_eq!(*asked.answer.borrow(), Some(Verdict::Once));
-            assert_eq!(questions.answer(asked.id, Verdict::Deny), None, "it is answered");
+        for opened in [first, second] {
+            assert_eq!(*opened.answer.borrow(), Some(Verdict::Once));
+            assert_eq!(questions.answer(opened.id, Verdict::Deny), None, "it is answered");
         }
         assert_eq!(*other.answer.borrow(), None);
     }
@@ -131,8 +135,8 @@ mod tests {
     fn a_program_that_asks_for_everything_fills_nothing() {
         let (mut questions, now) = (Questions::default(), SystemTime::now());
         for number in 0..10_000 {
-            let asked = questions.ask(&name(&format!("n{number}.test")), 443, now);
-            assert_eq!(asked.is_some(), number < MAX_QUESTIONS);
+            let opened = questions.ask(&name(&format!("n{number}.test")), 443, now);
+            assert_eq!(opened.is_some(), number < MAX_QUESTIONS);
         }
         assert!(questions.ask(&name("n0.test"), 443, now).is_some(), "one that waits can be joined");
     }

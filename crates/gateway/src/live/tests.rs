@@ -100,13 +100,13 @@ async fn a_rule_ends_with_its_time_though_no_task_looks() {
     live.change(&change(RuleEffect::Allow, "a.test", RuleLasting::Seconds(0))).unwrap();
     assert_eq!(admitted(&live, "a.test", 443).err(), Some(Reason::NameNotAllowed));
     live.change(&change(RuleEffect::Allow, "a.test", RuleLasting::Seconds(600))).unwrap();
-    let kept = admitted(&live, "a.test", 443).ok().unwrap();
-    assert!(!is_ended(&kept));
+    let connection = admitted(&live, "a.test", 443).ok().unwrap();
+    assert!(!is_ended(&connection));
     // As if its time were over.
     live.lock().layers.rules.iter_mut().for_each(|rule| rule.until = Until::Time(Instant::now()));
     let task = tokio::spawn(Arc::clone(&live).keep_time());
-    kept.revoked().await;
-    assert!(is_ended(&kept));
+    connection.revoked().await;
+    assert!(is_ended(&connection));
     task.abort();
 }
 
@@ -127,7 +127,7 @@ async fn an_answer_is_for_all_that_wait_and_no_answer_is_no() {
     let by: Arc<str> = "alice".into();
     let mut watched = live.watch();
     let (one, two) = (waiting(&live, "a.test"), waiting(&live, "a.test"));
-    let Ok(LiveEvent::Asked(question)) = watched.recv().await else { panic!("it is told") };
+    let Ok(LiveEvent::Opened(question)) = watched.recv().await else { panic!("it is told") };
     live.answer(question.id, Verdict::Once, &by).unwrap();
     let (one, two) = (one.answer().await.ok().unwrap(), two.answer().await.ok().unwrap());
     assert!(!is_ended(&one) && !is_ended(&two));

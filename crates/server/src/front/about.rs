@@ -1,7 +1,7 @@
 //! What can be asked of the daemon itself: that it is there, what it can do, which profiles work, and how it is spoken to.
 
 use super::Front;
-use super::extract::{Asked, MAX_BODY_BYTES, Part};
+use super::extract::{MAX_BODY_BYTES, Part, QueryParams};
 use super::gate::Asking;
 use crate::answer::Answer;
 use crate::metrics::{CONTENT_TYPE as OPEN_METRICS, Machine};
@@ -73,7 +73,7 @@ async fn capabilities(State(front): State<Arc<Front>>) -> Json<Capabilities> {
 async fn profiles(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
-    Asked(part): Asked<Part>,
+    QueryParams(part): QueryParams<Part>,
 ) -> Answer<Json<Page<ProfileInfo>>> {
     let profiles = front.profiles().await?;
     let may = |profile: &ProfileInfo| {

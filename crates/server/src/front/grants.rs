@@ -1,7 +1,7 @@
 //! Grants, for the owner alone.
 
 use super::Front;
-use super::extract::{Asked, Body, Named, Part};
+use super::extract::{Body, Named, Part, QueryParams};
 use super::gate::Asking;
 use crate::answer::Answer;
 use axum::extract::State;
@@ -22,7 +22,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
 async fn list(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
-    Asked(part): Asked<Part>,
+    QueryParams(part): QueryParams<Part>,
 ) -> Answer<Json<Page<GrantInfo>>> {
     asking.caller.must_be_owner("see grants")?;
     let mut grants = front.grants.list()?;

@@ -64,12 +64,12 @@ async fn run_once(
 /// What is asked, what the profile says, and what the grant allows, in one. Where none of them names an egress mode, nothing
 /// may be reached, whatever this machine's settings are.
 async fn confined(front: &Front, asking: &Asking, run: &RunOnce) -> Result<SandboxRequest, SandboxError> {
-    let asked = asking.caller.admit(run.sandbox.clone())?;
+    let request = asking.caller.admit(run.sandbox.clone())?;
     let profiles = front.profiles().await?;
     let profile = profiles.choose(run.profile.as_deref())?;
     let (is_default, is_isolated) = (profiles.is_default(profile), profile.is_isolated());
     asking.caller.may_use_profile(&profile.name, is_default, is_isolated)?;
-    let mut made = profile.apply(asked)?;
+    let mut made = profile.apply(request)?;
     if is_isolated && made.egress == EgressRequest::default() {
         made.egress.mode = Some(Mode::None);
     }

@@ -4,7 +4,7 @@
 //! A grant steers only sandboxes of its own, and never beyond the names that it could have asked for when they were made.
 
 use super::Front;
-use super::extract::{Asked, Body, Named, Part};
+use super::extract::{Body, Named, Part, QueryParams};
 use super::gate::Asking;
 use crate::answer::{Answer, Refusal, invalid};
 use axum::extract::{FromRequestParts, Path, State};
@@ -97,20 +97,20 @@ async fn answer(
     let one = front.steered(&asking, &name, May::Steer).await?;
     let verdict = request.verdict;
     let by = who(&asking);
-    let told = front
+    let outcome = front
         .blocking(move |_| {
             let state = state()?;
             if verdict != Verdict::Deny {
                 let open = one.policy(&state)?.questions;
                 // One that is over is the sandbox's to say.
-                if let Some(asked) = open.iter().find(|open| open.id == question) {
-                    may_change(&asking, RuleEffect::Allow, &asked.rule)?;
+                if let Some(known) = open.iter().find(|open| open.id == question) {
+                    may_change(&asking, RuleEffect::Allow, &known.rule)?;
                 }
             }
             changed(one.order(&state, &Order::Answer { question, verdict, by })?)
         })
         .await?;
-    Ok(Json(told))
+    Ok(Json(outcome))
 }
 
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
@@ -133,7 +133,7 @@ struct Which {
 async fn questions(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
-    Asked(which): Asked<Which>,
+    QueryParams(which): QueryParams<Which>,
 ) -> Answer<Response> {
     asking.caller.may_have_sandboxes()?;
     if which.follow == Some(true) {

@@ -2,14 +2,14 @@
 //! profile and the grant; the fleet carries it out.
 
 use super::Front;
-use super::extract::{Asked, Body, Named, Part};
+use super::extract::{Body, Named, Part, QueryParams};
 use super::gate::Asking;
 use crate::answer::{Answer, Refusal, invalid};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
 use belljar_api::{CreateSandbox, Created, LeaseInfo, Page, RenewLease, SandboxInfo, State as Standing};
-use belljar_fleet::{Filter, Idempotency, Identity, Role, Wanted, request};
+use belljar_fleet::{Filter, Idempotency, Identity, LeaseRequest, Role, request};
 use belljar_spec::{ErrorCode, SandboxError, is_regional_variable};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -52,8 +52,8 @@ async fn create(
         None => None,
     };
     let identity = front.fleet.identify(&request, &asking)?;
-    let wanted = wanted(&front, &asking, request, identity, idempotency).await?;
-    let created = front.fleet.create(wanted, &asking).await.map_err(|error| match error.code {
+    let lease_request = lease_request(&front, &asking, request, identity, idempotency).await?;
+    let created = front.fleet.create(lease_request, &asking).await.map_err(|error| match error.code {
         // A request to join a living sandbox found none.
         ErrorCode::SandboxNotAlive => Refusal::with_status(error, StatusCode::NOT_FOUND),
         _ => Refusal::from(error),
@@ -63,35 +63,35 @@ async fn create(
 }
 
 /// What is asked, what the profile says, and what the grant allows, in one.
-pub(super) async fn wanted(
+pub(super) async fn lease_request(
     front: &Front,
     asking: &Asking,
     request: CreateSandbox,
     identity: Identity,
     idempotency: Option<Idempotency>,
-) -> Result<Wanted, SandboxError> {
-    let CreateSandbox { profile: named, idle_s, lease_s, environment, sandbox: asked, .. } = request;
+) -> Result<LeaseRequest, SandboxError> {
+    let CreateSandbox { profile: named, idle_s, lease_s, environment, sandbox: requested, .. } = request;
     of_the_owner(asking, &environment)?;
-    let mut asked = asking.caller.admit(asked)?;
+    let mut requested = asking.caller.admit(requested)?;
     let profiles = front.profiles().await?;
     let (profile, sandbox) = match identity.role {
         // Nothing is made for a guest: it takes what is there.
-        Role::Guest => (named.clone().unwrap_or_default(), asked.clone()),
+        Role::Guest => (named.clone().unwrap_or_default(), requested.clone()),
         Role::Owner => {
             let profile = profiles.choose(named.as_deref())?;
             let is_default = profiles.is_default(profile);
             asking.caller.may_use_profile(&profile.name, is_default, profile.is_isolated())?;
-            asked = front.fleet.from_snapshot(asked, &profile.base, asking).await?;
-            let sandbox = asking.caller.confine(profile.apply(asked.clone())?, profile.is_isolated())?;
+            requested = front.fleet.from_snapshot(requested, &profile.base, asking).await?;
+            let sandbox = asking.caller.confine(profile.apply(requested.clone())?, profile.is_isolated())?;
             let sandbox = asking.caller.withhold_model(sandbox);
             request::check(&sandbox)?;
             (profile.name.clone(), sandbox)
         }
     };
-    Ok(Wanted {
+    Ok(LeaseRequest {
         identity,
-        asked,
-        asked_profile: named,
+        requested,
+        requested_profile: named,
         sandbox,
         profile,
         idle_s,
@@ -160,7 +160,7 @@ struct How {
 async fn list(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
-    Asked(which): Asked<Which>,
+    QueryParams(which): QueryParams<Which>,
 ) -> Answer<Json<Page<SandboxInfo>>> {
     asking.caller.may_have_sandboxes()?;
     let limit = Part { limit: which.limit, after: None }.limit()?;
@@ -189,7 +189,7 @@ async fn delete(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
     Named(name): Named,
-    Asked(how): Asked<How>,
+    QueryParams(how): QueryParams<How>,
 ) -> Answer<StatusCode> {
     asking.caller.may_have_sandboxes()?;
     let gone = match how.force {

@@ -3,7 +3,7 @@
 use super::Front;
 use super::extract::{Body, Named};
 use super::gate::Asking;
-use super::sandboxes::{wanted, within_bounds};
+use super::sandboxes::{lease_request, within_bounds};
 use crate::answer::{Answer, Refusal, invalid};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -183,7 +183,7 @@ fn check(request: &ForkSandbox) -> Result<(), SandboxError> {
 /// The forks as requests of their own: each is judged as if its caller had asked for it.
 fn forks(request: &ForkSandbox, parent: &Forkable, snapshot: &SnapshotInfo) -> Vec<CreateSandbox> {
     let fork = |index: usize| {
-        let mut sandbox = parent.asked.clone();
+        let mut sandbox = parent.requested.clone();
         sandbox.snapshot = Some(snapshot.id.clone());
         CreateSandbox {
             key: request.keys.get(index).cloned(),
@@ -200,8 +200,8 @@ fn forks(request: &ForkSandbox, parent: &Forkable, snapshot: &SnapshotInfo) -> V
 
 async fn make(front: &Arc<Front>, asking: &Asking, fork: CreateSandbox) -> Result<Created, SandboxError> {
     let identity: Identity = front.fleet.identify(&fork, asking)?;
-    let wanted = wanted(front, asking, fork, identity, None).await?;
-    front.fleet.create(wanted, asking).await
+    let lease_request = lease_request(front, asking, fork, identity, None).await?;
+    front.fleet.create(lease_request, asking).await
 }
 
 /// Each is a sandbox with processes of its own.

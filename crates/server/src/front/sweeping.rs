@@ -1,7 +1,7 @@
 //! The sweep, for the owner alone.
 
 use super::Front;
-use super::extract::Asked;
+use super::extract::QueryParams;
 use super::gate::Asking;
 use crate::answer::Answer;
 use axum::extract::State;
@@ -31,7 +31,7 @@ struct How {
 async fn sweep(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
-    Asked(how): Asked<How>,
+    QueryParams(how): QueryParams<How>,
 ) -> Answer<Json<Sweep>> {
     asking.caller.must_be_owner("sweep")?;
     Ok(Json(front.fleet.sweep(how.dry_run.unwrap_or(false)).await?))

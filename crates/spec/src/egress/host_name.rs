@@ -151,7 +151,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_are_understood() {
+    fn names_are_parsed() {
         for (text, expected) in [
             ("example.com", "example.com"),
             ("EXAMPLE.Com.", "example.com"),

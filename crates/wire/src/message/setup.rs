@@ -240,7 +240,7 @@ pub enum Privileges {
     /// No capability, and no program brings any back.
     Dropped,
     /// As they are: where there is no isolation, and commands run as the user who started the sandbox.
-    Kept,
+    Unchanged,
     /// Kept are those that root inside needs to maintain a system of its own: to give files to its users, and to become
     /// them. They mean nothing outside of its user namespace.
     Maintainer,

@@ -32,7 +32,7 @@ fn a_task_of_two_turns_is_done(agent: &str) {
     let calls = done.blocks().filter(|block| matches!(block, Block::ToolUse { .. })).count();
     assert_eq!((calls, done.tool_results().len()), (1, 1), "{:?}", done.lines);
     assert!(done.tool_results()[0].contains("hello from the mock"), "{:?}", done.tool_results());
-    assert!(done.said().contains("I will write the file."), "{}", done.said());
+    assert!(done.output_text().contains("I will write the file."), "{}", done.output_text());
     let steps: Vec<Step> = done
         .lines
         .iter()
@@ -109,7 +109,7 @@ fn a_command_of_the_agent_sees_no_key(agent: &str) {
     let done = job.run();
     succeeded(&done);
     // What a command sees is what comes back to the model.
-    let seen = job.model.asked().iter().flat_map(|asked| asked.tool_results.clone()).collect::<String>();
+    let seen = job.model.calls().iter().flat_map(|call| call.tool_results.clone()).collect::<String>();
     assert!(seen.contains("PATH=") && seen.contains("_API_KEY="), "{seen}");
     assert!(!seen.contains(KEY) && !seen.contains("THE_KEY"), "{seen}");
 }
@@ -120,7 +120,7 @@ fn a_model_that_is_busy_once_is_asked_again(agent: &str) {
     succeeded(&done);
     assert_eq!(job.file("retried.txt").as_deref(), Some("retried\n"));
     counted(&job, &done, 2);
-    assert_eq!(job.model.asked().iter().filter(|asked| asked.status == 429).count(), 1);
+    assert_eq!(job.model.calls().iter().filter(|call| call.status == 429).count(), 1);
 }
 
 fn succeeded(done: &Done) {
@@ -130,14 +130,12 @@ fn succeeded(done: &Done) {
 
 /// The result counts what the model said that it used, and the agent claims no other figures.
 fn counted(job: &Job, done: &Done, turns: usize) {
-    let asked = job.model.asked();
-    let answered: Vec<_> = asked.iter().filter(|asked| asked.usage.is_some()).collect();
-    assert_eq!(answered.iter().filter(|asked| !asked.side).count(), turns, "turns of the task");
+    let calls = job.model.calls();
+    let answered: Vec<_> = calls.iter().filter(|call| call.usage.is_some()).collect();
+    assert_eq!(answered.iter().filter(|call| !call.side).count(), turns, "turns of the task");
     assert_eq!(done.result["turns"], answered.len(), "{:#}", done.result);
     assert!(
-        answered
-            .iter()
-            .all(|asked| asked.api == words(&done_agent(done)) && asked.key.as_deref() == Some(KEY))
+        answered.iter().all(|call| call.api == words(&done_agent(done)) && call.key.as_deref() == Some(KEY))
     );
     let used = job.model.used();
     let expected = match words(&done_agent(done)) {

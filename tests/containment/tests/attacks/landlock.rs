@@ -17,9 +17,9 @@ use std::time::Duration;
 const LANDLOCK: BackendName = BackendName::Landlock;
 
 /// Whether it is wanted, and works here.
-fn is_wanted() -> bool {
-    let wanted = std::env::var("BELLJAR_BACKENDS").unwrap_or_default();
-    let is_named = wanted.is_empty() || wanted.split(',').any(|name| name.trim() == LANDLOCK.as_str());
+fn is_selected() -> bool {
+    let expected = std::env::var("BELLJAR_BACKENDS").unwrap_or_default();
+    let is_named = expected.is_empty() || expected.split(',').any(|name| name.trim() == LANDLOCK.as_str());
     match is_named.then(|| try_jail(LANDLOCK, |_, _| {})) {
         None => false,
         Some(Ok(_)) => true,
@@ -51,7 +51,7 @@ fn has_no_visitor(listener: &TcpListener, what: &str) {
 
 #[test]
 fn an_address_that_another_process_changes_meanwhile_is_never_dialled() {
-    if !is_wanted() {
+    if !is_selected() {
         return;
     }
     let (listener, port) = host_listener();
@@ -98,7 +98,7 @@ print(connected, refused)
 
 #[test]
 fn a_socket_reaches_the_host_by_no_descriptor_and_from_no_process() {
-    if !is_wanted() {
+    if !is_selected() {
         return;
     }
     let (listener, port) = host_listener();
@@ -155,7 +155,7 @@ attack('child', child)
 
 #[test]
 fn processes_outside_are_neither_signalled_nor_limited_nor_read() {
-    if !is_wanted() {
+    if !is_selected() {
         return;
     }
     let outside = folder();
@@ -218,7 +218,7 @@ fn standing(pid: u32) -> (String, String, Vec<String>) {
 
 #[test]
 fn a_file_outside_keeps_its_mode_owner_times_attributes_and_content() {
-    if !is_wanted() {
+    if !is_selected() {
         return;
     }
     let outside = folder();
@@ -280,7 +280,7 @@ n = os.open('own', os.O_RDWR); os.fchmod(n, 0o700); os.chmod(f'/proc/self/fd/{n}
 
 #[test]
 fn no_unix_socket_of_the_host_is_reached() {
-    if !is_wanted() {
+    if !is_selected() {
         return;
     }
     let outside = folder();
@@ -316,7 +316,7 @@ reach('own'); reach(os.path.abspath('own')); server.accept()
 
 #[test]
 fn a_flood_of_calls_delays_its_own_sandbox_and_ends_with_it() {
-    if !is_wanted() {
+    if !is_selected() {
         return;
     }
     let (flooding, other) = (jail(LANDLOCK), jail(LANDLOCK));
@@ -342,7 +342,7 @@ fn a_flood_of_calls_delays_its_own_sandbox_and_ends_with_it() {
 
 #[test]
 fn a_command_that_kills_all_it_can_takes_nothing_but_its_sandbox() {
-    if !is_wanted() {
+    if !is_selected() {
         return;
     }
     let outside = folder();
@@ -377,7 +377,7 @@ fn is_alive(pid: u32) -> bool {
 
 #[test]
 fn without_its_supervisor_no_process_goes_on() {
-    if !is_wanted() {
+    if !is_selected() {
         return;
     }
     let (workspace, state) = (folder(), folder());
@@ -407,7 +407,7 @@ fn run_belljar(workspace: &Path, state: &Path, env: &[(&str, &str)], argv: &[&st
 
 #[test]
 fn what_older_versions_of_landlock_lack_is_held_by_the_supervisor() {
-    if !is_wanted() {
+    if !is_selected() {
         return;
     }
     let (workspace, state, outside) = (folder(), folder(), folder());
@@ -449,7 +449,7 @@ print('END')
 
 #[test]
 fn a_stranger_at_the_address_of_a_sandbox_is_turned_away() {
-    if !is_wanted() {
+    if !is_selected() {
         return;
     }
     let before = listeners();
@@ -461,8 +461,8 @@ fn a_stranger_at_the_address_of_a_sandbox_is_turned_away() {
     let _ = jail.python("\ntry: socket.create_connection(('192.0.2.1', 80), 2)\nexcept OSError: pass\n", &[]);
     for (mut stranger, gate) in strangers.into_iter().zip(gates) {
         stranger.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let heard = stranger.read(&mut [0; 16]);
-        assert!(matches!(&heard, Ok(0) | Err(_)), "{gate}: {heard:?}");
+        let received = stranger.read(&mut [0; 16]);
+        assert!(matches!(&received, Ok(0) | Err(_)), "{gate}: {received:?}");
     }
 }
 
@@ -484,7 +484,7 @@ fn listeners() -> Vec<SocketAddr> {
 
 #[test]
 fn nothing_stays_of_a_sandbox_that_has_ended() {
-    if !is_wanted() {
+    if !is_selected() {
         return;
     }
     let jail = jail(LANDLOCK);
@@ -497,14 +497,14 @@ fn nothing_stays_of_a_sandbox_that_has_ended() {
 }
 
 /// Changes of a specification, by what they ask for.
-type Asked = (&'static str, fn(&mut SandboxSpec, &Path));
+type SpecChange = (&'static str, fn(&mut SandboxSpec, &Path));
 
 #[test]
 fn what_takes_mounts_is_refused_by_name_and_nothing_is_shown_unprotected() {
-    if !is_wanted() {
+    if !is_selected() {
         return;
     }
-    let asked: [Asked; 6] = [
+    let requested: [SpecChange; 6] = [
         ("an overlay", |spec, _| spec.mode = WorkspaceMode::Overlay { layer: None }),
         ("a folder more", |spec, _| spec.shared.push(share(Path::new("/srv"), Permission::Read))),
         ("sandboxes inside", |spec, _| spec.nesting = Nesting::Allowed),
@@ -512,7 +512,7 @@ fn what_takes_mounts_is_refused_by_name_and_nothing_is_shown_unprotected() {
         ("a repository", |_, folder| fs::create_dir_all(folder.join(".git/hooks")).unwrap()),
         ("settings that the host runs", |_, folder| fs::create_dir(folder.join(".husky")).unwrap()),
     ];
-    for (what, change) in asked {
+    for (what, change) in requested {
         match try_jail(LANDLOCK, change) {
             Err(refusal) => {
                 assert_eq!(refusal.code, ErrorCode::NotSupported, "{what}: {refusal}");

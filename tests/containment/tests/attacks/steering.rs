@@ -81,8 +81,8 @@ fn a_host_is_allowed_and_denied_while_the_sandbox_lives() {
                 cage.attack(&script, &[])
             });
             assert!(eventually(|| cage.outside("open").exists()), "{backend}");
-            let told = order(&change(RuleEffect::Deny, "good.test", RuleLasting::Life)).unwrap();
-            assert!(matches!(told, Reply::Changed { ended: 1, .. }), "{backend}: {told:?}");
+            let reported = order(&change(RuleEffect::Deny, "good.test", RuleLasting::Life)).unwrap();
+            assert!(matches!(reported, Reply::Changed { ended: 1, .. }), "{backend}: {reported:?}");
             assert_eq!(held.join().unwrap(), [] as [&str; 0], "{backend}: the connection ended");
         });
         assert!(eventually(|| present.load(Ordering::SeqCst) == 0), "{backend}");
@@ -167,7 +167,7 @@ fn a_question_waits_for_a_person_outside() {
         let one = only(state.path());
         let questions = || one.policy(state.path()).unwrap().questions;
         thread::scope(|scope| {
-            let asked = scope.spawn(|| {
+            let requested = scope.spawn(|| {
                 let script = format!(
                     r#"{REACH}
 def one(name):
@@ -193,11 +193,11 @@ for name in ['yes.test', 'no.test']:
                 one.order(state.path(), &Order::Answer { question: question.id, verdict, by: "test".into() })
                     .unwrap();
             }
-            let said = asked.join().unwrap();
-            assert!(said.iter().any(|line| line.starts_with("known")), "{backend}: {said:?}");
+            let printed = requested.join().unwrap();
+            assert!(printed.iter().any(|line| line.starts_with("known")), "{backend}: {printed:?}");
             // Nobody listens at port 80 there: the gateway says so, and not that it may not be.
-            let no = said.iter().find(|line| line.starts_with("no.test")).cloned().unwrap_or_default();
-            assert!(no.contains("no person outside"), "{backend}: {said:?}");
+            let no = printed.iter().find(|line| line.starts_with("no.test")).cloned().unwrap_or_default();
+            assert!(no.contains("no person outside"), "{backend}: {printed:?}");
         });
         assert_eq!(cage.refused_for(Reason::NotApproved), ["no.test"], "{backend}");
         assert_eq!(cage.refused_for(Reason::DialFailed), ["yes.test"], "{backend}: once it was allowed");

@@ -2,8 +2,8 @@
 
 use super::events::{Which, events};
 use super::named::Named;
-use crate::shim::Kept;
-use crate::shim::extract::{Asked, Part, invalid};
+use crate::shim::LiveSandbox;
+use crate::shim::extract::{Part, QueryParams, invalid};
 use crate::shim::failure::Answer;
 use axum::Json;
 use axum::extract::State;
@@ -30,8 +30,8 @@ use tokio::time::timeout;
     )
 )]
 pub(super) async fn list(
-    State(kept): State<Arc<Kept>>,
-    Asked(part): Asked<Part>,
+    State(live): State<Arc<LiveSandbox>>,
+    QueryParams(part): QueryParams<Part>,
 ) -> Answer<Json<Page<CommandInfo>>> {
     let limit = part.limit()?;
     let after = match part.after.as_deref() {
@@ -41,7 +41,7 @@ pub(super) async fn list(
             .and_then(|number| number.parse().ok())
             .ok_or_else(|| invalid("`after` is not what `next` said"))?,
     };
-    let (commands, more) = kept.commands.list(after, limit);
+    let (commands, more) = live.commands.list(after, limit);
     let next = commands.last().filter(|_| more).map(|command| command.id());
     Ok(Json(Page { items: commands.iter().map(|command| command.info()).collect(), next }))
 }
@@ -64,7 +64,7 @@ pub(super) async fn show(Named(command): Named) -> Json<CommandInfo> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct OutputAsked {
+pub(super) struct OutputQuery {
     from: Option<u64>,
     follow: Option<bool>,
 }
@@ -88,7 +88,7 @@ pub(super) struct OutputAsked {
 )]
 pub(super) async fn output(
     Named(command): Named,
-    Asked(asked): Asked<OutputAsked>,
+    QueryParams(query): QueryParams<OutputQuery>,
     headers: HeaderMap,
 ) -> Answer<Response> {
     let last = headers.get("last-event-id");
@@ -104,14 +104,14 @@ pub(super) async fn output(
             .hint("read it sooner, or give commands a smaller `max_output`")
             .into());
     }
-    let from = last.or(asked.from).unwrap_or(0);
-    let which = if asked.follow == Some(false) { Which::Now(from) } else { Which::Behind(from) };
+    let from = last.or(query.from).unwrap_or(0);
+    let which = if query.follow == Some(false) { Which::Now(from) } else { Which::Behind(from) };
     Ok(events(command, which).into_response())
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct WaitAsked {
+pub(super) struct WaitQuery {
     timeout_s: Option<u64>,
 }
 
@@ -130,13 +130,16 @@ pub(super) struct WaitAsked {
         (status = "4XX", description = "Why not.", body = ErrorBody),
     )
 )]
-pub(super) async fn wait(Named(command): Named, Asked(asked): Asked<WaitAsked>) -> Json<CommandInfo> {
-    match asked.timeout_s {
+pub(super) async fn wait(
+    Named(command): Named,
+    QueryParams(query): QueryParams<WaitQuery>,
+) -> Json<CommandInfo> {
+    match query.timeout_s {
         None => command.ended().await,
         // Whether it ended in time is in the answer.
         Some(seconds) => drop(timeout(Duration::from_secs(seconds.min(A_YEAR)), command.ended()).await),
     }
-    Json(command.told())
+    Json(command.full_info())
 }
 
 const A_YEAR: u64 = 31_536_000;

@@ -3,8 +3,8 @@
 use super::attach;
 use super::named::Named;
 use super::signal::signal;
-use crate::shim::Kept;
-use crate::shim::extract::{Asked, Body, invalid};
+use crate::shim::LiveSandbox;
+use crate::shim::extract::{Body, QueryParams, invalid};
 use crate::shim::failure::{Answer, Failure};
 use axum::Json;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -40,7 +40,7 @@ pub(super) async fn kill(Named(command): Named) -> Json<CommandInfo> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct StdinAsked {
+pub(super) struct StdinQuery {
     end: Option<bool>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct StdinAsked {
 )]
 pub(super) async fn stdin(
     Named(command): Named,
-    Asked(asked): Asked<StdinAsked>,
+    QueryParams(query): QueryParams<StdinQuery>,
     request: Request,
 ) -> Answer<StatusCode> {
     let mut body = request.into_body().into_data_stream();
@@ -73,7 +73,7 @@ pub(super) async fn stdin(
         is_written = true;
     }
     let finished = async {
-        if asked.end == Some(true) {
+        if query.end == Some(true) {
             command.send(Input::End).await?;
         }
         command.flush_stdin().await
@@ -99,8 +99,8 @@ pub(super) async fn stdin(
         (status = "4XX", description = "Why not.", body = ErrorBody),
     )
 )]
-pub(super) async fn send_signal(Named(command): Named, Body(asked): Body<SendSignal>) -> Answer<StatusCode> {
-    command.send(Input::Signal(signal(&asked.signal)?)).await?;
+pub(super) async fn send_signal(Named(command): Named, Body(body): Body<SendSignal>) -> Answer<StatusCode> {
+    command.send(Input::Signal(signal(&body.signal)?)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -134,7 +134,7 @@ pub(super) async fn resize(Named(command): Named, Body(size): Body<Resize>) -> A
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct AttachAsked {
+pub(super) struct AttachQuery {
     from: Option<u64>,
 }
 
@@ -155,15 +155,15 @@ pub(super) struct AttachAsked {
     )
 )]
 pub(super) async fn attach(
-    State(kept): State<Arc<Kept>>,
+    State(live): State<Arc<LiveSandbox>>,
     Named(command): Named,
-    Asked(asked): Asked<AttachAsked>,
+    QueryParams(query): QueryParams<AttachQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Answer<Response> {
     let upgrade = upgrade
         .map_err(|error| Failure(invalid(format!("this is not a WebSocket: {error}")).caused_by(error)))?;
-    let from = asked.from.unwrap_or(0);
-    let conversation = kept.converse();
+    let from = query.from.unwrap_or(0);
+    let conversation = live.converse();
     Ok(upgrade.max_message_size(MAX_MESSAGE_BYTES).on_upgrade(async move |socket| {
         attach::attend(socket, command, from).await;
         drop(conversation);

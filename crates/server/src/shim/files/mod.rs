@@ -4,8 +4,8 @@ mod list;
 mod transfer;
 mod watch;
 
-use super::Kept;
-use super::extract::{Asked, Body, invalid};
+use super::LiveSandbox;
+use super::extract::{Body, QueryParams, invalid};
 use super::failure::Answer;
 use axum::Json;
 use axum::extract::State;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Kept>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<LiveSandbox>> {
     OpenApiRouter::new()
         .routes(routes!(transfer::read, transfer::write, remove))
         .routes(routes!(stat))
@@ -33,12 +33,12 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Kept>> {
 /// Which file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct PathAsked {
+struct PathQuery {
     path: Option<String>,
     recursive: Option<bool>,
 }
 
-impl PathAsked {
+impl PathQuery {
     fn path(&self) -> Result<&str, SandboxError> {
         let path = self.path.as_deref().ok_or_else(|| invalid("`path` is missing"))?;
         checked(path)
@@ -62,9 +62,12 @@ impl PathAsked {
         (status = "4XX", description = "Why not.", body = ErrorBody),
     )
 )]
-async fn remove(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> Answer<StatusCode> {
-    let _using = kept.using().await?;
-    kept.sandbox().remove(asked.path()?, asked.recursive()).await?;
+async fn remove(
+    State(live): State<Arc<LiveSandbox>>,
+    QueryParams(query): QueryParams<PathQuery>,
+) -> Answer<StatusCode> {
+    let _using = live.using().await?;
+    live.sandbox().remove(query.path()?, query.recursive()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -80,9 +83,12 @@ async fn remove(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -
         (status = "4XX", description = "Why not.", body = ErrorBody),
     )
 )]
-async fn stat(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> Answer<Json<FileStat>> {
-    let _using = kept.using().await?;
-    let found = kept.sandbox().stat(asked.path()?).await?;
+async fn stat(
+    State(live): State<Arc<LiveSandbox>>,
+    QueryParams(query): QueryParams<PathQuery>,
+) -> Answer<Json<FileStat>> {
+    let _using = live.using().await?;
+    let found = live.sandbox().stat(query.path()?).await?;
     Ok(Json(FileStat {
         kind: kind(found.kind),
         size: found.size,
@@ -105,9 +111,9 @@ async fn stat(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> 
         (status = "4XX", description = "Why not.", body = ErrorBody),
     )
 )]
-async fn rename(State(kept): State<Arc<Kept>>, Body(asked): Body<MoveFile>) -> Answer<StatusCode> {
-    let _using = kept.using().await?;
-    kept.sandbox().rename(checked(&asked.from)?, checked(&asked.to)?).await?;
+async fn rename(State(live): State<Arc<LiveSandbox>>, Body(body): Body<MoveFile>) -> Answer<StatusCode> {
+    let _using = live.using().await?;
+    live.sandbox().rename(checked(&body.from)?, checked(&body.to)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -121,9 +127,9 @@ async fn rename(State(kept): State<Arc<Kept>>, Body(asked): Body<MoveFile>) -> A
         (status = "4XX", description = "Why not.", body = ErrorBody),
     )
 )]
-async fn folder(State(kept): State<Arc<Kept>>, Body(asked): Body<MakeFolder>) -> Answer<StatusCode> {
-    let _using = kept.using().await?;
-    kept.sandbox().mkdir(checked(&asked.path)?, asked.recursive).await?;
+async fn folder(State(live): State<Arc<LiveSandbox>>, Body(body): Body<MakeFolder>) -> Answer<StatusCode> {
+    let _using = live.using().await?;
+    live.sandbox().mkdir(checked(&body.path)?, body.recursive).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -143,11 +149,11 @@ fn attribute((name, value): (OsString, Vec<u8>)) -> (String, String) {
     )
 )]
 async fn set_attributes(
-    State(kept): State<Arc<Kept>>,
-    Body(asked): Body<SetAttributes>,
+    State(live): State<Arc<LiveSandbox>>,
+    Body(body): Body<SetAttributes>,
 ) -> Answer<StatusCode> {
-    let _using = kept.using().await?;
-    let SetAttributes { path, prefix, attributes } = asked;
+    let _using = live.using().await?;
+    let SetAttributes { path, prefix, attributes } = body;
     let is_name =
         |name: &String| name.starts_with(&prefix) && !name.is_empty() && name.len() <= MAX_NAME_BYTES;
     if let Some(name) = attributes.keys().find(|name| !is_name(name) || name.contains('\0')) {
@@ -156,7 +162,7 @@ async fn set_attributes(
         return Err(ErrorCode::RequestValue.error(message).into());
     }
     let attributes = attributes.into_iter().map(|(name, value)| (name, value.into_bytes())).collect();
-    kept.sandbox().set_attributes(checked(&path)?, &prefix, attributes).await?;
+    live.sandbox().set_attributes(checked(&path)?, &prefix, attributes).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

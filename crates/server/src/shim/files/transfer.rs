@@ -1,10 +1,10 @@
 //! A file's content, piece by piece in both directions: no whole file is ever in memory.
 
-use super::PathAsked;
-use crate::shim::Kept;
-use crate::shim::extract::{Asked, invalid};
+use super::PathQuery;
+use crate::shim::LiveSandbox;
+use crate::shim::extract::{QueryParams, invalid};
 use crate::shim::failure::Answer;
-use crate::shim::kept::Using;
+use crate::shim::live::Using;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -28,11 +28,14 @@ use std::sync::Arc;
         (status = "4XX", description = "Why not.", body = ErrorBody),
     )
 )]
-pub(super) async fn read(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> Answer<Response> {
-    let using = kept.using().await?;
-    let path = asked.path()?;
-    let reader = kept.sandbox().open_file(path).await?;
-    let length = match kept.sandbox().stat(path).await {
+pub(super) async fn read(
+    State(live): State<Arc<LiveSandbox>>,
+    QueryParams(query): QueryParams<PathQuery>,
+) -> Answer<Response> {
+    let using = live.using().await?;
+    let path = query.path()?;
+    let reader = live.sandbox().open_file(path).await?;
+    let length = match live.sandbox().stat(path).await {
         // A file of the kernel has no size, and yet a content.
         Ok(found) if found.kind == EntryKind::File && found.size > 0 => Some(found.size),
         _ => None,
@@ -65,14 +68,14 @@ pub(super) async fn read(State(kept): State<Arc<Kept>>, Asked(asked): Asked<Path
     )
 )]
 pub(super) async fn write(
-    State(kept): State<Arc<Kept>>,
-    Asked(asked): Asked<PathAsked>,
+    State(live): State<Arc<LiveSandbox>>,
+    QueryParams(query): QueryParams<PathQuery>,
     request: Request,
 ) -> Answer<StatusCode> {
-    let _using = kept.using().await?;
-    let path = asked.path()?;
-    let was_there = kept.sandbox().exists(path).await?;
-    let mut writer = kept.sandbox().create_file(path).await?;
+    let _using = live.using().await?;
+    let path = query.path()?;
+    let was_there = live.sandbox().exists(path).await?;
+    let mut writer = live.sandbox().create_file(path).await?;
     let mut body = request.into_body().into_data_stream();
     while let Some(piece) = body.next().await {
         let piece = piece.map_err(|_| invalid("the body did not come whole"))?;

@@ -27,8 +27,8 @@ use tokio::io::copy_bidirectional;
     )
 )]
 pub(super) async fn open(port: Port, mut request: Request) -> Answer<Response> {
-    let wanted = request.headers().get(UPGRADE);
-    if !wanted.is_some_and(|wanted| wanted.as_bytes().eq_ignore_ascii_case(b"tcp")) {
+    let upgrade_of = request.headers().get(UPGRADE);
+    if !upgrade_of.is_some_and(|upgrade_of| upgrade_of.as_bytes().eq_ignore_ascii_case(b"tcp")) {
         return pass::pass(port, request).await;
     }
     let mut stream = port.connect().await?;

@@ -20,8 +20,8 @@ pub(crate) fn unanswered(addresses: &Addresses, doing: &str, failure: &Failure) 
 
 /// The service said no.
 pub(crate) fn refused(addresses: &Addresses, doing: &str, status: StatusCode, body: &Bytes) -> SandboxError {
-    let said = message(body).unwrap_or_else(|| status.to_string());
-    let message = format!("the E2B-compatible service at `{addresses}` did not {doing}: {said}");
+    let detail = message(body).unwrap_or_else(|| status.to_string());
+    let message = format!("the E2B-compatible service at `{addresses}` did not {doing}: {detail}");
     match status {
         StatusCode::UNAUTHORIZED => ErrorCode::CredentialMissing.error(message).hint(hint!(
             "its API key is not accepted: store a valid one ({}), or name another below [e2b]",
@@ -52,11 +52,11 @@ pub(crate) fn strange(addresses: &Addresses, doing: &str, why: &str) -> SandboxE
 /// What an error's body says, for a person: one line, and not endless.
 pub(crate) fn message(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
-    struct Said {
+    struct ErrorBody {
         message: String,
     }
-    let said: Said = serde_json::from_slice(body).ok()?;
-    Some(visible(&said.message))
+    let detail: ErrorBody = serde_json::from_slice(body).ok()?;
+    Some(visible(&detail.message))
 }
 
 /// Foreign text without control characters, of a bounded length.

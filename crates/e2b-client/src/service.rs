@@ -212,12 +212,12 @@ impl Service {
         time_limit: Duration,
         work: impl Future<Output = Result<T, SandboxError>> + Send + 'static,
     ) -> Result<T, SandboxError> {
-        let (tell, told) = mpsc::sync_channel(1);
+        let (tell, answer) = mpsc::sync_channel(1);
         self.handle().spawn(async move {
             // A caller that no longer waits has its error already.
             let _ = tell.send(work.await);
         });
-        told.recv_timeout(time_limit).unwrap_or_else(|_| {
+        answer.recv_timeout(time_limit).unwrap_or_else(|_| {
             let message =
                 format!("the E2B-compatible service at `{}` does not answer", self.shared.addresses);
             Err(ErrorCode::StartFailed.error(message).hint("see that it runs, and try again"))

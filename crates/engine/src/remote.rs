@@ -50,8 +50,8 @@ fn configured(
     settings: &config::E2bSettings,
     secrets: impl FnOnce() -> Arc<dyn SecretStore>,
 ) -> Result<Service, SandboxError> {
-    let or_variable = |said: &Option<String>, name: &str| {
-        said.clone().or_else(|| env::var(name).ok().filter(|value| !value.is_empty()))
+    let or_variable = |setting: &Option<String>, name: &str| {
+        setting.clone().or_else(|| env::var(name).ok().filter(|value| !value.is_empty()))
     };
     let named = Named {
         domain: or_variable(&settings.domain, "E2B_DOMAIN"),

@@ -92,7 +92,7 @@ async fn by_script(remote: &Remote, doing: String, script: &str, args: &[&str]) 
 async fn script_fault(remote: &Remote, doing: &str, script: &str, args: &[&str]) -> Result<(), Fault> {
     match remote.envd.script(script, args).await {
         Ok((0, _)) => Ok(()),
-        Ok((_, said)) => Err(fault(doing, fault::of_sentence(&said).unwrap_or(Errno::IO))),
+        Ok((_, output)) => Err(fault(doing, fault::of_sentence(&output).unwrap_or(Errno::IO))),
         Err(error) => Err(failed(doing, &error)),
     }
 }
@@ -193,7 +193,7 @@ async fn watch(
             next = changes.next() => next,
             _ = from.frame() => return Ok(()),
         };
-        let told = match next {
+        let batch = match next {
             Ok(Some((kind, path))) => vec![Change { kind, path: Bytes(path.into_bytes()) }],
             // The folder is gone.
             Ok(None) => Vec::new(),
@@ -208,8 +208,8 @@ async fn watch(
             }
             Err(CallError::Failed(_)) => Vec::new(),
         };
-        let is_last = told.is_empty() || matches!(told[..], [Change { kind: ChangeKind::Overflow, .. }]);
-        to.message(&Reply::Changes(told)).await?;
+        let is_last = batch.is_empty() || matches!(batch[..], [Change { kind: ChangeKind::Overflow, .. }]);
+        to.message(&Reply::Changes(batch)).await?;
         if is_last {
             return Ok(());
         }

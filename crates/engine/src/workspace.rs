@@ -353,7 +353,7 @@ const SHARED_GIT: &str =
 /// host is in reach.
 fn has_private_git(spec: &SandboxSpec) -> bool {
     let is_isolated = match spec.backend {
-        BackendChoice::Named(name) => name.assurance() >= Assurance::Namespace,
+        BackendChoice::Named(name) => name.assurance().is_at_least(Assurance::Namespace),
         BackendChoice::Auto => true,
     };
     spec.git == GitAccess::Private && spec.admin == Admin::No && is_isolated
@@ -426,6 +426,11 @@ fn refuse_written(state: &Path, host: &HostGit) -> Result<(), SandboxError> {
 
 fn no_private_git(folder: &Path, error: &SetupError) -> SandboxError {
     let message = format!("the repository `{}` cannot be given to a sandbox: {error}", folder.display());
+    if let SetupError::Make { .. } = error {
+        // The state directory, and not the repository, is what cannot be written.
+        let hint = "is there room, and may you write there? XDG_STATE_HOME names another folder";
+        return ErrorCode::NotSupported.error(message).hint(hint);
+    }
     ErrorCode::NotSupported.error(message).hint(hint!(
         "work on a clone with {}, or, if you trust what runs, let it write this repository with {}",
         Term::Branch.to("NAME"),

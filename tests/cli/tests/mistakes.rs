@@ -34,6 +34,16 @@ const TYPOS: &[Mistake] = &[
     ("set_a_setting", &["config", "set", "egress", "open"]),
     ("docker_logs", &["logs", "--tail", "20"]),
     ("unknown_topic", &["help", "topics", "nonsense"]),
+    ("version_in_short", &["-v"]),
+    ("docker_restart", &["restart", "web"]),
+    ("docker_stats", &["stats"]),
+    ("update_itself", &["update"]),
+    ("an_agent_as_a_command", &["claude"]),
+    ("a_prompt_as_an_argument", &["agent", "run", "claude", "fix it"]),
+    ("where_is_the_configuration", &["config", "path"]),
+    ("start_the_daemon", &["daemon", "start"]),
+    ("remove_all", &["rm", "--all"]),
+    ("listen_at_a_port_by_flag", &["serve", "--port", "7070"]),
 ];
 
 /// Values that no flag takes.
@@ -65,6 +75,10 @@ const VALUES: &[Mistake] = &[
     ("allow_nonsense", &["allow", "not a host"]),
     ("model_without_a_provider", &["agent", "run", "claude", "--model", "opus", "--prompt", "x"]),
     ("wrong_budget", &["run", "--llm-budget", "dollars=1", "--", "true"]),
+    ("several_hosts", &["run", "--allow", "example.com,example.org", "--", "true"]),
+    ("zero_pids", &["run", "--pids", "0", "--", "true"]),
+    ("a_disk_without_a_unit", &["run", "--disk", "10", "--", "true"]),
+    ("a_variable_as_a_credential", &["run", "--secret", "ANTHROPIC_API_KEY", "--", "true"]),
     ("huge_budget", &["run", "--llm-budget", "calls=99999999999999999999", "--", "true"]),
 ];
 
@@ -79,6 +93,8 @@ const MISSING: &[Mistake] = &[
     ("no_such_profile", &["run", "--profile", "nosuch", "--", "true"]),
     ("no_such_workspace", &["run", "--workspace", "nosuch", "--", "true"]),
     ("no_such_path", &["run", "--ro", "nosuch", "--", "true"]),
+    ("no_such_secret_to_remove", &["secrets", "rm", "nosuch"]),
+    ("a_command_by_its_number", &["logs", "2"]),
     ("no_such_policy_file", &["policy", "check", "nosuch.toml"]),
     ("no_such_sandbox_to_forward", &["forward", "nosuch", "3000"]),
     ("no_such_agent", &["agent", "run", "cloude", "--prompt", "x"]),
@@ -100,6 +116,8 @@ const CIRCUMSTANCES: &[Mistake] = &[
     ("a_system_folder_as_workspace", &["run", "--workspace", "/etc", "--", "true"]),
     ("a_command_that_is_not_there", &["run", "--", "nosuch-command"]),
     ("a_line_as_a_command", &["run", "--", "ls -la"]),
+    ("an_agent_in_a_sandbox", &["run", "--", "codex"]),
+    ("an_image_as_the_command", &["run", "alpine", "sh"]),
     ("a_part_of_the_shell", &["run", "--", "cd", "/tmp"]),
     ("a_command_that_is_no_program", &["run", "--", "/etc/passwd"]),
     ("no_network", &["run", "--", "getent", "hosts", "example.com"]),

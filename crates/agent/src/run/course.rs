@@ -186,10 +186,12 @@ mod tests {
         RunRequest {
             agent: Agent::Program("./agent".into()),
             prompt: "do it".into(),
+            messages: Default::default(),
             model: None,
             effort: None,
             web_search: false,
             context: Vec::new(),
+            attached: Vec::new(),
             cwd: None,
             time: None,
             conversation: Conversation::New,

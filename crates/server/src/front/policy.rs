@@ -33,10 +33,10 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
     OpenApiRouter::new().routes(routes!(show, change)).routes(routes!(questions)).routes(routes!(answer))
 }
 
-/// The policy in force in a sandbox that lives, each rule with its place
+/// Get the policy in force in a running sandbox, each rule with its file and line
 #[utoipa::path(get, path = "/v1/sandboxes/{name}/policy", tag = "egress", operation_id = "get_policy",
-    params(("name" = String, Path, description = "Of the sandbox")),
-    responses((status = 200, description = "This", body = PolicyReport)))]
+    params(("name" = String, Path, description = "Name or id of the sandbox")),
+    responses((status = 200, description = "The policy in force", body = PolicyReport)))]
 async fn show(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -51,9 +51,9 @@ async fn show(
 /// It takes effect at once: no later connection is decided without it, and connections that it denies end. A grant may allow what it
 /// could have asked for when the sandbox was made, and deny anything.
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/policy", tag = "egress", operation_id = "change_policy",
-    params(("name" = String, Path, description = "Of the sandbox")),
+    params(("name" = String, Path, description = "Name or id of the sandbox")),
     request_body = ChangePolicy,
-    responses((status = 200, description = "It is in force", body = PolicyChanged)))]
+    responses((status = 200, description = "The change is in force", body = PolicyChanged)))]
 async fn change(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -81,10 +81,10 @@ async fn change(
 
 /// Answer a question of a sandbox
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/questions/{question}", tag = "egress", operation_id = "answer_question",
-    params(("name" = String, Path, description = "Of the sandbox"),
-        ("question" = u64, Path, description = "Its number")),
+    params(("name" = String, Path, description = "Name or id of the sandbox"),
+        ("question" = u64, Path, description = "Number of the question")),
     request_body = AnswerQuestion,
-    responses((status = 200, description = "It is answered", body = PolicyChanged)))]
+    responses((status = 200, description = "The question is answered, and the answer is in force", body = PolicyChanged)))]
 async fn answer(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -127,9 +127,9 @@ struct Which {
     follow: Option<bool>,
 }
 
-/// The questions of the caller's sandboxes that wait for a person
+/// List questions of the caller's sandboxes that wait for a person
 #[utoipa::path(get, path = "/v1/questions", tag = "egress", operation_id = "list_questions", params(Which),
-    responses((status = 200, description = "A part of them, or with `follow` events", content(
+    responses((status = 200, description = "One page of open questions, or with `follow` a stream of events", content(
         (Page<SandboxQuestion> = "application/json"), (SandboxNotice = "text/event-stream")))))]
 async fn questions(
     State(front): State<Arc<Front>>,

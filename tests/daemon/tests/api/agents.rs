@@ -71,7 +71,9 @@ fn a_daemon_that_is_killed_ends_its_runs() {
 fn budgets_of_a_run_are_held() {
     let Some((home, daemon, model)) = with_model() else { return };
     model.scenario("three");
-    let run = json!({ "prompt": "Do the task.", "budget": ["calls=1"] });
+    let messages = json!([{ "role": "system", "content": "Be brief." }, { "role": "user", "content": "Begin." },
+        { "role": "assistant", "content": "I began." }, { "role": "user", "content": "Do the task." }]);
+    let run = json!({ "messages": messages, "budget": ["calls=1"] });
     let last = start(&home.client(), &run).last().unwrap().json();
     assert_eq!((&last["ok"], &last["stop_reason"]), (&json!(false), &json!("error_budget")), "{last:#}");
     is_over(&home, &daemon, "");
@@ -100,6 +102,11 @@ fn agents_need_a_grant_and_make_sense() {
         ("%2Fbin%2Fsh", json!({ "prompt": "hello" }), 404),
         ("claude", json!({}), 422),
         ("claude", json!({ "prompt": "  " }), 422),
+        ("claude", json!({ "messages": [{ "role": "assistant", "content": "hello" }] }), 422),
+        ("claude", json!({ "messages": [{ "role": "tool", "content": "hello" }] }), 400),
+        ("claude", json!({ "prompt": "hello", "messages": [{ "role": "user", "content": "hello" }] }), 422),
+        ("claude", json!({ "prompt": "hello", "bill": { "account": "a" } }), 400),
+        ("claude", json!({ "prompt": "hello", "bill": { "end_user": "of-another" } }), 403),
         ("claude", json!({ "prompt": "hello", "model": "no-slash" }), 422),
         ("claude", json!({ "prompt": "hello", "effort": "much" }), 422),
         ("claude", json!({ "prompt": "hello", "budget": ["much"] }), 422),

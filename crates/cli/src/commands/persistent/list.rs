@@ -21,14 +21,8 @@ pub(crate) fn list(options: &ListArgs) -> Result<u8, SandboxError> {
     }
     match layers::list::count() {
         0 => {}
-        1 => {
-            eprintln!(
-                "belljar: what a sandbox changed is kept beside its folder: `belljar changes list` shows it"
-            )
-        }
-        more => eprintln!(
-            "belljar: what {more} sandboxes changed is kept beside their folders: `belljar changes list` lists it"
-        ),
+        1 => eprintln!("belljar: sandboxes left 1 layer or clone: `belljar changes list`"),
+        more => eprintln!("belljar: sandboxes left {more} layers and clones: `belljar changes list`"),
     }
     if all.is_empty() {
         eprintln!("belljar: no sandbox is kept");

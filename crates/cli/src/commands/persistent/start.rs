@@ -50,7 +50,11 @@ pub(super) fn differs(error: ClientError) -> SandboxError {
     let error = of_client(error);
     match error.code {
         ErrorCode::SandboxDiffers => {
-            error.hint("`belljar rm .` removes it; `belljar start` without flags starts it as it is")
+            let allows = error.message.contains("`egress.allow`");
+            error.hint(format!(
+                "{}`belljar start` without flags starts it as it is; `belljar rm .` removes it with its home",
+                if allows { "`belljar allow HOST --in .` allows a host in it; " } else { "" }
+            ))
         }
         _ => error,
     }

@@ -80,7 +80,12 @@ pub enum Event {
         port: u16,
         protocol: Protocol,
         rule: String,
-        address: IpAddr,
+        /// Where it is dialled; nothing where the proxy looks the name up.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        address: Option<IpAddr>,
+        /// The proxy that it goes through.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        proxy: Option<String>,
     },
     /// The connection ended. `address` is the one that answered, if it is not the one that was dialled first.
     ConnectionClosed {
@@ -520,7 +525,8 @@ mod tests {
                     port: 443,
                     protocol: Protocol::Tls,
                     rule: label.to_string(),
-                    address: IpAddr::from([93, 184, 216, 34]),
+                    address: Some(IpAddr::from([93, 184, 216, 34])),
+                    proxy: None,
                 },
                 r#"{"kind":"connection_opened","connection":1,"name":"api.example.com","port":443,"protocol":"tls","rule":"`example.com` (--allow)","address":"93.184.216.34"}"#,
             ),

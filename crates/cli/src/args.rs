@@ -43,7 +43,7 @@ pub(crate) use images::{
 pub(crate) use integrate::{IntegrateArgs, OutsideAgent};
 pub(crate) use kept::{
     AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, ForkArgs, ForwardArgs, HowArg, InitArgs, KeptCommand,
-    KeptListArgs, ListArgs, LogsArgs, PortPair, PsArgs, RestoreArgs, RmArgs, SandboxCommand, SnapshotArgs,
+    KeptListArgs, ListArgs, LogsArgs, PsArgs, RestoreArgs, RmArgs, SandboxCommand, SnapshotArgs,
     SnapshotsArgs, SnapshotsCommand, StartArgs, TargetArgs, UndoArgs, VolumeCommand, VolumesArgs, WhichArgs,
 };
 pub(crate) use layers::{ApplyArgs, ChangesCommand, DiffArgs, DiscardArgs, LayersArgs};
@@ -60,6 +60,7 @@ pub(crate) use show_run::ShowRunArgs;
 pub(crate) use steer::{AllowArgs, ApproveArgs, DenyArgs, PolicyShowArgs, SteerCommand, WhyArgs};
 pub(crate) use upkeep::{DuArgs, PruneArgs, UninstallArgs, UpkeepCommand};
 
+use belljar_spec::ForwardedPort;
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -408,6 +409,8 @@ pub(crate) struct RunArgs {
     #[arg(short = 'w', long, alias = "workdir", value_name = "DIR")]
     pub(crate) cwd: Option<String>,
     #[command(flatten)]
+    pub(crate) forward: ForwardedArgs,
+    #[command(flatten)]
     pub(crate) terminal: TerminalArgs,
     /// Print no notes of belljar's own; errors, warnings and refusals remain
     #[arg(short, long)]
@@ -420,6 +423,15 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+/// Ports of this machine that lead into a sandbox, as long as it lives.
+#[derive(Debug, Default, Clone, ClapArgs)]
+pub(crate) struct ForwardedArgs {
+    /// Lead a port of this machine (of 127.0.0.1 if no address is given) to a port inside [default: the same]; 0 is any free one; may be
+    /// repeated
+    #[arg(short = 'p', long = "port", value_name = "[ADDRESS:]PORT[:INSIDE]")]
+    pub(crate) ports: Vec<ForwardedPort>,
+}
+
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct ShellArgs {
     /// The folder [default: the current one]
@@ -428,6 +440,8 @@ pub(crate) struct ShellArgs {
     /// A one-shot sandbox, removed when the shell exits
     #[arg(long)]
     pub(crate) once: bool,
+    #[command(flatten)]
+    pub(crate) forward: ForwardedArgs,
     #[command(flatten)]
     pub(crate) image: OwnImageArgs,
     #[command(flatten)]

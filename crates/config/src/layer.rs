@@ -3,7 +3,7 @@
 use crate::authorities::AuthorityFile;
 use crate::daemon_table::DaemonSettings;
 use crate::fault::{at, nearest};
-use crate::file::{Egress, File, Scalar};
+use crate::file::{Egress, File, ProxyTable, Scalar};
 use crate::git_table::GitSettings;
 use crate::golden_table::GoldenSettings;
 use crate::images_table::ImageSettings;
@@ -13,8 +13,10 @@ use crate::profile_table::Profile;
 use crate::read::Text;
 use crate::sandbox_table::SandboxSettings;
 use crate::{credential_table, github_table, profile_table, rule_table};
+use belljar_gateway::decide::reserved;
 use belljar_spec::egress::{
-    EgressLimits, GroupName, HostPattern, Mode, Printable, Rule, RuleLabel, RuleSource, groups,
+    EgressLimits, GroupName, HostPattern, HostPort, Mode, Printable, Rule, RuleLabel, RuleSource,
+    UpstreamProxy, groups,
 };
 use belljar_spec::secret::{Credential, GitHubApp};
 use belljar_spec::workspace::{HidePattern, ProtectedPath, ProtectedPathError};
@@ -50,7 +52,11 @@ pub struct Settings {
     /// Lower layers may allow nothing else.
     pub only: Option<At<Vec<HostPattern>>>,
     pub private: Vec<At<IpNet>>,
+    /// Ports of this machine that may be reached.
+    pub host_ports: Vec<At<HostPort>>,
     pub resolvers: Option<At<Vec<SocketAddr>>>,
+    /// What is dialled through.
+    pub proxy: Option<At<UpstreamProxy>>,
     /// CAs that the gateway trusts for servers, besides the system's.
     pub authorities: Vec<At<AuthorityFile>>,
     /// The line that turns on TLS interception for every name.
@@ -103,7 +109,9 @@ impl Settings {
             deny: Vec::new(),
             only: None,
             private: Vec::new(),
+            host_ports: Vec::new(),
             resolvers: None,
+            proxy: None,
             authorities: Vec::new(),
             inspect: None,
             connections: None,
@@ -171,7 +179,9 @@ impl Settings {
             deny,
             only,
             private,
+            host_ports,
             resolvers,
+            proxy,
             authorities,
             inspect,
             connections,
@@ -182,8 +192,10 @@ impl Settings {
         let reader = Reader { text };
         reader.may_say("widest", &widest, &[Layer::Operator, Layer::User])?;
         reader.may_say("only", &only, &[Layer::Operator])?;
-        reader.may_say("private", &private, &[Layer::Operator])?;
+        reader.may_say("private", &private, &[Layer::Operator, Layer::User])?;
+        reader.may_say("host_ports", &host_ports, &[Layer::Operator, Layer::User])?;
         reader.may_say("resolvers", &resolvers, &[Layer::Operator, Layer::User])?;
+        reader.may_say("proxy", &proxy, &[Layer::Operator, Layer::User])?;
         reader.may_say("authorities", &authorities, &[Layer::Operator, Layer::User])?;
         reader.may_say("llm", &llm, &[Layer::Operator, Layer::User])?;
         reader.may_say("sandbox", &file.sandbox, &[Layer::Repository])?;
@@ -203,7 +215,9 @@ impl Settings {
             deny: reader.rules(&deny, Rule::deny)?,
             only: only.map(|only| reader.only(&only)).transpose()?,
             private: private.map(|private| reader.private(&private)).transpose()?.unwrap_or_default(),
+            host_ports: host_ports.map(|ports| reader.host_ports(&ports)).transpose()?.unwrap_or_default(),
             resolvers: resolvers.map(|resolvers| reader.resolvers(&resolvers)).transpose()?,
+            proxy: proxy.map(|proxy| reader.proxy(&proxy)).transpose()?,
             authorities: authorities.map(|files| reader.authorities(&files)).transpose()?.unwrap_or_default(),
             inspect: inspect
                 .filter(|inspect| *inspect.get_ref())
@@ -376,7 +390,18 @@ impl Reader<'_> {
     }
 
     fn private(&self, ranges: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<At<IpNet>>, SandboxError> {
-        ranges.get_ref().iter().map(|range| self.understood(range, |text| private_range(text))).collect()
+        let range = |text: &String| {
+            let range = private_range(text)?;
+            match self.text.layer {
+                Layer::User if !reserved::is_users_to_open(range) => Err(not_yours(range)),
+                Layer::Operator | Layer::User | Layer::Repository => Ok(range),
+            }
+        };
+        ranges.get_ref().iter().map(|written| self.understood(written, range)).collect()
+    }
+
+    fn host_ports(&self, ports: &Spanned<Vec<Spanned<i64>>>) -> Result<Vec<At<HostPort>>, SandboxError> {
+        ports.get_ref().iter().map(|port| self.understood(port, |port| port.to_string().parse())).collect()
     }
 
     fn resolvers(
@@ -386,6 +411,27 @@ impl Reader<'_> {
         let one = |server: &Spanned<String>| Ok(self.understood(server, |text| resolver(text))?.value);
         let value = servers.get_ref().iter().map(one).collect::<Result<_, SandboxError>>()?;
         Ok(At { value, place: self.place(servers) })
+    }
+
+    fn proxy(&self, table: &Spanned<ProxyTable>) -> Result<At<UpstreamProxy>, SandboxError> {
+        let place = self.place(table);
+        let ProxyTable { url, secret, resolve, except } = table.get_ref();
+        let Some(url) = url else {
+            return Err(at(&place, "`[egress.proxy]` has no `url`")
+                .hint("write `url = \"http://proxy.example.com:3128\"`, or take the table out"));
+        };
+        let secret =
+            secret.as_ref().map(|secret| self.understood(secret, |text| text.parse())).transpose()?;
+        let resolve = resolve.as_ref().map(|side| self.understood(side, |text| text.parse())).transpose()?;
+        let host =
+            |host: &Spanned<String>| Ok(self.understood(host, |text| text.parse::<HostPattern>())?.value);
+        let value = UpstreamProxy {
+            at: self.understood(url, |text| text.parse())?.value,
+            secret: secret.map(|secret| secret.value),
+            resolve: resolve.map(|side| side.value).unwrap_or_default(),
+            except: except.iter().map(host).collect::<Result<_, SandboxError>>()?,
+        };
+        Ok(At { value, place })
     }
 
     fn authorities(
@@ -407,6 +453,19 @@ impl Reader<'_> {
 /// The source of a rule in a file.
 pub(crate) fn source(place: Position) -> RuleSource {
     RuleSource::File { path: place.file, line: place.line }
+}
+
+/// Why a range is the operator's to open.
+fn not_yours(range: IpNet) -> String {
+    match range.addr().is_loopback() {
+        true => format!(
+            "`{range}` is this machine's loopback device: write `host_ports = [5432]` with the ports that are needed"
+        ),
+        false => format!(
+            "`{range}` is not a range of private networks: only the operator of this machine can open it, in {}",
+            Layer::Operator.file()
+        ),
+    }
 }
 
 fn private_range(text: &str) -> Result<IpNet, String> {

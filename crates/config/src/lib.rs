@@ -57,7 +57,7 @@ pub use machine::machine;
 pub use merge::Origins;
 pub use origin::{At, ConfigPaths, Origin, Position};
 pub use profile_table::{Profile, profiles, profiles_from};
-pub use request::{DefaultProfile, Surroundings, resolve, resolve_with};
+pub use request::{DefaultProfile, Surroundings, UsersNetwork, resolve, resolve_with};
 pub use sample::sample;
 pub use sandbox_table::SandboxSettings;
 pub use schema::schema;

@@ -361,7 +361,9 @@ impl Engine {
         let recorder = record.recorder().expect("a backend that started a guest has called `meanwhile`");
         let recorder = Arc::clone(recorder);
         let route = match &secrets {
-            Some(secrets) => step("model", || llm::open(spec, id, secrets, &recorder))?,
+            Some(secrets) => {
+                step("model", || llm::open(spec, id, secrets, &recorder, prepared.proxy.clone()))?
+            }
             None => None,
         };
         // Of every git that works for it on the host, whichever part of belljar starts that git.
@@ -381,6 +383,7 @@ impl Engine {
                     credentials: Arc::clone(&prepared.credentials),
                     authority,
                     pushes: Some(pushes::pushes(spec, directory, &leash)),
+                    proxy: prepared.proxy.clone(),
                     rules: record.rules.clone(),
                     ports: None,
                 };

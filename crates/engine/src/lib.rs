@@ -26,12 +26,14 @@ mod exec;
 mod explain;
 mod faults;
 mod files;
+mod forwarding;
 mod git_session;
 mod golden;
 mod held;
 mod host;
 mod kept;
 mod layers;
+mod listening;
 mod liveness;
 mod llm;
 mod neighbours;
@@ -62,6 +64,7 @@ pub use engine::{BackendReport, Description, Engine, Stage, Watcher, describe};
 pub use exec::{Events, ExecResult, FixedInput, Input, Inputs, Output, Running};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain, resolve};
 pub use files::{EntryKind, FileEntry, FileStat, Listing};
+pub use forwarding::{Forwarding, IfTaken, listen};
 pub use golden::{BuildOptions, GOLDEN_RELEASE, Golden, GoldenStatus, MIRROR, Told};
 pub use host::{
     LimitsHeld, container_around_us, fetch_docker_image, host_shell, landlock_is_filtered, limits_held,

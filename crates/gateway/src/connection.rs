@@ -272,20 +272,20 @@ impl Arrival {
 pub(crate) async fn open(permit: &Permit, serving: &Serving) -> Result<(TcpStream, OpenRecord), Refusal> {
     let mut recorded = None;
     let span = debug_span!("dial", egress.host = %permit.name(), egress.port = permit.port());
-    let dialled = dial(permit, &serving.policy, |first| {
-        recorded = Some((serving.recorder.opened(permit, first, &serving.revoked)?, first));
+    let dialled = dial(permit, &serving.policy, serving.proxy.as_deref(), |way| {
+        recorded = Some((serving.recorder.opened(permit, way, &serving.revoked)?, way.address));
         Ok(())
     })
     .instrument(span.clone())
     .await;
     match &dialled {
-        Ok((_, address)) => span.in_scope(|| debug!(egress.address = %address, "connected")),
+        Ok((_, address)) => span.in_scope(|| debug!(egress.address = ?address, "connected")),
         Err(undialled) => span.in_scope(|| debug!(error = ?undialled, "not connected")),
     }
     match (dialled, recorded) {
         (Ok((outside, address)), Some((mut record, first))) => {
             serving.fit(&outside);
-            record.answered = Some(address.ip()).filter(|answered| *answered != first);
+            record.answered = address.filter(|answered| Some(*answered) != first);
             Ok((outside, record))
         }
         // Nothing is dialled without a record.

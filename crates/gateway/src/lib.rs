@@ -48,6 +48,7 @@ mod tally;
 mod tls_interception;
 mod trust;
 mod unresolved;
+mod upstream_proxy;
 
 pub use credentials::{Credentials, EnvFault, EnvFileError, InEnvFileError, Known, Redact, danger_forward};
 pub use dial::judge_first;
@@ -64,3 +65,4 @@ pub use record::{Counted, Counter, Recorder};
 pub use resolve::resolve;
 pub use sandbox_ca::{Authority, AuthorityError};
 pub use trust::check_authorities;
+pub use upstream_proxy::Proxy;

@@ -5,6 +5,7 @@
 //! as well, written at that moment: killing belljar afterwards does not hide it.
 
 use crate::decide::Permit;
+use crate::dial::Way;
 use crate::relay::Counts;
 use crate::tally::{Many, Summary, Tally, is_power_of_ten, key};
 use belljar_audit::{Ending, Event, Log};
@@ -205,7 +206,7 @@ impl Recorder {
     pub(crate) fn opened(
         self: &Arc<Recorder>,
         permit: &Permit,
-        address: IpAddr,
+        way: &Way<'_>,
         revoked: &Arc<AtomicBool>,
     ) -> Result<OpenRecord, NotRecorded> {
         let connection = self.next_connection.fetch_add(1, Ordering::Relaxed);
@@ -215,7 +216,8 @@ impl Recorder {
             port: permit.port(),
             protocol: permit.protocol(),
             rule: permit.rule().to_string(),
-            address,
+            address: way.address,
+            proxy: way.proxy.map(ToString::to_string),
         })?;
         Ok(OpenRecord {
             recorder: Arc::clone(self),

@@ -4,7 +4,7 @@ use super::credentials::CredentialArgs;
 use super::workspace::{GitArg, WorkspaceArgs};
 use super::{EgressArgs, LlmArgs};
 use belljar_config::{self as config, DefaultProfile, EgressFlags};
-use belljar_config::{Note, Surroundings, resolve};
+use belljar_config::{Note, Surroundings, UsersNetwork, resolve};
 use belljar_spec::egress::{Mode, RuleSource};
 use belljar_spec::git::BranchName;
 use belljar_spec::request::{EnvValue, GitHubRequest, HostPath, WebSearch, WorkspaceRequest};
@@ -124,6 +124,7 @@ impl SandboxOptions {
             forward: self.secrets.forward_secret.clone(),
             danger_forward_app_key: self.secrets.danger_forward_app_key,
             default_profile: DefaultProfile::Applied,
+            users_network: UsersNetwork::Applied,
             ..Surroundings::default()
         };
         let mut request = self.filled()?;

@@ -2,7 +2,7 @@
 
 use super::ListingArgs;
 use belljar_config::Layer;
-use belljar_spec::egress::{GroupName, HostName, HostNameError, Mode, PortRange};
+use belljar_spec::egress::{GroupName, HostName, HostNameError, HostPort, Mode, PortRange};
 use belljar_spec::request::{AllowRule, EgressRequest};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -24,6 +24,10 @@ pub(crate) struct EgressArgs {
     /// Allow hosts that belong together: github, providers, registries, coding-agents; may be repeated
     #[arg(long = "group", value_name = "NAME")]
     groups: Vec<GroupName>,
+    /// Allow a port of this machine's loopback address (a database, a model server), which is host.belljar.internal inside; may be
+    /// repeated
+    #[arg(long = "allow-host", value_name = "PORT")]
+    host_ports: Vec<HostPort>,
     /// Intercept TLS to every host, not only where a rule or a key needs it: a placeholder in a request to any but
     /// its own host is stopped. Programs that accept one certificate only, or speak no HTTP in TLS, fail then
     #[arg(long)]
@@ -32,8 +36,8 @@ pub(crate) struct EgressArgs {
 
 impl EgressArgs {
     pub(crate) fn request(self) -> EgressRequest {
-        let EgressArgs { mode, allow, groups, inspect } = self;
-        EgressRequest { mode, allow, groups, inspect, deny: Vec::new() }
+        let EgressArgs { mode, allow, groups, host_ports, inspect } = self;
+        EgressRequest { mode, allow, groups, host_ports, inspect, deny: Vec::new() }
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod llm;
 pub(crate) mod man;
 mod model;
 pub(crate) mod policy;
+mod ports;
 pub(crate) mod prices;
 pub(crate) mod publish;
 mod questions;

@@ -5,7 +5,7 @@ use super::print;
 use super::run::{Notes, in_foreground, say_loosened, warn_of_weak_isolation};
 use super::standing::Standing;
 use super::{kept, roots};
-use crate::args::{SandboxOptions, ShellArgs};
+use crate::args::{ForwardedArgs, SandboxOptions, ShellArgs};
 use crate::failure::say_notes;
 use crate::foreground::terminal_size;
 use belljar_spec::egress::{EgressPolicy, Mode};
@@ -13,15 +13,16 @@ use belljar_spec::{Command, ErrorCode, Root, SandboxError};
 
 /// Joins the folder's sandbox if it has one and nothing else was said; else opens one of its own.
 pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
-    let ShellArgs { folder, once, image, place } = options;
+    let ShellArgs { folder, once, forward, image, place } = options;
     let place = with_own_image(place.on(folder), &image, |place| kept::folder(place.folder()), false)?;
     if !once
+        && forward.ports.is_empty()
         && place.is_silent()
         && let Some(join) = kept::shell::joins(place.folder().as_deref(), place.branch())
     {
         return join();
     }
-    alone(place)
+    alone(place, forward)
 }
 
 /// `belljar` and nothing else: at a terminal a shell, else what there is to say.
@@ -33,10 +34,11 @@ pub(crate) fn without_words() -> Result<u8, SandboxError> {
     print(help.as_bytes())
 }
 
-fn alone(place: SandboxOptions) -> Result<u8, SandboxError> {
+fn alone(place: SandboxOptions, forward: ForwardedArgs) -> Result<u8, SandboxError> {
     let Standing { place, below } = Standing::of(place, true)?;
     let timeout = place.timeout();
-    let (spec, notes) = place.spec()?;
+    let (mut spec, notes) = place.spec()?;
+    spec.forward_ports.extend(forward.ports);
     say_notes(&notes);
     say_loosened(&spec);
     roots::make_ready(&spec)?;

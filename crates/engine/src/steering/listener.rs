@@ -168,7 +168,9 @@ async fn send(writer: &mut (impl AsyncWriteExt + Unpin), reply: &Reply) -> io::R
 
 fn refused(refusal: ChangeRefused) -> SandboxError {
     let code = match refusal {
-        ChangeRefused::Denied(..) | ChangeRefused::NotByOperator(_) => ErrorCode::NotGranted,
+        ChangeRefused::Denied(..) | ChangeRefused::NotByOperator(_) | ChangeRefused::ThisMachine(_) => {
+            ErrorCode::NotGranted
+        }
         ChangeRefused::PortNotLed(_) | ChangeRefused::EgressOff => ErrorCode::NotSupported,
         ChangeRefused::DenyOnce => ErrorCode::RequestConflict,
         ChangeRefused::TooMany => ErrorCode::QuotaExceeded,
@@ -184,6 +186,7 @@ fn refused(refusal: ChangeRefused) -> SandboxError {
             error.hint("start the sandbox again with the rule, in strict mode")
         }
         ChangeRefused::NotByOperator(_)
+        | ChangeRefused::ThisMachine(_)
         | ChangeRefused::DenyOnce
         | ChangeRefused::TooMany
         | ChangeRefused::NotRecorded

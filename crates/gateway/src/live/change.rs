@@ -1,7 +1,7 @@
 //! Changes of a living policy: rules that come and go. Pure: the clock is an argument.
 
 use belljar_audit::PolicyChange;
-use belljar_spec::egress::{EgressPolicy, PortRange, Rule, RuleEffect, RuleLasting};
+use belljar_spec::egress::{EgressPolicy, PortRange, Rule, RuleEffect, RuleLasting, THIS_MACHINE};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,11 @@ pub enum ChangeRefused {
     /// The sandbox's kernel leads only some ports to the gateway.
     #[error("the sandbox's kernel has no nf_tables: the port of `{0}` cannot be opened after the start")]
     PortNotLed(String),
+    /// Reserved ranges are opened before a sandbox starts, by the person whose machine it is.
+    #[error(
+        "`{0}`: a port of this machine is opened when a sandbox starts, by `--allow-host PORT` or `host_ports`"
+    )]
+    ThisMachine(String),
     /// The sandbox has no network that could be opened.
     #[error("this sandbox was started with egress `none`, which cannot be opened while it lives")]
     EgressOff,
@@ -125,6 +130,9 @@ impl Layers {
             && !only.iter().any(|host| host.covers(&rule.host))
         {
             return Err(ChangeRefused::NotByOperator(text()));
+        }
+        if rule.host.name().as_str() == THIS_MACHINE {
+            return Err(ChangeRefused::ThisMachine(text()));
         }
         if let Some(ports) = &self.ports {
             let is_led = |range: PortRange| range.first() == range.last() && ports.contains(&range.first());

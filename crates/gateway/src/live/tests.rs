@@ -19,6 +19,7 @@ fn live(policy: EgressPolicy, recorder: Recorder) -> Arc<LivePolicy> {
         credentials: Arc::new(Credentials::none()),
         authority: None,
         pushes: None,
+        proxy: None,
         rules: Vec::new(),
         ports: None,
     };

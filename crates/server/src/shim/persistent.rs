@@ -18,11 +18,11 @@ use super::protocol::Answer;
 use super::starter::Starter;
 use super::wipe::wipe;
 use super::{Kept, serve, snapshot};
-use belljar_engine::{Engine, Keeps, Sandbox};
+use belljar_engine::{Engine, Forwarding, IfTaken, Keeps, Sandbox};
 use belljar_fleet::request::{self, Surroundings, Understood};
 use belljar_fleet::{Alive, FolderId, SandboxDir, ShimPlan, Stop};
 use belljar_spec::egress::Mode;
-use belljar_spec::{ErrorCode, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{ErrorCode, ForwardedAt, SandboxError, SandboxId, SandboxSpec};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -38,14 +38,21 @@ pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) ->
     starter.end_with_daemon();
     let runtime = runtime()?;
     let engine = engine(place);
+    // Opened first: a port that is in use starts no sandbox.
+    let (forwarding, moved) = forwarding(&understood)?;
     let made = engine.create_blocking(&understood.spec)?;
     let mut notes: Vec<String> = understood.notes.iter().map(|note| note.message.clone()).collect();
     notes.extend(made.warning());
+    notes.extend(moved);
     let keeps = Keeps::of(&understood.spec);
-    let inside = Inside { ports: understood.ports, egress: egress(&understood.spec, &made), keeps };
+    let forwarded = forwarding.ports();
+    let inside =
+        Inside { ports: understood.ports, forwarded, egress: egress(&understood.spec, &made), keeps };
     let made = Arc::new(made);
     let opened = runtime.block_on(open(place, plan, folder, inside, notes, &made, starter));
     let outcome = opened.map(|mut open| {
+        let kept = Arc::clone(&open.kept);
+        let forwarding = runtime.spawn(forwarding.serve(move || kept.sandbox()));
         let ending = loop {
             match runtime.block_on(open.next()) {
                 Next::End(ending) => break ending,
@@ -53,6 +60,8 @@ pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) ->
                 Next::Replace(replacement) => replace(&open.kept, &engine, &understood.spec, replacement),
             }
         };
+        // No connection comes to a sandbox that ends.
+        forwarding.abort();
         runtime.block_on(leave(place, &open.kept, ending));
         open.serving.abort();
         open.kept.sandbox().dispose_blocking();
@@ -61,6 +70,25 @@ pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) ->
     made.dispose_blocking();
     runtime.shutdown_timeout(GRACE);
     outcome
+}
+
+/// The host's ports that lead into the sandbox, and what a person should know of them. One that only a file names may be another sandbox's of
+/// the same repository.
+fn forwarding(understood: &Understood) -> Result<(Forwarding, Vec<String>), SandboxError> {
+    let (mut forwarding, mut notes) = (Forwarding::of(&understood.spec.forward_ports)?, Vec::new());
+    if !understood.spec.backend_isolates() {
+        return Ok((forwarding, notes));
+    }
+    for port in &understood.forwarded {
+        let at = forwarding.open(*port, IfTaken::ChooseAnother)?;
+        if at.port != port.here {
+            notes.push(format!(
+                "port {} of this machine is in use: {}:{} leads to port {} inside",
+                port.here, at.address, at.port, at.inside
+            ));
+        }
+    }
+    Ok((forwarding, notes))
 }
 
 /// Ends what is inside, does what is to be done meanwhile, and makes the sandbox again. On the first thread, with which it ends.
@@ -96,6 +124,7 @@ fn understand(plan: &ShimPlan, place: &SandboxDir) -> Result<Understood, Sandbox
         persistent: plan.persistent,
         place: place.clone(),
         volumes: volumes(place),
+        is_owners: plan.is_owners,
     };
     request::understand(&plan.sandbox, &surroundings)
 }
@@ -103,6 +132,7 @@ fn understand(plan: &ShimPlan, place: &SandboxDir) -> Result<Understood, Sandbox
 /// What files had a say in, as it came out.
 struct Inside {
     ports: Vec<u16>,
+    forwarded: Vec<ForwardedAt>,
     egress: String,
     keeps: Keeps,
 }
@@ -182,6 +212,7 @@ async fn open(
         folder,
         egress: Some(inside.egress),
         ports: inside.ports,
+        forwarded: inside.forwarded,
         keeps: inside.keeps.clone(),
     };
     let subject = snapshot::subject(place, &plan.name, &plan.key, sandbox, inside.keeps);

@@ -70,11 +70,12 @@ fn spec(place: &SandboxOptions, phase: &Phase) -> Result<(SandboxSpec, Vec<Note>
             .error(message)
             .hint("write `egress = \"open\"` below the `[[phase]]` that needs it"));
     }
-    let EgressRequest { mode, allow, deny, groups, inspect } = phase.egress.clone();
+    let EgressRequest { mode, allow, deny, groups, host_ports, inspect } = phase.egress.clone();
     asked.egress.mode = mode.or(asked.egress.mode).or(place.unopened_mode()?);
     asked.egress.allow.extend(allow);
     asked.egress.deny.extend(deny);
     asked.egress.groups.extend(groups);
+    asked.egress.host_ports.extend(host_ports);
     asked.egress.inspect |= inspect;
     // What a phase says of these is all that counts for it.
     asked.web_search.clone_from(&phase.web_search);
@@ -122,7 +123,8 @@ fn opened(phase: &Phase) -> Option<String> {
         let all: Vec<String> = all.iter().map(T::to_string).collect();
         (!all.is_empty()).then(|| format!("{what}{}", all.join(", ")))
     }
-    let EgressRequest { mode, allow, deny: _, groups, inspect: _ } = &phase.egress;
+    // A phase opens no port of this machine by itself.
+    let EgressRequest { mode, allow, deny: _, groups, host_ports: _, inspect: _ } = &phase.egress;
     let search = phase.web_search.as_ref().map(|search| match search {
         WebSearch::Named(name) => format!("web search by {name}"),
         WebSearch::Detect | WebSearch::IfKept => "web search".to_string(),

@@ -115,9 +115,11 @@ fn told(event: &Event) -> (String, String, Vec<String>) {
         Event::HostRelayBroken { detail } => {
             ("relay".into(), format!("the repository here was not served: {detail}"))
         }
-        Event::ConnectionOpened { connection, name, port, protocol, rule, address } => {
+        Event::ConnectionOpened { connection, name, port, protocol, rule, address, proxy } => {
             let place = place(name, Some(*port));
-            (format!("opened #{connection}"), format!("{place} {protocol} -> {address} by {rule}"))
+            let to = address.map(|address| format!(" -> {address}")).unwrap_or_default();
+            let through = proxy.as_ref().map(|proxy| format!(" through {proxy}")).unwrap_or_default();
+            (format!("opened #{connection}"), format!("{place} {protocol}{to}{through} by {rule}"))
         }
         Event::ConnectionClosed { connection, sent, received, millis, address, ending } => {
             let (sent, received) = (bytes(*sent), bytes(*received));

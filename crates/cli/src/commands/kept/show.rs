@@ -39,7 +39,8 @@ pub(crate) fn spec(
     };
     let profiles = Profiles::of_this_machine(&Engine::new().backends())?;
     let sandbox = profiles.choose(profile.as_deref())?.apply(asked)?;
-    let surroundings = Surroundings { name, key, id: None, persistent: true, place, volumes };
+    let surroundings =
+        Surroundings { name, key, id: None, persistent: true, place, volumes, is_owners: true };
     let understood = understand(&sandbox, &surroundings)?;
     say_notes(&understood.notes);
     Ok(Some(understood.spec))

@@ -53,6 +53,9 @@ pub enum Event {
         name: HostName,
         port: u16,
         times: u64,
+        /// What a program inside says that it is for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<Printable>,
     },
     /// The question has ended: answered, or nobody answered in time.
     ApprovalAnswered {
@@ -489,7 +492,7 @@ mod tests {
                 r#"{"kind":"policy_changed","change":"allowed","rule":"=a.example:8443","lasting":"10m","by":"alice","policy":"00ff","ended":0}"#,
             ),
             (
-                Event::ApprovalRequested { question: 7, name: name.clone(), port: 443, times: 1 },
+                Event::ApprovalRequested { question: 7, name: name.clone(), port: 443, times: 1, why: None },
                 r#"{"kind":"approval_requested","question":7,"name":"api.example.com","port":443,"times":1}"#,
             ),
             (

@@ -57,7 +57,7 @@ pub(crate) use settings::{
     PolicyExplainArgs, TrustArgs,
 };
 pub(crate) use show_run::ShowRunArgs;
-pub(crate) use steer::{AllowArgs, ApproveArgs, DenyArgs, PolicyShowArgs, SteerCommand, WhyArgs};
+pub(crate) use steer::{AllowArgs, ApproveArgs, AskArgs, DenyArgs, PolicyShowArgs, SteerCommand, WhyArgs};
 pub(crate) use upkeep::{DuArgs, PruneArgs, UninstallArgs, UpkeepCommand};
 
 use belljar_spec::ForwardedPort;

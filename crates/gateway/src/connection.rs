@@ -17,9 +17,11 @@ use crate::live::{Admission, LivePolicy};
 use crate::record::OpenRecord;
 use crate::relay::{End, relay, reset};
 use crate::serving::{Alive, Serving};
-use crate::{dns, http, plain_http, tls_interception};
+use crate::{asking, dns, http, plain_http, tls_interception};
 use belljar_audit::Ending;
-use belljar_spec::egress::{Destination, HostName, PortRange, Protocol, ProtocolSet, Reason, Refusal};
+use belljar_spec::egress::{
+    Destination, HostName, Mode, PortRange, Protocol, ProtocolSet, Reason, Refusal, is_asking,
+};
 use belljar_sys::rustix::net::{Shutdown, shutdown};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,6 +49,9 @@ pub(crate) async fn serve(inside: TcpStream, dialled: SocketAddr, live: Arc<Live
         let refusal = Refusal::new(dialled.ip(), Some(port), Reason::DirectAddress);
         return refuse(inside, &serving, &refusal, Start::Other);
     };
+    if is_asking(&name) && port == ASKING_PORT && serving.policy.mode != Mode::None {
+        return asking::serve(inside, live).await;
+    }
     let (admitted, start) = match live.admit(&name, port) {
         Admission::Allowed(admitted) => (Ok(admitted), Start::Other),
         Admission::Refused(serving, reason) => (Err((serving, reason)), Start::Other),
@@ -350,6 +355,8 @@ fn ending(end: End) -> Ending {
     }
 }
 
+/// Where programs ask, in the clear: it ends here.
+const ASKING_PORT: u16 = 80;
 /// More than most first messages have.
 const PIECE: usize = 2048;
 /// How long a client that has to begin may take. Long enough for a slow program, short enough not to pile up.

@@ -12,6 +12,7 @@
 //! [`decide`] is the only maker of a [`decide::Permit`], and [`dial`] takes nothing else. What a program inside chose
 //! (addresses, names, bytes) is judged before anything is done with it. Called by the engine only.
 
+mod asking;
 mod bytes;
 mod connection;
 mod connection_limits;

@@ -99,12 +99,19 @@ impl Recorder {
     }
 
     /// A person is asked whether a name may be reached.
-    pub(crate) fn approval_requested(&self, question: u64, name: &HostName, port: u16) {
+    pub(crate) fn approval_requested(
+        &self,
+        question: u64,
+        name: &HostName,
+        port: u16,
+        why: Option<&Printable>,
+    ) {
         self.write_some(Many::Questions, &format!("{name}:{port}"), |times| Event::ApprovalRequested {
             question,
             name: name.clone(),
             port,
             times,
+            why: why.cloned(),
         });
     }
 

@@ -1,5 +1,6 @@
 //! Changes of a living policy: rules that come and go. Pure: the clock is an argument.
 
+use super::PolicyVersion;
 use belljar_audit::PolicyChange;
 use belljar_spec::egress::{EgressPolicy, PortRange, Rule, RuleEffect, RuleLasting, THIS_MACHINE};
 use std::sync::Arc;
@@ -86,6 +87,12 @@ impl Layers {
             }
         }
         policy
+    }
+
+    /// The policy of now as a version, with the rules for one connection beside it.
+    pub(crate) fn version(&self, number: u64) -> PolicyVersion {
+        let once = self.once().map(|(_, rule)| rule.clone()).collect();
+        PolicyVersion::new(self.policy(), number).with_once(once)
     }
 
     /// The rules for one connection, and their places.

@@ -35,7 +35,7 @@ pub use reason::Reason;
 pub use refusal::{Destination, Refusal, Refused, RefusedRequest, UNKNOWN_AUTHORITY};
 pub use request::{PathGlob, RequestFilter, RequestFilterError, RequestMethod};
 pub use rule::{Opening, Rule, RuleError, RuleLabel, RuleSource};
-pub use this_machine::{HostPort, HostPortError, THIS_MACHINE, is_this_machine};
+pub use this_machine::{ASKING, HostPort, HostPortError, THIS_MACHINE, is_asking, is_this_machine};
 pub use upstream_proxy::{
     ProxyAddress, ProxyAddressError, ProxyHost, ProxyKind, ProxyResolve, UnknownProxyResolve, UpstreamProxy,
 };

@@ -1,5 +1,6 @@
-//! The name by which a sandbox reaches services of the machine that it runs on, and the ports of it that a person opened. The name stands
-//! for the machine's loopback address; no resolver is asked for it, and no rule opens it without a port that was named.
+//! Names of ours that sandboxes know: the one by which a sandbox reaches services of the machine that it runs on, with the ports of it that a
+//! person opened, and the one at which programs ask. The first stands for the machine's loopback address; no resolver is asked for it, and no rule
+//! opens it without a port that was named.
 
 use super::{HostName, PortRange, Rule, RuleError, RuleSource};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -8,6 +9,14 @@ use std::str::FromStr;
 
 /// The machine's name inside.
 pub const THIS_MACHINE: &str = "host.belljar.internal";
+
+/// Where programs inside ask for names that they want to reach.
+pub const ASKING: &str = "ask.belljar.internal";
+
+/// Does this name mean the place where programs ask?
+pub fn is_asking(name: &HostName) -> bool {
+    name.as_str() == ASKING
+}
 
 /// Does this name mean the machine itself?
 pub fn is_this_machine(name: &HostName) -> bool {

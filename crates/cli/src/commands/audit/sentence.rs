@@ -62,8 +62,9 @@ fn told(event: &Event) -> (String, String, Vec<String>) {
             let sentence = format!("{} `{rule}` ({lasting}), by {by}{connections}", change.words());
             return ("policy".into(), sentence, vec![format!("policy {policy}")]);
         }
-        Event::ApprovalRequested { question, name, port, times: _ } => {
-            ("question".into(), format!("#{question}: may {} be reached?", place(name, Some(*port))))
+        Event::ApprovalRequested { question, name, port, times: _, why } => {
+            let why = why.as_ref().map(|why| format!(" \"{why}\"")).unwrap_or_default();
+            ("question".into(), format!("#{question}: may {} be reached?{why}", place(name, Some(*port))))
         }
         Event::ApprovalAnswered { question, name, port, answer, by } => {
             let place = place(name, Some(*port));

@@ -29,7 +29,8 @@ pub(crate) use agent::{
     AgentRunArgs, AgentRunsArgs, AgentShellArgs, BillField, ConversationArgs, OwnArgs, WishArgs,
 };
 pub(crate) use audit::{
-    AuditArgs, AuditCommand, AuditPruneArgs, AuditShowArgs, AuditTailArgs, AuditVerifyArgs,
+    AuditArgs, AuditCommand, AuditExportArgs, AuditPruneArgs, AuditShowArgs, AuditTailArgs, AuditVerifyArgs,
+    ExportFormat,
 };
 pub(crate) use build::{BuildArgs, BuildBaseArgs, OwnImageArgs};
 pub(crate) use daemon::{
@@ -54,7 +55,7 @@ pub(crate) use sandbox::{SandboxOptions, variables_of, workspace};
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
     ConfigCommand, ConfigInitArgs, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand,
-    PolicyExplainArgs, TrustArgs,
+    PolicyExplainArgs, PolicySuggestArgs, TrustArgs,
 };
 pub(crate) use show_run::ShowRunArgs;
 pub(crate) use steer::{AllowArgs, ApproveArgs, AskArgs, DenyArgs, PolicyShowArgs, SteerCommand, WhyArgs};
@@ -133,6 +134,7 @@ impl Args {
             Some(Command::Integrate(options)) => options.json,
             Some(Command::Policy { command: PolicyCommand::Explain(options) }) => options.json,
             Some(Command::Policy { command: PolicyCommand::Show(options) }) => options.json,
+            Some(Command::Policy { command: PolicyCommand::Suggest(options) }) => options.json,
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             Some(
                 Command::Zygote { .. }
@@ -410,6 +412,9 @@ pub(crate) struct RunArgs {
     pub(crate) cwd: Option<String>,
     #[command(flatten)]
     pub(crate) forward: ForwardedArgs,
+    /// With egress `open`, and at the end the smallest policy that would have sufficed, as a diff of the folder's configuration
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) learn: bool,
     #[command(flatten)]
     pub(crate) terminal: TerminalArgs,
     /// Print no notes of belljar's own; errors, warnings and refusals remain

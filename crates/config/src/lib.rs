@@ -40,7 +40,7 @@ mod secret_files;
 mod toml_text;
 mod trust;
 
-pub use allow::{Allowed, RuleFile, RuleList, add_rule, add_rule_in};
+pub use allow::{Allowed, RuleFile, RuleList, RulesProposal, add_rule, add_rule_in, propose_rules};
 pub use authorities::AuthorityFile;
 pub use credentials::CredentialFlags;
 pub use daemon_table::{DaemonSettings, daemon};

@@ -106,6 +106,17 @@ pub(crate) fn in_env_files(credentials: &Arc<Credentials>) -> EnvFiles {
     })
 }
 
+/// The real values that are inside, as variables.
+pub(crate) fn real_values(spec: &SandboxSpec) -> Vec<Secret> {
+    let is_real = |name: &EnvName| {
+        spec.forwarded.iter().any(|one| one.variable == *name)
+            || (name.as_str() == APP_KEY
+                && spec.github.as_ref().is_some_and(|grant| grant.danger_forward_key))
+    };
+    let values = spec.env.iter().filter(|(name, _)| is_real(name));
+    values.filter_map(|(_, value)| value.to_str().map(Secret::from_text)).collect()
+}
+
 /// The host's files in which the secrets of a sandbox are kept. Who could write one would choose what is sent as ours.
 pub(crate) fn files(spec: &SandboxSpec) -> Vec<PathBuf> {
     let bound = spec.credentials.iter().filter_map(|credential| match &credential.source {

@@ -17,7 +17,7 @@ use crate::roots::{self, PreparedRoot};
 use crate::sandbox::{Outside, Suspended};
 use crate::steering::{Steered, Steering};
 use crate::workspace::Workspace;
-use crate::{Sandbox, kept, llm, pushes, relay, sweep};
+use crate::{Sandbox, credentials, kept, llm, pushes, relay, sweep, told_words};
 use belljar_backend::{Backend, RootTree, backend};
 use belljar_config::machine;
 use belljar_gateway::{Gateway, Served, Terms};
@@ -404,6 +404,7 @@ impl Engine {
             |state: PathBuf| Neighbours::join(&state, id, spec, view, shown, policy.as_ref(), &recorder);
         let neighbours = state.map(join).transpose()?;
         let steering = self.steering(id, spec, backend.name(), served.as_ref(), policy.as_ref())?;
+        let known = credentials::real_values(spec);
         let neighbours = Mutex::new(neighbours);
         let relay = Mutex::new(relay);
         Sandbox::new(
@@ -423,6 +424,8 @@ impl Engine {
                 neighbours,
                 root: Mutex::new(Some(root)),
                 span: Span::current(),
+                first_words: first.map(|first| told_words::shown(first.argv(), &known)).unwrap_or_default(),
+                secrets: known,
                 observer: self.observer.clone(),
             },
         )

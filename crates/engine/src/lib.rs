@@ -52,6 +52,7 @@ mod spend;
 mod steering;
 mod stream;
 mod sweep;
+mod told_words;
 mod transfer;
 mod wait;
 mod watch;

@@ -8,18 +8,20 @@ use crate::observe::{Observer, Told};
 use crate::relay::Serving;
 use crate::steering::{Notices, Steering, live_report};
 use crate::stream::{self, FromGuest, ToGuest};
+use crate::told_words;
 use crate::workspace::{Changes, Finished, Workspace};
 use belljar_audit::Event;
 use belljar_backend::{Guest, Plan};
 use belljar_gateway::llm::Route;
 use belljar_gateway::{FetchError, LivePolicy, LiveRule, Recorder, Served};
-use belljar_spec::egress::Refused;
 use belljar_spec::egress::{PolicyReport, Reason};
+use belljar_spec::egress::{Printable, Refused};
 use belljar_spec::llm::{LlmOutcomes, LlmTotals};
 use belljar_spec::{
-    Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId, SnapshotName, Term, hint,
+    Assurance, BackendName, Command, ErrorCode, Limits, SandboxError, SandboxId, SnapshotName, Term, hint,
 };
 use belljar_spec::{FetchRequest, FetchResponse};
+use belljar_vault::Secret;
 use belljar_workspace::touched::Compared;
 use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -101,6 +103,10 @@ pub(crate) struct Outside {
     pub(crate) root: Mutex<Option<crate::roots::PreparedRoot>>,
     /// What is logged of it is below this.
     pub(crate) span: Span,
+    /// Real values that are inside: no line of the log has them.
+    pub(crate) secrets: Vec<Secret>,
+    /// The words of the command that it is made with.
+    pub(crate) first_words: Vec<Printable>,
     pub(crate) observer: Option<Observer>,
 }
 
@@ -187,14 +193,28 @@ impl Sandbox {
         });
     }
 
-    /// How a command that begins now is told.
-    pub(crate) fn told(&self) -> Told {
+    /// How a command that begins now is told, and that it begins.
+    pub(crate) fn told(&self, words: Vec<Printable>) -> Told {
+        let number = self.commands.fetch_add(1, Ordering::Relaxed) + 1;
+        let recorder = &self.outside.recorder;
+        recorder.write_command(&Event::CommandStarted { command: number, words });
         Told {
             sandbox: self.outside.span.clone(),
-            id: (self.commands.fetch_add(1, Ordering::Relaxed) + 1).to_string(),
+            id: number.to_string(),
             observer: self.outside.observer.clone(),
             began: Instant::now(),
+            recorded: Some((number, Arc::clone(recorder))),
         }
+    }
+
+    /// The words of the command that it was made with.
+    pub(crate) fn first_words(&self) -> Vec<Printable> {
+        self.outside.first_words.clone()
+    }
+
+    /// The words of a command as the audit log has them.
+    pub(crate) fn told_words(&self, command: &Command) -> Vec<Printable> {
+        told_words::shown(command.argv(), &self.outside.secrets)
     }
 
     /// Its name.

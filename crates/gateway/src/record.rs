@@ -125,6 +125,11 @@ impl Recorder {
         self.write_line(Many::Relayed, &mut self.tally(Many::Relayed), event);
     }
 
+    /// A command that began or ended, of which there may be very many in a long life.
+    pub fn write_command(&self, event: &Event) {
+        self.write_line(Many::Commands, &mut self.tally(Many::Commands), event);
+    }
+
     /// The last line. Doing it twice is fine.
     pub fn end(&self) {
         if self.ended.swap(true, Ordering::Relaxed) {

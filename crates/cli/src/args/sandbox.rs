@@ -52,6 +52,12 @@ impl SandboxOptions {
         self.sandbox.workspace_path.is_some()
     }
 
+    /// With every public name open; refused beside another mode.
+    pub(crate) fn opened(mut self) -> Result<SandboxOptions, SandboxError> {
+        self.egress.open()?;
+        Ok(self)
+    }
+
     /// Works on this folder, if one is named.
     pub(crate) fn on(mut self, folder: Option<PathBuf>) -> SandboxOptions {
         self.sandbox.workspace = folder.or(self.sandbox.workspace);

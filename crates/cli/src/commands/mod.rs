@@ -14,6 +14,7 @@ pub(crate) mod help;
 pub(crate) mod images;
 pub(crate) mod kept;
 pub(crate) mod layers;
+mod learn;
 pub(crate) mod llm;
 pub(crate) mod man;
 mod model;

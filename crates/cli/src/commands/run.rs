@@ -1,6 +1,7 @@
 //! `belljar run`: one command, one sandbox.
 
 use super::ending::say_end;
+use super::learn;
 use super::ports;
 use super::questions;
 use super::refused;
@@ -31,6 +32,7 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
         return once(options);
     }
     let tty = options.terminal.tty();
+    let learn = options.learn;
     let notes = if options.quiet { Notes::Hidden } else { Notes::Shown };
     let (spec, command, _) = understood(options)?;
     let size = match tty {
@@ -38,16 +40,23 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
         Tty::Always => Some(terminal_size().unwrap_or(WindowSize { rows: 24, cols: 80 })),
         Tty::Never => None,
     };
-    in_foreground(&spec, command, size, notes, |sandbox| {
+    let mut id = None;
+    let code = in_foreground(&spec, command, size, notes, |sandbox| {
         warn_of_weak_isolation(sandbox);
+        id = Some(sandbox.id());
         Some(sandbox.limits().wall_time.value)
-    })
+    })?;
+    if let (true, Some(id), Some(folder)) = (learn, id, &spec.workspace) {
+        learn::say(id, folder)?;
+    }
+    Ok(code)
 }
 
 /// What to run and where, and notes for the user, who has read them.
 fn understood(options: RunArgs) -> Result<(SandboxSpec, Command, Vec<Note>), SandboxError> {
     let mut command = Command::new(&options.command).map_err(bad_command)?;
-    let Standing { place, below } = Standing::of(options.place, !options.quiet && !options.json)?;
+    let place = if options.learn { options.place.opened()? } else { options.place };
+    let Standing { place, below } = Standing::of(place, !options.quiet && !options.json)?;
     command.cwd = options.cwd.or(below);
     let (mut spec, notes) = match options.profile {
         None => place.spec()?,

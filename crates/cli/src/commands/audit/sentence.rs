@@ -45,16 +45,44 @@ pub(in crate::commands) fn printable(text: &str) -> String {
 /// A word, a sentence, and lines that belong to it.
 fn told(event: &Event) -> (String, String, Vec<String>) {
     let (what, sentence) = match event {
-        Event::SandboxStarted { backend, mode, rules, inspect, loosened, policy, belljar } => {
+        Event::SandboxStarted {
+            backend,
+            mode,
+            rules,
+            inspect,
+            loosened,
+            policy,
+            folder,
+            name,
+            uid,
+            belljar,
+        } => {
             let seen = if *inspect { ", TLS is looked into" } else { "" };
             let loosened = loosened.iter().map(|what| format!("loosened: {what}"));
             let policy = policy.iter().map(|digest| format!("policy {digest}"));
-            let below = loosened.chain(rules.iter().map(|rule| format!("rule {rule}"))).chain(policy);
+            let whose = uid.iter().map(|uid| format!("by the user {uid}"));
+            let folder = folder.iter().map(|folder| format!("folder {}", printable(folder)));
+            let name = name.iter().map(|name| format!("name {name}"));
+            let below = folder
+                .chain(name)
+                .chain(whose)
+                .chain(loosened)
+                .chain(rules.iter().map(|rule| format!("rule {rule}")))
+                .chain(policy);
             return (
                 "started".into(),
                 format!("{backend}, {mode}{seen}, belljar {belljar}"),
                 below.collect(),
             );
+        }
+        Event::CommandStarted { command, words } => {
+            let words: Vec<&str> = words.iter().map(|word| word.as_str()).collect();
+            (format!("command {command}"), words.join(" "))
+        }
+        Event::CommandEnded { command, exit_code, limit, millis } => {
+            let code = exit_code.map_or("lost".to_string(), |code| format!("exit code {code}"));
+            let limit = limit.as_ref().map(|limit| format!(", {limit}")).unwrap_or_default();
+            (format!("command {command}"), format!("{code}{limit}, {}", seconds(*millis)))
         }
         Event::PolicyChanged { change, rule, lasting, by, policy, ended } => {
             let connections =

@@ -14,8 +14,8 @@ use belljar_audit::Event;
 use belljar_backend::{Guest, Plan};
 use belljar_gateway::llm::Route;
 use belljar_gateway::{FetchError, LivePolicy, LiveRule, Recorder, Served};
+use belljar_spec::egress::{EgressPolicy, Printable, Refused};
 use belljar_spec::egress::{PolicyReport, Reason};
-use belljar_spec::egress::{Printable, Refused};
 use belljar_spec::llm::{LlmOutcomes, LlmTotals};
 use belljar_spec::{
     Assurance, BackendName, Command, ErrorCode, Limits, SandboxError, SandboxId, SnapshotName, Term, hint,
@@ -255,6 +255,11 @@ impl Sandbox {
     /// How its connections reach the gateway.
     pub fn egress_reach(&self) -> EgressReach {
         self.outside.egress_reach
+    }
+
+    /// The policy that decides now; `None` where no gateway serves it.
+    pub(crate) fn egress_policy(&self) -> Option<EgressPolicy> {
+        self.live_policy().map(|policy| EgressPolicy::clone(&policy.state().version))
     }
 
     /// What its policy is now; `None` where no gateway serves it.

@@ -92,6 +92,9 @@ impl Args {
             Some("exec") => ExecAlone::try_parse_from(words)
                 .ok()
                 .map(|exec| Command::Kept(KeptCommand::Exec(exec.options))),
+            Some("--version" | "-V") => {
+                version_alone().try_get_matches_from(words).err().map_or(Ok(None), Err)?
+            }
             _ => None,
         };
         match command {
@@ -152,6 +155,15 @@ impl Args {
             | None => false,
         }
     }
+}
+
+/// `--version` and nothing else: scripts ask for it often, and the words of all commands take a third of a start.
+fn version_alone() -> clap::Command {
+    clap::Command::new("belljar")
+        .version(env!("CARGO_PKG_VERSION"))
+        .no_binary_name(true)
+        .disable_help_flag(true)
+        .allow_external_subcommands(true)
 }
 
 /// Every command, its help in groups.

@@ -46,7 +46,7 @@ impl Beneath {
     }
 
     /// A file, opened for reading. Never blocks on a pipe.
-    pub(super) fn file(&self, path: &RelPath) -> io::Result<File> {
+    pub fn file(&self, path: &RelPath) -> io::Result<File> {
         Ok(self.walk(path.as_bytes(), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK)?.into())
     }
 
@@ -60,7 +60,7 @@ impl Beneath {
     }
 
     /// The target of a link.
-    pub(super) fn link(&self, path: &RelPath) -> io::Result<Vec<u8>> {
+    pub fn link(&self, path: &RelPath) -> io::Result<Vec<u8>> {
         let parent = self.anchor(path.parent())?;
         Ok(fs::readlinkat(&parent, path.name(), Vec::new())?.into_bytes())
     }

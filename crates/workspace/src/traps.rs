@@ -50,7 +50,7 @@ impl fmt::Display for Trap {
 pub(crate) struct Committed {
     pub(crate) path: RelPath,
     what: What,
-    id: String,
+    pub(crate) id: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -42,10 +42,17 @@ impl Beside<'_> {
         tip: Option<&ObjectId>,
         most: usize,
     ) -> Result<Vec<Printable>, BesideError> {
+        Ok(self.names(tip, most)?.iter().map(|name| Printable::new(name)).collect())
+    }
+
+    /// The same names, as bytes.
+    pub(crate) fn names(&self, tip: Option<&ObjectId>, most: usize) -> Result<Vec<Vec<u8>>, BesideError> {
         self.clear();
         let named = self.named(tip, most);
         self.clear();
-        Ok(named?.iter().take(most).map(|name| Printable::new(name)).collect())
+        let mut names = named?;
+        names.truncate(most);
+        Ok(names)
     }
 
     fn named(&self, tip: Option<&ObjectId>, most: usize) -> Result<Vec<Vec<u8>>, BesideError> {

@@ -57,6 +57,70 @@ fn what_is_changed_in_an_overlay_is_shown_and_taken_over() {
 }
 
 #[test]
+fn uncommitted_work_on_a_branch_is_shown_and_applied() {
+    let home = Home::new("");
+    fs::create_dir(home.path("repo")).expect("the folder is ours");
+    for (name, content) in [("edited", "old\n"), ("gone", "x\n"), ("other", "y\n")] {
+        home.write(&format!("repo/{name}"), content);
+    }
+    for line in ["init -q -b main", "add .", "commit -q -m first"] {
+        git(&home, line);
+    }
+    let repo = home.path("repo");
+    let repo = repo.to_str().expect("a plain path");
+    // A repository below it, and a pipe on which git would wait, are not a part of the work.
+    let script = "echo new >> edited; rm gone; echo changed > other; mkdir -p sub; printf 'a\\000b' > sub/binary; ln -s edited link; \
+        chmod 755 edited; mkfifo pipe; git init -q nested; echo z > nested/file";
+    let run = home.run(&["run", "-w", repo, "--branch", "fix", "--", "sh", "-c", script]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let list: serde_json::Value =
+        serde_json::from_str(&home.run(&["changes", "list", "--json"]).stdout).expect("one array");
+    let branch = list[0]["id"].as_str().expect("an id").to_string();
+    for command in ["diff", "apply"] {
+        assert!(run.stderr.contains(&format!("belljar {command} {branch}")), "{}", run.stderr);
+    }
+    let names = home.run(&["diff", &branch, "--names"]);
+    let mut lines: Vec<&str> = names.stdout.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        ["A link", "A nested/file", "A sub/binary", "D gone", "M edited", "M other"],
+        "{}",
+        names.stderr
+    );
+    assert!(names.stderr.contains("left out: pipe"), "{}", names.stderr);
+    // A file that the user changed meanwhile is not lost, and none of the others is applied.
+    home.write("repo/other", "of the user\n");
+    let refused = home.run(&["apply", &branch]);
+    assert_ne!(refused.code, 0);
+    assert!(
+        refused.stderr.contains("nothing was applied") && refused.stderr.contains("other is not"),
+        "{}",
+        refused.stderr
+    );
+    let content = |name: &str| fs::read(home.path("repo").join(name)).ok();
+    assert_eq!((content("edited"), content("gone")), (Some(b"old\n".to_vec()), Some(b"x\n".to_vec())));
+    let some = home.run(&["apply", &branch, "edited", "gone", "sub", "link"]);
+    assert_eq!(some.code, 0, "{}", some.stderr);
+    assert_eq!(content("edited"), Some(b"old\nnew\n".to_vec()));
+    assert_eq!(content("sub/binary"), Some(b"a\0b".to_vec()));
+    assert_eq!((content("gone"), content("other")), (None, Some(b"of the user\n".to_vec())));
+    assert_eq!(fs::read_link(home.path("repo/link")).expect("a link"), std::path::Path::new("edited"));
+    // What was applied is no conflict, and the branch still has its work.
+    home.write("repo/other", "y\n");
+    let rest = home.run(&["apply", &branch, "--json"]);
+    assert_eq!(rest.code, 0, "{}", rest.stderr);
+    assert_eq!(
+        (content("other"), content("nested/file")),
+        (Some(b"changed\n".to_vec()), Some(b"z\n".to_vec()))
+    );
+    assert!(content("nested/.git/HEAD").is_none() && content("pipe").is_none());
+    let list: serde_json::Value =
+        serde_json::from_str(&home.run(&["changes", "list", "--json"]).stdout).expect("one array");
+    assert_eq!(list.as_array().map(Vec::len), Some(1), "the change set is gone, the branch is not: {list}");
+}
+
+#[test]
 fn what_a_file_or_a_flag_protects_stays_as_it_is() {
     let home = Home::new("[workspace]\nprotect = [\"Makefile\", \"ci/run\"]\nunprotect = [\".vscode\"]\n");
     home.write("work/Makefile", "all:\n");

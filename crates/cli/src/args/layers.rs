@@ -81,8 +81,9 @@ pub(crate) struct LayersArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct LayerArgs {
-    /// Which: an id or its beginning, at least four digits [default: the newest of the current folder]; then files and
-    /// folders, with all that is in them [default: everything]. `./NAME` is always a file
+    /// Which: an id or its beginning, at least four digits [default: the newest of the current folder], or MANAGED_CLONE:BRANCH for the
+    /// uncommitted work on a branch; then files and folders, with all that is in them [default: everything]. `./NAME` is
+    /// always a file
     #[arg(value_name = "LAYER] [PATH")]
     pub(crate) words: Vec<PathBuf>,
 }

@@ -188,7 +188,8 @@ fn say_of_managed_clone(clone_name: &str, branch: &BranchName, folder: &Path, le
         let they = if are == "is" { "it is" } else { "they are" };
         eprintln!("belljar: {files} {are} not committed; {they} kept in `{}`", shown(folder));
         eprintln!(
-            "  hint: `belljar run --branch {branch} -- sh -c 'git add -A && git commit -m MESSAGE && git push'` brings them here"
+            "  hint: `belljar diff {clone_name}:{branch}` shows the changes, `belljar apply {clone_name}:{branch}` brings them here; or commit them: \
+             `belljar run --branch {branch} -- sh -c 'git add -A && git commit -m MESSAGE && git push'`"
         );
     }
 }

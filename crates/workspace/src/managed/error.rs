@@ -33,6 +33,8 @@ pub enum ManagedCloneError {
     OfAnother { clone_name: String, host: PathBuf, directory: PathBuf },
     #[error("`{}` is {what}, where git expects {wanted}", path.display())]
     NotAFile { path: PathBuf, what: &'static str, wanted: &'static str },
+    #[error("more than {max} files are not committed in `{}`", .0.display(), max = super::MAX_UNCOMMITTED)]
+    TooManyUncommitted(PathBuf),
     #[error("what was committed in the managed clone cannot be read: {0}")]
     Import(#[source] ImportError),
     #[error(transparent)]
@@ -85,6 +87,9 @@ impl From<ManagedCloneError> for SandboxError {
                     CommandLine::Help.of("workspaces"),
                     CommandLine::Discard.of(clone_name)
                 ))
+            }
+            ManagedCloneError::TooManyUncommitted(_) => {
+                ErrorCode::NotSupported.error(message).hint("commit them inside, or copy them from there")
             }
             ManagedCloneError::NotAFile { .. } => ErrorCode::PathRefused
                 .error(message)

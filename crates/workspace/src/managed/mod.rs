@@ -8,11 +8,13 @@ mod error;
 mod host;
 mod look;
 mod managed_dir;
+mod pending;
 mod store;
 mod tree;
 
 pub use error::ManagedCloneError;
 pub use host::HostWorktree;
+pub use pending::PendingWork;
 
 use crate::foreign::{Foreign, ForeignError, Import, import};
 use crate::inert::{Git, Leash};
@@ -61,9 +63,8 @@ impl Provisioned {
     /// case.
     pub fn left(&self) -> Result<LeftInManagedClone, ManagedCloneError> {
         let git = Git::find()?.on_leash(&Leash::after_end());
-        let spoiled = |source| ManagedCloneError::Spoiled { host: self.host.clone(), source };
-        let repo = Foreign::open(&self.git.common).map_err(spoiled)?;
-        let tip = repo.branch(&self.branch).map_err(spoiled)?;
+        let repo = Foreign::open(&self.git.common).map_err(spoiled_clone(&self.host))?;
+        let tip = repo.branch(&self.branch).map_err(spoiled_clone(&self.host))?;
         let on_host = on_host(&git, &self.host, tip.as_ref());
         let place = ManagedCloneDir::named(&self.state, &self.clone_name);
         let place =
@@ -397,7 +398,11 @@ fn on_host(git: &Git, host: &Path, commit: Option<&ObjectId>) -> bool {
 }
 
 fn spoiled(host: &HostWorktree) -> impl FnOnce(ForeignError) -> ManagedCloneError {
-    let host = host.top.clone();
+    spoiled_clone(&host.top)
+}
+
+fn spoiled_clone(host: &Path) -> impl FnOnce(ForeignError) -> ManagedCloneError {
+    let host = host.to_path_buf();
     move |source| ManagedCloneError::Spoiled { host, source }
 }
 

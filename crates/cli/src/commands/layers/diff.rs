@@ -3,7 +3,8 @@
 use super::super::changes::say_executed;
 use super::super::print;
 use super::paint::Printer;
-use super::{amount, layers, pick, say_commits, say_left_out};
+use super::work::{Branch, Work};
+use super::{amount, layers, say_commits, say_left_out};
 use crate::args::DiffArgs;
 use belljar_engine::commits_of_layer;
 use belljar_overlay::{Change, ChangeKind, Changes, Layer, Lines, Patch, Selection, Summary};
@@ -15,7 +16,10 @@ use std::io;
 
 pub(crate) fn diff(options: DiffArgs) -> Result<u8, SandboxError> {
     let layers = layers()?;
-    let (layer, selection) = pick(&layers, &options.what.words)?;
+    let Work { layer, selection, branch } = Work::pick(&layers, &options.what.words)?;
+    if let Some(branch) = &branch {
+        branch.say_notes();
+    }
     if layer.is_half_applied() {
         eprintln!("belljar: an apply of the layer {} was cut short, or is under way", layer.id);
         eprintln!(
@@ -30,12 +34,17 @@ pub(crate) fn diff(options: DiffArgs) -> Result<u8, SandboxError> {
     left_out.retain(|out| selection.covers(&out.path));
     let changes = Changes { list, left_out };
     if options.json {
-        return as_json(&layer, &changes, &options);
+        let of = branch.as_ref().map(Branch::name);
+        return as_json(&layer, of.as_deref(), &changes, &options);
     }
     if changes.list.is_empty() {
-        match selection {
-            Selection::All => eprintln!("belljar: the layer {} changes nothing", layer.id),
-            Selection::Paths(_) => eprintln!("belljar: the layer {} changes nothing there", layer.id),
+        let there = match selection {
+            Selection::All => "",
+            Selection::Paths(_) => " there",
+        };
+        match &branch {
+            Some(branch) => eprintln!("belljar: {} has no uncommitted work{there}", branch.name()),
+            None => eprintln!("belljar: the layer {} changes nothing{there}", layer.id),
         }
     } else if options.names {
         names(&changes)?;
@@ -48,7 +57,11 @@ pub(crate) fn diff(options: DiffArgs) -> Result<u8, SandboxError> {
         }
     }
     say_commits(&layer);
-    say_executed(&format!("changed in layer {}", layer.id), &executed(&changes));
+    let place = match &branch {
+        Some(branch) => format!("changed in {}", branch.name()),
+        None => format!("changed in layer {}", layer.id),
+    };
+    say_executed(&place, &executed(&changes));
     say_left_out(&changes.left_out);
     Ok(0)
 }
@@ -142,7 +155,12 @@ fn letter(kind: ChangeKind) -> char {
     }
 }
 
-fn as_json(layer: &Layer, changes: &Changes, options: &DiffArgs) -> Result<u8, SandboxError> {
+fn as_json(
+    layer: &Layer,
+    branch: Option<&str>,
+    changes: &Changes,
+    options: &DiffArgs,
+) -> Result<u8, SandboxError> {
     let patch = Patch::of(layer)?;
     let mut list = Vec::new();
     let mut text = Vec::new();
@@ -182,6 +200,9 @@ fn as_json(layer: &Layer, changes: &Changes, options: &DiffArgs) -> Result<u8, S
             .map(|(name, commit)| json!({ "ref": name, "commit": commit.as_str() }))
             .collect::<Vec<_>>(),
     });
+    if let Some(branch) = branch {
+        report["branch"] = Value::from(branch);
+    }
     if options.patch {
         report["patch"] = Value::from(String::from_utf8_lossy(&text));
     }

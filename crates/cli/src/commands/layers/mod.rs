@@ -6,6 +6,7 @@ pub(crate) mod diff;
 pub(crate) mod discard;
 pub(crate) mod list;
 mod paint;
+mod work;
 
 use super::publish;
 use crate::args::ChangesCommand;

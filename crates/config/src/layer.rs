@@ -631,12 +631,35 @@ mod tests {
     }
 
     #[test]
+    fn a_user_opens_private_networks_and_ports_and_the_operator_all_else() {
+        for range in ["127.0.0.0/8", "::1/128", "169.254.0.0/16", "169.254.169.254/32", "fd00:ec2::254/128"] {
+            let line = format!("[egress]\nprivate = [\"{range}\"]\n");
+            understand(Layer::Operator, &line).expect(range);
+            understand(Layer::User, &line).expect_err(range);
+        }
+        for ports in ["[53]", "[0]", "[65536]", "[-1]", "[\"5432\"]"] {
+            understand(Layer::User, &format!("[egress]\nhost_ports = {ports}\n")).expect_err(ports);
+        }
+        for proxy in [
+            "{}",
+            "{ url = \"http://me:secret@proxy.example.com\" }",
+            "{ url = \"http://p.example.com\", resolve = \"there\" }",
+        ] {
+            let error = understand(Layer::User, &format!("[egress]\nproxy = {proxy}\n")).expect_err(proxy);
+            assert!(!error.message.contains("secret@"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_layer_says_only_what_it_may() {
         use Layer::{Operator, Repository, User};
         for (line, may) in [
-            ("private = [\"10.0.0.0/8\"]", &[Operator][..]),
-            ("private = []", &[Operator]),
-            ("only = []", &[Operator]),
+            ("only = []", &[Operator][..]),
+            ("private = [\"10.0.0.0/8\"]", &[Operator, User]),
+            ("private = []", &[Operator, User]),
+            ("host_ports = [5432]", &[Operator, User]),
+            ("host_ports = []", &[Operator, User]),
+            ("proxy = { url = \"http://proxy.example.com:3128\" }", &[Operator, User]),
             ("widest = \"open\"", &[Operator, User]),
             ("resolvers = []", &[Operator, User]),
             ("authorities = []", &[Operator, User]),

@@ -31,10 +31,10 @@ fn a_port_of_the_machine_is_reached_by_its_name_and_no_other_port_is() {
             let script = r#"
 for name in ['host.belljar.internal', 'HOST.belljar.internal', 'host.belljar.internal.']:
     for port in sys.argv[1:]:
-        attack(f'{name.lower().rstrip(".")} {port}', lambda: send(name, port, b'hello') == b'hello')
+        attack(f'{name.lower().rstrip(".")} {port}', lambda: answered(name, port, b'hello'))
 for name in ['x.host.belljar.internal', 'belljar.internal', 'evil.test', 'localhost', '127.0.0.1', '::1', '127.66.13.9']:
     for port in sys.argv[1:]:
-        attack(f'{name} {port}', lambda: send(name, port, b'hello', timeout=0.3))
+        attack(f'{name} {port}', lambda: answered(name, port, b'hello', timeout=0.3))
 "#;
             let (opened, other) = (opened.port().to_string(), other.port().to_string());
             // Of a name that no rule allows a person would be asked, which takes a minute.
@@ -83,7 +83,7 @@ fn no_rule_no_mode_and_no_answer_opens_the_machine_without_a_port() {
                     assert!(refused.message.contains("when a sandbox starts"), "{backend} {mode}: {refused}");
                 }
             }
-            let script = "attack('this machine', lambda: send('host.belljar.internal', sys.argv[1], b'hello', timeout=0.3))";
+            let script = "attack('this machine', lambda: answered('host.belljar.internal', sys.argv[1], b'hello', timeout=0.3))";
             let reached = cage.attack(script, &[&capture.port().to_string()]);
             assert!(reached.is_empty() && cage.opened() == 0, "{backend} {mode}: {reached:?}");
             assert!(steered(state.path()).remove(0).policy(state.path()).unwrap().questions.is_empty());

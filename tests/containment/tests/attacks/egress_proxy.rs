@@ -40,7 +40,7 @@ fn through(proxy: &Proxy, resolve: ProxyResolve, policy: EgressPolicy) -> Egress
 
 const SEND: &str = r#"
 for name in sys.argv[1:]:
-    attack(name, lambda: send(name, 7, b'hello\n') == b'hello')
+    attack(name, lambda: answered(name, 7, b'hello\n'))
 "#;
 
 #[test]
@@ -75,7 +75,7 @@ fn a_proxy_is_asked_for_judged_addresses_of_allowed_names_alone() {
             "93.184.216.34",
             "127.0.0.1",
         ];
-        assert_eq!(cage.attack(SEND, &names), ["good.test"], "{backend}");
+        assert_eq!(cage.attack(SEND, &names), ["good.test b'hello'"], "{backend}");
         assert_eq!(proxy.asked(), ["CONNECT 93.184.216.34:7 HTTP/1.1"], "{backend}");
         let opened: Vec<String> =
             cage.lines().into_iter().filter(|line| line.contains("connection_opened")).collect();
@@ -103,8 +103,9 @@ fn a_proxy_that_looks_names_up_is_told_names_that_a_rule_has() {
             policy.private = Vec::new();
             let cage = cage(*backend, &through(&proxy, ProxyResolve::Proxy, policy));
             let names = ["good.test", "other.test", "localhost", "host.belljar.internal", "93.184.216.34"];
-            assert_eq!(cage.attack(SEND, &names), ["good.test"], "{backend} {mode}");
-            let script = "attack('direct', lambda: send('direct.test', sys.argv[1], b'hello', timeout=0.3))";
+            assert_eq!(cage.attack(SEND, &names), ["good.test b'hello'"], "{backend} {mode}");
+            let script =
+                "attack('direct', lambda: answered('direct.test', sys.argv[1], b'hello', timeout=0.3))";
             assert!(cage.attack(script, &[&direct.port().to_string()]).is_empty(), "{backend} {mode}");
             assert_eq!(proxy.asked(), ["CONNECT good.test:7 HTTP/1.1"], "{backend} {mode}");
         }

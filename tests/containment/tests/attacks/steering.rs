@@ -237,7 +237,7 @@ def ask(name, body=b'to test\x1b[2J'):
     return urllib.request.urlopen(request, timeout=90).read().decode()
 attack('known', lambda: ask('known.test:{port}'))
 # None of these is a question that a person could be led to answer.
-for name in ['host.belljar.internal:{port}', 'localhost:{port}', '127.0.0.1:{port}', '169.254.169.254', '', 'a_b', 'x' * 300]:
+for name in ['host.belljar.internal:{port}', 'localhost:{port}', '127.0.0.1:{port}', '169.254.169.254', '', 'a..b', 'x' * 300]:
     attack(f'unasked {{name[:20]}}', lambda: ask(name))
 attack('before', lambda: reach('yes.test', {port}))
 attack('allowed', lambda: ask('yes.test:{port}'))

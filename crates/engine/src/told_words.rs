@@ -32,10 +32,7 @@ pub(crate) fn shown(words: &[OsString], known: &[Secret]) -> Vec<Printable> {
 }
 
 fn holds_known(word: &[u8], known: &[Secret]) -> bool {
-    known.iter().any(|secret| {
-        let value = secret.reveal();
-        !value.is_empty() && word.windows(value.len()).any(|window| window == value)
-    })
+    known.iter().any(|secret| secret.is_within(word))
 }
 
 /// A flag or a variable whose value is a secret by its name.

@@ -49,7 +49,7 @@ pub enum ChangeRefused {
     PortNotLed(String),
     /// Reserved ranges are opened before a sandbox starts, by the person whose machine it is.
     #[error(
-        "`{0}`: a port of this machine is opened when a sandbox starts, by `--allow-host PORT` or `host_ports`"
+        "`{0}`: a port of this machine can only be opened when a sandbox starts, by the person whose machine it is"
     )]
     ThisMachine(String),
     /// The sandbox has no network that could be opened.

@@ -47,7 +47,7 @@ fn build() -> Result<(), Vec<String>> {
     write(bpf::filter(&rows, arch, Variant::Nested), "nested.bpf")?;
     let rows = table::parse_supervised(&read(SUPERVISED)?)?;
     write(bpf::supervised(&rows, arch, Signals::Scoped), "supervised.bpf")?;
-    write(bpf::supervised(&rows, arch, Signals::Asked), "supervised-signals.bpf")
+    write(bpf::supervised(&rows, arch, Signals::Notified), "supervised-signals.bpf")
 }
 
 fn write_filter(program: &[Instruction], path: &Path) -> Result<(), String> {

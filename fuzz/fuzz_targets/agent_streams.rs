@@ -3,7 +3,7 @@
 
 use belljar_agent::claims::Claims;
 use belljar_agent::entry::Line;
-use belljar_agent::heard::Heard;
+use belljar_agent::event::AgentEvent;
 use belljar_agent::parse::{self, Make};
 use belljar_agent::stream::Stream;
 use belljar_agent::transcript::Transcript;
@@ -12,12 +12,12 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let [agent, cut, bytes @ ..] = bytes else { return };
     let (_, make) = parse::ALL[usize::from(*agent) % parse::ALL.len()];
-    let (heard, claims) = listen(make, bytes, bytes.len().max(1));
-    assert_eq!(listen(make, bytes, usize::from(*cut) + 1), (heard.clone(), claims.clone()));
+    let (events, claims) = listen(make, bytes, bytes.len().max(1));
+    assert_eq!(listen(make, bytes, usize::from(*cut) + 1), (events.clone(), claims.clone()));
     let mut transcript = Transcript::new();
-    for heard in &heard {
+    for events in &events {
         let line =
-            Line { entry: transcript.entry(heard), timestamp: String::new(), session_id: String::new() };
+            Line { entry: transcript.entry(events), timestamp: String::new(), session_id: String::new() };
         let text = serde_json::to_string(&line).unwrap();
         assert!(!text.contains('\n'));
         serde_json::from_str::<Line>(&text).unwrap();
@@ -26,10 +26,10 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 /// The same, however it is cut.
-fn listen(make: Make, bytes: &[u8], cut: usize) -> (Vec<Heard>, Claims) {
+fn listen(make: Make, bytes: &[u8], cut: usize) -> (Vec<AgentEvent>, Claims) {
     let mut stream = Stream::new(make());
-    let mut heard: Vec<Heard> = bytes.chunks(cut).flat_map(|piece| stream.feed(piece)).collect();
+    let mut events: Vec<AgentEvent> = bytes.chunks(cut).flat_map(|piece| stream.feed(piece)).collect();
     let (last, claims) = stream.end();
-    heard.extend(last);
-    (heard, claims)
+    events.extend(last);
+    (events, claims)
 }

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|message: &[u8]| match question(message) {
     Ok(question) => {
         let addresses = [IpAddr::from([198, 18, 0, 1]), IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 1])];
-        for told in [
+        for reply_data in [
             Answer::Addresses(&addresses, 60),
             Answer::Pointer("example.com", 60),
             Answer::Empty,
@@ -18,12 +18,12 @@ fuzz_target!(|message: &[u8]| match question(message) {
             Answer::Failed,
             Answer::NotImplemented,
         ] {
-            let reply = answer(&question, told, Transport::Udp);
+            let reply = answer(&question, reply_data, Transport::Udp);
             assert!(reply.len() <= 1232);
             assert_eq!(reply[..2], message[..2]);
             assert_eq!(reply[2] & 0xf8, 0x80);
-            let asked = message[12..].split(|byte| *byte == 0).next().map_or(0, <[u8]>::len);
-            assert_eq!(reply[12..12 + asked], message[12..12 + asked]);
+            let length = message[12..].split(|byte| *byte == 0).next().map_or(0, <[u8]>::len);
+            assert_eq!(reply[12..12 + length], message[12..12 + length]);
         }
         assert!(question.name.bytes().all(|byte| byte.is_ascii_graphic()));
     }

@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
                     assert!(frame.payload.len() <= MAX_PAYLOAD);
                     taken += HEADER + frame.payload.len();
                     if frame.tag == Tag::Message {
-                        understood(&frame.payload);
+                        decode(&frame.payload);
                     }
                     let mut again = Vec::new();
                     encode(frame.tag, &frame.payload, &mut again);
@@ -38,13 +38,13 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(pushed - taken <= HEADER + MAX_PAYLOAD);
     }
     // What comes without frames: the first bytes of a stream that the guest opens, and notes that a sandbox's user could write.
-    understood(bytes);
+    decode(bytes);
     let _ = Purpose::decode(bytes);
     let _ = planted::decode(bytes);
 });
 
 /// Everything that the host reads from a guest.
-fn understood(payload: &[u8]) {
+fn decode(payload: &[u8]) {
     if let Some(reply) = same::<Reply>(payload) {
         let parts = match &reply {
             Reply::Entries(entries) => entries.len(),

@@ -11,10 +11,10 @@ use belljar_sys::notify::Waiting;
 use libfuzzer_sys::fuzz_target;
 
 /// A call's number and arguments, the bytes of an address, ports of routes, whether there are names, and a path.
-type Told<'a> = (i32, [u64; 6], &'a [u8], Vec<u16>, bool, &'a [u8]);
+type Input<'a> = (i32, [u64; 6], &'a [u8], Vec<u16>, bool, &'a [u8]);
 
-fuzz_target!(|told: Told| {
-    let (number, arguments, bytes, routes, has_names, path) = told;
+fuzz_target!(|input: Input| {
+    let (number, arguments, bytes, routes, has_names, path) = input;
     let call = Call::of(&Waiting { id: 1, thread: 2, number, arguments });
     if let Call::Socket(Ok(made), _) = call {
         let (family, protocol) = (arguments[0] as u32, arguments[2] as u32);
@@ -41,9 +41,9 @@ fuzz_target!(|told: Told| {
     if let Some(number) = own_descriptor(path) {
         assert!(number >= 0);
     }
-    let wanted = (arguments[0] as u32, arguments[1] as u32);
-    if may_own((1000, 1000), wanted, 1001) {
-        assert!(matches!(wanted.0, 1000 | u32::MAX) && matches!(wanted.1, 1000 | 1001 | u32::MAX));
+    let requested = (arguments[0] as u32, arguments[1] as u32);
+    if may_own((1000, 1000), requested, 1001) {
+        assert!(matches!(requested.0, 1000 | u32::MAX) && matches!(requested.1, 1000 | 1001 | u32::MAX));
     }
 });
 

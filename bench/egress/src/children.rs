@@ -67,8 +67,8 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()?;
         let mut line = String::new();
-        let said = process.stdout.take().ok_or("the server says nothing")?;
-        BufReader::new(said).read_line(&mut line)?;
+        let stdout = process.stdout.take().ok_or("the server says nothing")?;
+        BufReader::new(stdout).read_line(&mut line)?;
         Ok(Server { ports: line.parse()?, process })
     }
 }

@@ -8,7 +8,7 @@ pub(crate) struct Table {
 }
 
 /// What a ratio should be.
-pub(crate) enum Wanted {
+pub(crate) enum Expected {
     AtLeast(f64),
     AtMost(f64),
 }
@@ -51,11 +51,11 @@ impl Table {
     }
 
     /// Says whether a row is where it should be beside another.
-    pub(crate) fn judge(&self, row: &str, reference: &str, column: &str, wanted: &Wanted) {
+    pub(crate) fn judge(&self, row: &str, reference: &str, column: &str, expected: &Expected) {
         let Some(ratio) = self.ratio(row, reference, column) else { return };
-        let (words, limit, good) = match wanted {
-            Wanted::AtLeast(limit) => ("at least", limit, ratio >= *limit),
-            Wanted::AtMost(limit) => ("at most", limit, ratio <= *limit),
+        let (words, limit, good) = match expected {
+            Expected::AtLeast(limit) => ("at least", limit, ratio >= *limit),
+            Expected::AtMost(limit) => ("at most", limit, ratio <= *limit),
         };
         let verdict = if good { "as wanted" } else { "NOT AS WANTED" };
         println!("  {column}: {row} is {ratio:.2} x {reference}; {words} {limit:.2} is wanted: {verdict}");

@@ -54,7 +54,7 @@ impl<'s> Way<'s> {
 
     /// Megabytes per second of one download by curl.
     pub(crate) async fn download(&self, certificate: &str, bytes: u64) -> Outcome<f64> {
-        let said = "%{http_code} %{size_download} %{time_total} %{time_pretransfer}";
+        let format = "%{http_code} %{size_download} %{time_total} %{time_pretransfer}";
         let words = [
             "curl",
             "--silent",
@@ -62,7 +62,7 @@ impl<'s> Way<'s> {
             "--output",
             "/dev/null",
             "--write-out",
-            said,
+            format,
             "--cacert",
             certificate,
         ];
@@ -87,7 +87,7 @@ impl Whence<'_> {
     }
 
     async fn figures(&self, words: &[String]) -> Outcome<Vec<f64>> {
-        let said = match self {
+        let printed = match self {
             Whence::Host => output(words)?,
             Whence::Inside(sandbox) => {
                 let result = sandbox.exec(&Command::new(words)?).await?;
@@ -98,6 +98,6 @@ impl Whence<'_> {
                 String::from_utf8(result.stdout)?
             }
         };
-        Ok(said.split_whitespace().map(str::parse).collect::<Result<_, _>>()?)
+        Ok(printed.split_whitespace().map(str::parse).collect::<Result<_, _>>()?)
     }
 }

@@ -12,7 +12,9 @@ mod statistics;
 use belljar_engine::{Engine, Sandbox};
 use belljar_spec::egress::{EgressPolicy, PortRange, RequestFilter};
 use belljar_spec::llm::{LlmRoute, UpstreamKind};
-use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, Inject, SecretRef, SecretSource};
+use belljar_spec::secret::{
+    Bodies, Credential, CredentialBinding, CredentialLocation, Inject, SecretRef, SecretSource,
+};
 use belljar_spec::{BackendChoice, BackendName, Command, SandboxSpec};
 use belljar_tests_hosts::http_body_util::BodyExt;
 use belljar_tests_hosts::hyper::{self, body::Incoming};
@@ -101,11 +103,11 @@ async fn run(requests: usize) -> Outcome<()> {
 
 /// Says what it was told, as it is or in events.
 fn repeat(request: &Request) -> Response {
-    let said = String::from_utf8_lossy(&request.body);
+    let body = String::from_utf8_lossy(&request.body);
     if request.target != "/v1/events" {
         return Response::ok(request.body.clone()).with("content-type", "application/json");
     }
-    let events: String = said.split(' ').map(|guess| format!("data: {guess}\n\n")).collect();
+    let events: String = body.split(' ').map(|guess| format!("data: {guess}\n\n")).collect();
     Response { chunks: Some(EVENTS), ..Response::ok(events) }.with("content-type", "text/event-stream")
 }
 
@@ -115,16 +117,16 @@ fn modern(leaf: &Leaf) -> WebServer {
     WebServer::start(Ipv4Addr::LOCALHOST, leaf, agreement, |request: hyper::Request<Incoming>| async {
         let kind = request.headers().get("content-type").cloned();
         let is_grpc = kind.as_ref().is_some_and(|kind| kind == "application/grpc");
-        let said = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let received = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
         let body = if is_grpc {
             let (sender, body) = pieces();
             tokio::spawn(async move {
-                let _ = sender.send(piece(said)).await;
+                let _ = sender.send(piece(received)).await;
                 let _ = sender.send(trailers([("grpc-status", "0")])).await;
             });
             body
         } else {
-            whole(said)
+            whole(received)
         };
         let mut response = hyper::Response::new(body);
         response.headers_mut().extend(kind.map(|kind| (hyper::header::CONTENT_TYPE, kind)));
@@ -166,14 +168,14 @@ async fn sandbox(
     model: &HttpServer,
     directory: &Path,
 ) -> Outcome<Sandbox> {
-    let (mut policy, mut places) = (EgressPolicy::strict(), Vec::new());
+    let (mut policy, mut bindings) = (EgressPolicy::strict(), Vec::new());
     for port in ports {
         policy = policy.allow(format!("={NAME}:{port}/tls").parse()?);
-        places.push(CredentialPlace {
+        bindings.push(CredentialBinding {
             host: format!("={NAME}").parse()?,
             ports: PortRange::only(port)?,
             requests: RequestFilter::ANY,
-            carriers: vec![Carrier::Bearer],
+            locations: vec![CredentialLocation::Bearer],
             inject: Inject::Placeholder,
         });
     }
@@ -182,8 +184,8 @@ async fn sandbox(
     policy.authorities = authority.pem().into_bytes();
     let credential = Credential {
         name: "bound".parse()?,
-        source: SecretSource::Kept("secret:bound".parse()?),
-        places,
+        source: SecretSource::Stored("secret:bound".parse()?),
+        bindings,
         variables: vec!["KEY".parse()?],
         bodies: Bodies::Watched,
     };

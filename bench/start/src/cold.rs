@@ -40,8 +40,8 @@ fn is_inside() -> Result<(), Box<dyn Error>> {
     if output.status.success() && output.stdout == b"agent\n/workspace\n" {
         return Ok(());
     }
-    let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    Err(format!("belljar makes no sandbox here: {said}{wrong}({})", output.status).into())
+    let (printed, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    Err(format!("belljar makes no sandbox here: {printed}{wrong}({})", output.status).into())
 }
 
 /// One turn of a command, timed once it is warm. One that fails is quick, and measures nothing.

@@ -49,9 +49,9 @@ fn turn(folder: &Path) -> Result<(Duration, Duration), Box<dyn Error>> {
     let (began, start) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH)?);
     let output = command.output()?;
     let whole = began.elapsed();
-    let said = String::from_utf8_lossy(&output.stdout).trim().parse::<f64>();
-    let said = said.map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())?;
-    Ok((Duration::from_secs_f64(said).saturating_sub(start), whole))
+    let printed = String::from_utf8_lossy(&output.stdout).trim().parse::<f64>();
+    let printed = printed.map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    Ok((Duration::from_secs_f64(printed).saturating_sub(start), whole))
 }
 
 /// A repository whose first commit has large files that do not compress, and whose second has the small ones of [`make_files`].

@@ -115,17 +115,17 @@ async fn sandbox(dns: &Dns, authority: &Authority, port: u16, directory: &Path) 
 impl Way<'_> {
     /// Status, and bytes a second down and up.
     async fn curl(&self, words: &[&str], path: &str) -> Outcome<[f64; 3]> {
-        let said = self.said("%{http_code} %{speed_download} %{speed_upload}", words, path).await?;
-        match said.as_slice() {
+        let measured = self.measured("%{http_code} %{speed_download} %{speed_upload}", words, path).await?;
+        match measured.as_slice() {
             &[200.0, down, up] => Ok([200.0, down, up]),
-            _ => Err(format!("{}: {said:?}", self.name).into()),
+            _ => Err(format!("{}: {measured:?}", self.name).into()),
         }
     }
 
     /// Small requests a second, one after the other over one connection.
     async fn requests(&self) -> Outcome<f64> {
         let path = format!("/1?[1-{MANY}]");
-        let times = self.said("%{time_total} ", &["-o", "/dev/null"], &path).await?;
+        let times = self.measured("%{time_total} ", &["-o", "/dev/null"], &path).await?;
         if times.len() != MANY {
             return Err(format!("{}: {} of {MANY} requests", self.name, times.len()).into());
         }
@@ -134,7 +134,7 @@ impl Way<'_> {
     }
 
     /// What curl writes, in figures.
-    async fn said(&self, write_out: &str, words: &[&str], path: &str) -> Outcome<Vec<f64>> {
+    async fn measured(&self, write_out: &str, words: &[&str], path: &str) -> Outcome<Vec<f64>> {
         let mut all =
             vec!["curl".to_string(), "-sS".into(), "--http1.1".into(), "--noproxy".into(), "*".into()];
         all.extend(["-w".into(), write_out.into()]);
@@ -148,7 +148,7 @@ impl Way<'_> {
         }
         all.extend(words.iter().map(ToString::to_string));
         all.push(format!("https://{NAME}:{}{path}", self.port));
-        let said = match self.inside {
+        let printed = match self.inside {
             None => peers::output(&all)?,
             Some(sandbox) => {
                 let result = sandbox.exec(&Command::new(all)?).await?;
@@ -158,7 +158,7 @@ impl Way<'_> {
                 String::from_utf8(result.stdout)?
             }
         };
-        Ok(said.split_whitespace().map(str::parse).collect::<Result<_, _>>()?)
+        Ok(printed.split_whitespace().map(str::parse).collect::<Result<_, _>>()?)
     }
 }
 

@@ -45,10 +45,10 @@ impl Table {
     }
 
     /// Says whether a row is at least so many times another.
-    pub(crate) fn judge(&self, row: &str, reference: &str, column: &str, wanted: f64) {
+    pub(crate) fn judge(&self, row: &str, reference: &str, column: &str, least: f64) {
         let Some(ratio) = self.ratio(row, reference, column) else { return };
-        let verdict = if ratio >= wanted { "as wanted" } else { "NOT AS WANTED" };
-        println!("  {column}: {row} is {ratio:.2} x {reference}; at least {wanted:.2} is wanted: {verdict}");
+        let verdict = if ratio >= least { "as wanted" } else { "NOT AS WANTED" };
+        println!("  {column}: {row} is {ratio:.2} x {reference}; at least {least:.2} is wanted: {verdict}");
     }
 
     fn ratio(&self, row: &str, reference: &str, column: &str) -> Option<f64> {

@@ -21,10 +21,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let request = RunRequest {
         agent: Agent::Known(adapter::named(agent)?),
         prompt: prompt.clone(),
+        messages: Default::default(),
         model: None,
         effort: None,
         web_search: false,
         context: Vec::new(),
+        attached: Vec::new(),
         cwd: None,
         time: None,
         conversation: Conversation::New,

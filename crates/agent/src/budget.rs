@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(all.model.to_string(), "calls=100,turns=30,tokens=2000000,usd=5.00");
         assert_eq!(all.time, Some(Duration::from_secs(600)));
         assert_eq!("time=90s".parse::<RunBudget>().unwrap().model, Budget::default());
-        for (text, said) in [
+        for (text, reason) in [
             ("", "`` is not a budget"),
             ("much", "`much` is not a budget"),
             ("time=soon", "`soon` is not a time"),
@@ -84,7 +84,7 @@ mod tests {
             ("usd=1,", "`` is not a budget"),
         ] {
             let error = text.parse::<RunBudget>().expect_err(text).to_string();
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(reason), "{text}: {error}");
         }
     }
 

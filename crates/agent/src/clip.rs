@@ -30,8 +30,8 @@ mod tests {
             ("𝄞", 3, "…[truncated 1 chars]"),
             ("", 0, ""),
         ];
-        for (text, limit, wanted) in cases {
-            assert_eq!(clip(text, limit), wanted, "{text} to {limit}");
+        for (text, limit, expected) in cases {
+            assert_eq!(clip(text, limit), expected, "{text} to {limit}");
         }
     }
 }

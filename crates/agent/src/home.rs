@@ -8,7 +8,7 @@
 //! Whatever an agent wrote there is read by its next run, and by nothing else.
 
 use crate::run::{Agent, Conversation, RunRequest};
-use belljar_engine::kept_work;
+use belljar_engine::persistent_work_id;
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::{create_private, disk_usage, lock_open_file, remove_whole};
 use serde_json::Value;
@@ -20,15 +20,15 @@ use std::time::{Duration, SystemTime};
 
 /// A home that is kept, used by one run at a time: by the one that has this.
 #[derive(Debug)]
-pub struct KeptHome {
+pub struct PersistentHome {
     name: String,
     directory: PathBuf,
     _lock: File,
 }
 
-impl KeptHome {
+impl PersistentHome {
     /// Of this agent in this folder; made if it is not there.
-    pub fn take(state: &Path, agent: &Agent, folder: &Path) -> Result<KeptHome, SandboxError> {
+    pub fn take(state: &Path, agent: &Agent, folder: &Path) -> Result<PersistentHome, SandboxError> {
         let Agent::Known(adapter) = agent else {
             let message = format!(
                 "`{}` is a program of yours, whose conversations belljar does not know",
@@ -37,7 +37,7 @@ impl KeptHome {
             return Err(ErrorCode::RequestConflict.error(message).hint("it gets each prompt alone"));
         };
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
-        let name = format!("{}-{}", adapter.name, kept_work(&folder.to_string_lossy()));
+        let name = format!("{}-{}", adapter.name, persistent_work_id(&folder.to_string_lossy()));
         let directory = homes(state).join(&name);
         let failed = |error: io::Error| {
             ErrorCode::StateFailed
@@ -55,7 +55,7 @@ impl KeptHome {
         }
         // When it was last used.
         let _ = lock.set_modified(SystemTime::now());
-        Ok(KeptHome { name, directory, _lock: lock })
+        Ok(PersistentHome { name, directory, _lock: lock })
     }
 
     /// The request works in it. Refuses to continue what is not there.
@@ -145,7 +145,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let agent = |name: &str| Agent::named(name).unwrap();
-        let take = |name: &str, folder: &Path| KeptHome::take(state.path(), &agent(name), folder);
+        let take = |name: &str, folder: &Path| PersistentHome::take(state.path(), &agent(name), folder);
         let held = take("claude", one.path()).unwrap();
         assert_eq!(take("claude", one.path()).unwrap_err().code, ErrorCode::InUse);
         assert_ne!(take("claude", other.path()).unwrap().name, held.name);
@@ -159,7 +159,8 @@ mod tests {
     #[test]
     fn only_a_conversation_of_this_home_is_continued() {
         let state = tempfile::tempdir().unwrap();
-        let home = KeptHome::take(state.path(), &Agent::named("claude").unwrap(), state.path()).unwrap();
+        let home =
+            PersistentHome::take(state.path(), &Agent::named("claude").unwrap(), state.path()).unwrap();
         let file = state.path().join("result.json");
         let of = |text: &str| {
             fs::write(&file, text).unwrap();
@@ -184,8 +185,8 @@ mod tests {
     fn homes_that_nobody_uses_any_more_are_pruned() {
         let state = tempfile::tempdir().unwrap();
         let agent = |name: &str| Agent::named(name).unwrap();
-        let old = KeptHome::take(state.path(), &agent("claude"), state.path()).unwrap();
-        let held = KeptHome::take(state.path(), &agent("codex"), state.path()).unwrap();
+        let old = PersistentHome::take(state.path(), &agent("claude"), state.path()).unwrap();
+        let held = PersistentHome::take(state.path(), &agent("codex"), state.path()).unwrap();
         let now = SystemTime::now();
         for home in [&old, &held] {
             File::open(home.directory.join("lock"))

@@ -1,6 +1,7 @@
 //! What an agent is given to read: its prompt, and what it should know beside it. Checked before anything is started.
 
 use crate::opened::{self, Named};
+use crate::run::Attached;
 use belljar_overlay::quote;
 use belljar_spec::{ErrorCode, SandboxError};
 use std::fs::File;
@@ -64,6 +65,32 @@ pub(crate) fn context_named(
     Ok(())
 }
 
+/// Files that a user attaches to a prompt, whatever is in them. Two of one name are refused.
+pub fn attached(paths: &[PathBuf]) -> Result<Vec<Attached>, SandboxError> {
+    let mut all: Vec<Attached> = Vec::new();
+    for path in paths {
+        let content = read(path, opened::file(Named::ByPerson, path)?, MAX_ATTACHED)?;
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
+        let refused = |why: &str| {
+            Err(ErrorCode::RequestValue
+                .error(format!("`{}` cannot be attached: {why}", shown(path)))
+                .hint("give it another name, or put it into the workspace"))
+        };
+        if name.is_empty() || name.contains(char::is_control) {
+            return refused("its name is not text that an agent could read");
+        }
+        if all.iter().any(|other| other.name == name) {
+            return refused("another attached file has the same name");
+        }
+        all.push(Attached { name, content });
+        let bytes: u64 = all.iter().map(|file| file.content.len() as u64).sum();
+        if bytes > MAX_ATTACHED {
+            return Err(too_large("all attached files together", MAX_ATTACHED));
+        }
+    }
+    Ok(all)
+}
+
 /// Text of a file that a person named, for what it is.
 pub(crate) fn named(path: &Path, most: u64, what: &str) -> Result<String, SandboxError> {
     let file = opened::file(Named::ByPerson, path)?;
@@ -115,6 +142,8 @@ fn shown(path: &Path) -> String {
 const MAX_PROMPT: u64 = 8 << 20;
 /// It goes with every question to the model.
 const MAX_CONTEXT: u64 = 1 << 20;
+/// They are copied through memory.
+const MAX_ATTACHED: u64 = 64 << 20;
 const TEXTS: [&str; 2] = ["md", "txt"];
 
 #[cfg(test)]
@@ -125,7 +154,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
-    fn said(outcome: Result<impl std::fmt::Debug, SandboxError>) -> String {
+    fn text_of(outcome: Result<impl std::fmt::Debug, SandboxError>) -> String {
         outcome.expect_err("it is not to be taken").to_string()
     }
 
@@ -133,19 +162,19 @@ mod tests {
     fn a_prompt_is_text_with_words_in_it() {
         assert_eq!(prompt(b"fix it".to_vec(), "--prompt").unwrap(), "fix it");
         assert_eq!(
-            said(prompt(b" \n\t".to_vec(), "standard input")),
+            text_of(prompt(b" \n\t".to_vec(), "standard input")),
             "the prompt from standard input is empty"
         );
-        assert_eq!(said(prompt(b"ab\xff".to_vec(), "`x`")), "`x` is not UTF-8 text, from byte 2 on");
+        assert_eq!(text_of(prompt(b"ab\xff".to_vec(), "`x`")), "`x` is not UTF-8 text, from byte 2 on");
         let long = vec![b'x'; MAX_PROMPT as usize + 1];
-        assert_eq!(said(prompt(long, "`x`")), "`x` is too large for a prompt: it may have 8 MiB");
+        assert_eq!(text_of(prompt(long, "`x`")), "`x` is too large for a prompt: it may have 8 MiB");
         let endless = io::repeat(b'x');
-        assert!(said(prompt_from(endless, "standard input")).contains("may have 8 MiB"));
+        assert!(text_of(prompt_from(endless, "standard input")).contains("may have 8 MiB"));
         assert!(
-            said(prompt_file(Path::new("/no/such\nfile")))
+            text_of(prompt_file(Path::new("/no/such\nfile")))
                 .starts_with("`\"/no/such\\nfile\"` cannot be read")
         );
-        assert!(said(prompt_file(Path::new("/"))).starts_with("`/` cannot be read"));
+        assert!(text_of(prompt_file(Path::new("/"))).starts_with("`/` cannot be read"));
     }
 
     #[test]
@@ -160,8 +189,8 @@ mod tests {
         assert_eq!(context(&[at("link.md")]).unwrap()[0].1, "real");
         for path in [at("pipe.md"), at("socket.md"), PathBuf::from("/dev/zero")] {
             let refused = "cannot be read: it is not a regular file";
-            assert!(said(prompt_file(&path)).ends_with(refused), "{path:?}");
-            assert!(said(context(std::slice::from_ref(&path))).ends_with(refused), "{path:?}");
+            assert!(text_of(prompt_file(&path)).ends_with(refused), "{path:?}");
+            assert!(text_of(context(std::slice::from_ref(&path))).ends_with(refused), "{path:?}");
         }
     }
 
@@ -183,6 +212,21 @@ mod tests {
     }
 
     #[test]
+    fn attached_files_are_any_bytes_under_names_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("other")).unwrap();
+        fs::write(at("a.png"), b"\x89PNG\0\xff").unwrap();
+        fs::write(at("other/a.png"), "x").unwrap();
+        fs::write(at("line\nbreak"), "x").unwrap();
+        let taken = attached(&[at("a.png")]).unwrap();
+        assert_eq!((taken[0].name.as_str(), &taken[0].content[..]), ("a.png", &b"\x89PNG\0\xff"[..]));
+        assert!(text_of(attached(&[at("a.png"), at("other/a.png")])).contains("the same name"));
+        assert!(text_of(attached(&[at("line\nbreak")])).contains("not text"));
+        assert!(text_of(attached(&[at("other")])).contains("cannot be read"));
+    }
+
+    #[test]
     fn a_folder_of_context_is_its_texts_in_order() {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in [("b.md", "two"), ("a.txt", "one"), ("c.bin", "\0"), (".hidden", "no")] {
@@ -196,8 +240,8 @@ mod tests {
         assert!(known[0].0.ends_with("/a.txt"));
         fs::write(folder.path().join("a.txt"), vec![b'x'; 600 << 10]).unwrap();
         fs::write(folder.path().join("b.md"), vec![b'x'; 600 << 10]).unwrap();
-        assert!(said(context(&[folder.path().to_path_buf()])).contains("together may have 1 MiB"));
+        assert!(text_of(context(&[folder.path().to_path_buf()])).contains("together may have 1 MiB"));
         let empty = tempfile::tempdir().unwrap();
-        assert!(said(context(&[empty.path().to_path_buf()])).contains("no file that ends in .md"));
+        assert!(text_of(context(&[empty.path().to_path_buf()])).contains("no file that ends in .md"));
     }
 }

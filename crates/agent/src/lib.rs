@@ -22,10 +22,12 @@
 //! let request = RunRequest {
 //!     agent: Agent::named("claude")?,
 //!     prompt: "Fix the failing test.".into(),
+//!     messages: Default::default(),
 //!     model: None,
 //!     effort: None,
 //!     web_search: false,
 //!     context: Vec::new(),
+//!     attached: Vec::new(),
 //!     cwd: None,
 //!     time: None,
 //!     conversation: Conversation::New,
@@ -41,15 +43,17 @@
 //! ```
 
 pub mod adapter;
+pub mod billing;
 pub mod budget;
 pub mod claims;
 mod clip;
 pub mod entry;
-pub mod heard;
+pub mod event;
 pub mod home;
 pub mod input;
 pub mod lines;
 pub mod log;
+pub mod messages;
 mod opened;
 pub mod parse;
 pub mod phases;

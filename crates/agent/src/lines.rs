@@ -179,9 +179,9 @@ mod tests {
             (b"a\rb\n", vec![text("a\rb")]),
             (nested.as_bytes(), vec![text(&nested)]),
         ];
-        for (bytes, wanted) in cases {
+        for (bytes, expected) in cases {
             for by in [1, 2, 7, 1000] {
-                assert_eq!(cut(&mut Lines::new(Ends::Newline), bytes, by), wanted, "{bytes:?} by {by}");
+                assert_eq!(cut(&mut Lines::new(Ends::Newline), bytes, by), expected, "{bytes:?} by {by}");
             }
         }
     }
@@ -190,8 +190,8 @@ mod tests {
     fn a_line_that_is_too_long_is_passed_over_to_its_end() {
         for by in [1, 3, 100] {
             let mut lines = Lines { limit: 4, ..Lines::new(Ends::Newline) };
-            let wanted = [text("abcd"), Piece::Dropped(5), text("x"), Piece::Dropped(9)];
-            assert_eq!(cut(&mut lines, b"abcd\nabcde\nx\n123456789", by), wanted);
+            let expected = [text("abcd"), Piece::Dropped(5), text("x"), Piece::Dropped(9)];
+            assert_eq!(cut(&mut lines, b"abcd\nabcde\nx\n123456789", by), expected);
             assert!(lines.torn() && lines.part.capacity() <= 8);
         }
     }

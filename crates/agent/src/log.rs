@@ -11,7 +11,7 @@
 //! thing.
 
 use crate::entry::{Entry, Line, System};
-use crate::heard::Heard;
+use crate::event::AgentEvent;
 use crate::transcript::Transcript;
 use belljar_audit::Stamp;
 use belljar_spec::{ErrorCode, SandboxError, SandboxId};
@@ -85,11 +85,11 @@ impl<'w> Log<'w> {
     }
 
     /// Writes what the agent said.
-    pub fn heard(&mut self, heard: &Heard) {
+    pub fn event(&mut self, event: &AgentEvent) {
         if self.full {
             return;
         }
-        let entry = self.transcript.entry(heard);
+        let entry = self.transcript.entry(event);
         self.write(entry);
     }
 
@@ -332,14 +332,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("runs/1");
         let mut log = new(&directory);
-        log.heard(&Heard::Other("a\0\u{1b}[31m\n\u{2028}\"".into()));
-        let wanted = concat!(
+        log.event(&AgentEvent::Other("a\0\u{1b}[31m\n\u{2028}\"".into()));
+        let expected = concat!(
             r#"{"type":"system","subtype":"output","text":"a\u0000\u001b[31m\n"#,
             "\u{2028}",
             r#"\"","timestamp":"1970-01-01T00:00:01.000000Z","sessionId":"62656c6c6a617221"}"#,
             "\n"
         );
-        assert_eq!(std::fs::read_to_string(log.path()).unwrap(), wanted);
+        assert_eq!(std::fs::read_to_string(log.path()).unwrap(), expected);
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(
             (mode(&directory), mode(&folder.path().join("runs")), mode(log.path())),
@@ -366,7 +366,7 @@ mod tests {
         };
         let mut log = new(folder.path()).watched(Box::new(watcher));
         log.limit = 400;
-        (0..9).for_each(|_| log.heard(&Heard::Other("one".into())));
+        (0..9).for_each(|_| log.event(&AgentEvent::Other("one".into())));
         log.write(step());
         assert_eq!(*seen.lock().unwrap(), std::fs::read_to_string(log.path()).unwrap());
     }
@@ -376,8 +376,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut log = new(folder.path());
         log.limit = 1000;
-        (0..100).for_each(|number| log.heard(&Heard::Other(format!("line {number}"))));
-        log.heard(&Heard::Other("short".into()));
+        (0..100).for_each(|number| log.event(&AgentEvent::Other(format!("line {number}"))));
+        log.event(&AgentEvent::Other("short".into()));
         log.write(step());
         let texts = texts(&log);
         let ends = texts.iter().rev().take(3).rev().map(String::as_str).collect::<Vec<_>>();
@@ -390,16 +390,16 @@ mod tests {
     fn what_cannot_be_written_is_remembered_and_the_run_continues() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = new(folder.path());
-        log.heard(&Heard::Other("one".into()));
+        log.event(&AgentEvent::Other("one".into()));
         // As a full disk: the same file, but nothing can be written to it.
         let readable = File::open(log.path()).unwrap();
         let writable = std::mem::replace(&mut log.file, readable);
-        log.heard(&Heard::Other("two".into()));
-        log.heard(&Heard::Other("three".into()));
+        log.event(&AgentEvent::Other("two".into()));
+        log.event(&AgentEvent::Other("three".into()));
         let failure = log.failure().unwrap().to_string();
         assert!(failure.starts_with("cannot write to the run's log /"), "{failure}");
         log.file = writable;
-        log.heard(&Heard::Other("four".into()));
+        log.event(&AgentEvent::Other("four".into()));
         assert_eq!(texts(&log), ["one", "2 lines are missing here: they could not be written", "four"]);
     }
 }

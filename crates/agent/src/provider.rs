@@ -45,7 +45,7 @@ impl Provider {
 pub fn for_agent(mut request: SandboxRequest, budget: Budget) -> SandboxRequest {
     // Agents search by themselves; a key of the vault is one way more.
     if request.web_search == Some(WebSearch::Detect) {
-        request.web_search = Some(WebSearch::IfKept);
+        request.web_search = Some(WebSearch::IfStored);
     }
     if budget != Budget::default() {
         let llm = request.llm.get_or_insert_default();
@@ -82,8 +82,8 @@ pub fn check_price(
 ) -> Result<(), SandboxError> {
     let (Some(route), Some(ModelName { model, .. })) = (route, model) else { return Ok(()) };
     // LiteLLM tells what a call costs that is no stream; the agents that belljar knows use streams.
-    let is_told = route.kind == UpstreamKind::LiteLlm && matches!(agent, Agent::Program(_));
-    match is_told {
+    let is_reported = route.kind == UpstreamKind::LiteLlm && matches!(agent, Agent::Program(_));
+    match is_reported {
         true => Ok(()),
         false => prices::check(route, model),
     }

@@ -110,8 +110,8 @@ impl Run {
             let Some(found) = reader.next_line()? else { break };
             let Found::Line { line, .. } = found else { continue };
             began.get_or_insert(line.timestamp);
-            if let Entry::System(System::Init { agent: name, model: asked, .. }) = line.entry {
-                (agent, model) = (Some(name), asked);
+            if let Entry::System(System::Init { agent: name, model: requested, .. }) = line.entry {
+                (agent, model) = (Some(name), requested);
                 break;
             }
         }

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::claims::Claims;
-use crate::heard::Heard;
+use crate::event::AgentEvent;
 use crate::lines::{Lines, Piece};
 use crate::parse::Parser;
 
@@ -22,21 +22,21 @@ impl Stream {
     }
 
     /// Takes what has come, and gives what it says.
-    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Heard> {
-        let mut heard = Vec::new();
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<AgentEvent> {
+        let mut event = Vec::new();
         let parser = &mut self.parser;
-        self.lines.feed(bytes, &mut |piece| heard.extend(said(parser.as_mut(), piece)));
-        heard
+        self.lines.feed(bytes, &mut |piece| event.extend(events_of(parser.as_mut(), piece)));
+        event
     }
 
     /// The output is over. Called once.
-    pub fn end(&mut self) -> (Vec<Heard>, Claims) {
-        let mut heard = Vec::new();
+    pub fn end(&mut self) -> (Vec<AgentEvent>, Claims) {
+        let mut event = Vec::new();
         let parser = &mut self.parser;
-        self.lines.end(&mut |piece| heard.extend(said(parser.as_mut(), piece)));
+        self.lines.end(&mut |piece| event.extend(events_of(parser.as_mut(), piece)));
         let (last, claims) = parser.end();
-        heard.extend(last);
-        (heard, claims)
+        event.extend(last);
+        (event, claims)
     }
 
     /// Whether it broke off within an event; known after the end.
@@ -45,10 +45,10 @@ impl Stream {
     }
 }
 
-fn said(parser: &mut dyn Parser, piece: Piece) -> Vec<Heard> {
+fn events_of(parser: &mut dyn Parser, piece: Piece) -> Vec<AgentEvent> {
     match piece {
         Piece::Event(event) => parser.event(&event),
         Piece::Text(line) => parser.text(&line),
-        Piece::Dropped(bytes) => vec![Heard::Dropped(bytes)],
+        Piece::Dropped(bytes) => vec![AgentEvent::Dropped(bytes)],
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::clip::clip;
 use crate::entry::{Assistant, AssistantMessage, Block, Entry, System, ToolResult, UserContent, UserMessage};
-use crate::heard::{Heard, Said};
+use crate::event::{AgentEvent, MessageBlock};
 use crate::recent::Recent;
 use serde_json::Value;
 
@@ -23,13 +23,13 @@ impl Transcript {
     }
 
     /// As it is written.
-    pub fn entry(&mut self, heard: &Heard) -> Entry {
-        match heard {
-            Heard::Session { id, model } => Entry::System(System::AgentSession {
+    pub fn entry(&mut self, event: &AgentEvent) -> Entry {
+        match event {
+            AgentEvent::Session { id, model } => Entry::System(System::AgentSession {
                 id: id.as_deref().map(name),
                 model: model.as_deref().map(name),
             }),
-            Heard::Message { model, blocks, usage } => Entry::Assistant(Assistant {
+            AgentEvent::Message { model, blocks, usage } => Entry::Assistant(Assistant {
                 message: Some(AssistantMessage {
                     role: "assistant".into(),
                     model: model.as_deref().map(name),
@@ -38,25 +38,25 @@ impl Transcript {
                 }),
                 ..Assistant::default()
             }),
-            Heard::ToolResult { id, content, is_error } => self.tool_result(id, content, *is_error),
-            Heard::Retry { attempt, why } => {
+            AgentEvent::ToolResult { id, content, is_error } => self.tool_result(id, content, *is_error),
+            AgentEvent::Retry { attempt, why } => {
                 Entry::System(System::Retry { attempt: *attempt, error: cut(why, MAX_OUTPUT) })
             }
-            Heard::Error(what) => Entry::Assistant(Assistant {
+            AgentEvent::Error(what) => Entry::Assistant(Assistant {
                 message: None,
                 is_api_error: true,
                 error: Some(cut(what, MAX_OUTPUT)),
             }),
-            Heard::Other(text) => Entry::System(System::Output { text: cut(text, MAX_OUTPUT) }),
-            Heard::Dropped(bytes) => Entry::System(System::Dropped { bytes: *bytes }),
+            AgentEvent::Other(text) => Entry::System(System::Output { text: cut(text, MAX_OUTPUT) }),
+            AgentEvent::Dropped(bytes) => Entry::System(System::Dropped { bytes: *bytes }),
         }
     }
 
-    fn block(&mut self, said: &Said) -> Block {
-        match said {
-            Said::Text(text) => Block::Text { text: cut(text, MAX_SAID) },
-            Said::Thinking(thinking) => Block::Thinking { thinking: cut(thinking, MAX_SAID) },
-            Said::ToolUse { id, name: tool, input } => {
+    fn block(&mut self, block: &MessageBlock) -> Block {
+        match block {
+            MessageBlock::Text(text) => Block::Text { text: cut(text, MAX_BLOCK_BYTES) },
+            MessageBlock::Thinking(thinking) => Block::Thinking { thinking: cut(thinking, MAX_BLOCK_BYTES) },
+            MessageBlock::ToolUse { id, name: tool, input } => {
                 self.called.insert(id);
                 Block::ToolUse { id: name(id), name: name(tool), input: bearable(input) }
             }
@@ -85,8 +85,8 @@ fn name(text: &str) -> String {
 /// What a tool was given. What is too long, or too deep to be read back in its place in the line, is there as text.
 fn bearable(input: &Value) -> Value {
     let text = input.to_string();
-    if text.len() > MAX_SAID || depth(input) > MAX_DEPTH {
-        return Value::String(cut(&text, MAX_SAID));
+    if text.len() > MAX_BLOCK_BYTES || depth(input) > MAX_DEPTH {
+        return Value::String(cut(&text, MAX_BLOCK_BYTES));
     }
     input.clone()
 }
@@ -104,7 +104,7 @@ fn depth(value: &Value) -> usize {
 const MAX_OUTPUT: usize = 64 << 10;
 
 /// What a model says or gives to a tool: a file that it writes comes as one.
-const MAX_SAID: usize = 1 << 20;
+const MAX_BLOCK_BYTES: usize = 1 << 20;
 
 /// Names of tools, calls, models and sessions.
 const MAX_NAME: usize = 1 << 10;
@@ -120,18 +120,18 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn call(id: &str, input: Value) -> Heard {
-        let call = Said::ToolUse { id: id.into(), name: "sh".into(), input };
-        Heard::Message { model: None, blocks: vec![call], usage: None }
+    fn call(id: &str, input: Value) -> AgentEvent {
+        let call = MessageBlock::ToolUse { id: id.into(), name: "sh".into(), input };
+        AgentEvent::Message { model: None, blocks: vec![call], usage: None }
     }
 
-    fn result(id: &str, content: &str) -> Heard {
-        Heard::ToolResult { id: id.into(), content: content.into(), is_error: false }
+    fn result(id: &str, content: &str) -> AgentEvent {
+        AgentEvent::ToolResult { id: id.into(), content: content.into(), is_error: false }
     }
 
-    fn written(heard: &[Heard]) -> Vec<Value> {
+    fn written(event: &[AgentEvent]) -> Vec<Value> {
         let mut transcript = Transcript::new();
-        heard.iter().map(|heard| serde_json::to_value(transcript.entry(heard)).unwrap()).collect()
+        event.iter().map(|event| serde_json::to_value(transcript.entry(event)).unwrap()).collect()
     }
 
     #[test]
@@ -150,18 +150,18 @@ mod tests {
     #[test]
     fn what_is_too_long_is_cut_and_says_so() {
         let long = "é".repeat(40 << 10);
-        let lines = written(&[call("a", json!({})), result("a", &long), Heard::Other(long.clone())]);
-        let wanted = format!("{}…[truncated 8192 chars]", "é".repeat(32 << 10));
-        assert_eq!(lines[1]["message"]["content"][0]["content"], wanted.as_str());
-        assert_eq!(lines[2]["text"], wanted.as_str());
+        let lines = written(&[call("a", json!({})), result("a", &long), AgentEvent::Other(long.clone())]);
+        let expected = format!("{}…[truncated 8192 chars]", "é".repeat(32 << 10));
+        assert_eq!(lines[1]["message"]["content"][0]["content"], expected.as_str());
+        assert_eq!(lines[2]["text"], expected.as_str());
 
         let longer = "x".repeat((1 << 20) + 5);
-        let said = vec![Said::Text(longer.clone()), Said::Thinking(longer.clone())];
-        let message = Heard::Message { model: Some(longer.clone()), blocks: said, usage: None };
+        let blocks = vec![MessageBlock::Text(longer.clone()), MessageBlock::Thinking(longer.clone())];
+        let message = AgentEvent::Message { model: Some(longer.clone()), blocks, usage: None };
         let lines = written(&[message, call("a", json!({ "content": longer }))]);
-        let wanted = format!("{}…[truncated 5 chars]", "x".repeat(1 << 20));
-        assert_eq!(lines[0]["message"]["content"][0]["text"], wanted.as_str());
-        assert_eq!(lines[0]["message"]["content"][1]["thinking"], wanted.as_str());
+        let expected = format!("{}…[truncated 5 chars]", "x".repeat(1 << 20));
+        assert_eq!(lines[0]["message"]["content"][0]["text"], expected.as_str());
+        assert_eq!(lines[0]["message"]["content"][1]["thinking"], expected.as_str());
         let input = lines[1]["message"]["content"][0]["input"].as_str().unwrap();
         assert!(input.starts_with("{\"content\":\"xxx") && input.ends_with("xx…[truncated 19 chars]"));
     }

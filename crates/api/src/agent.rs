@@ -22,7 +22,16 @@ pub struct AgentInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentRun {
+    /// The task; not with `messages`.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub prompt: String,
+    /// A whole conversation, which ends with the user's message. A program of one's own gets it as it is, other agents as text; `system`
+    /// messages are instructions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<AgentMessage>,
+    /// What the run is booked under at a LiteLLM server.
+    #[serde(skip_serializing_if = "RunBill::is_empty")]
+    pub bill: RunBill,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,6 +44,45 @@ pub struct AgentRun {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     pub sandbox: SandboxRequest,
+}
+
+/// A message of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentMessage {
+    pub role: MessageRole,
+    pub content: String,
+}
+
+/// The author of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageRole {
+    System,
+    User,
+    Assistant,
+}
+
+/// What a run is booked under. A caller with a grant names `end_user` and `user_id` only if it may choose models (`allow_llm`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunBill {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+}
+
+impl RunBill {
+    pub fn is_empty(&self) -> bool {
+        *self == RunBill::default()
+    }
 }
 
 /// A run that was started.

@@ -25,7 +25,7 @@ mod socket;
 mod strict;
 mod text;
 
-pub use agent::{AgentInfo, AgentRun, RunEvent, RunInfo, RunUsage};
+pub use agent::{AgentInfo, AgentMessage, AgentRun, MessageRole, RunBill, RunEvent, RunInfo, RunUsage};
 pub use belljar_spec::request::{
     EgressRequest, GitHubRequest, GrantRules, LimitsRequest, LlmRequest, SandboxRequest, WorkspaceRequest,
 };

@@ -46,8 +46,8 @@ async fn without_a_daemon_the_error_names_the_address() {
 async fn a_question_that_changes_nothing_is_asked_again_and_nothing_else_is() {
     let place = tempfile::tempdir().unwrap();
     let listener = listen(&place.path().join("s"));
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let heard = asked.clone();
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let seen = requests.clone();
     tokio::spawn(async move {
         // The daemon is killed with the first question in its hands, still accepts the second, and dies with every order.
         for answers in [false, false, true, false] {
@@ -56,36 +56,40 @@ async fn a_question_that_changes_nothing_is_asked_again_and_nothing_else_is() {
                 true => answer(&mut stream, "200 OK", "application/json", r#"{"items":[]}"#).await,
                 false => read_request(&mut stream).await,
             };
-            heard.lock().unwrap().push(request.split(' ').next().unwrap_or_default().to_string());
+            seen.lock().unwrap().push(request.split(' ').next().unwrap_or_default().to_string());
         }
     });
     let client = Client::unix(place.path().join("s"));
     assert_eq!(client.sandboxes(&SandboxFilter::default()).await.unwrap(), []);
     let error = client.sandbox("x").stop().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::DaemonUnreachable);
-    assert_eq!(*asked.lock().unwrap(), ["GET", "GET", "GET", "POST"]);
+    assert_eq!(*requests.lock().unwrap(), ["GET", "GET", "GET", "POST"]);
 }
 
 #[tokio::test]
 async fn lists_are_read_to_their_end_over_one_connection() {
     let place = tempfile::tempdir().unwrap();
     let listener = listen(&place.path().join("s"));
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let heard = asked.clone();
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let seen = requests.clone();
     tokio::spawn(async move {
         let mut stream = accept(&listener).await;
         for body in [r#"{"items":[],"next":"b c"}"#, r#"{"items":[]}"#, r#"{"items":[]}"#] {
-            let asked = answer(&mut stream, "200 OK", "application/json", body).await;
-            heard.lock().unwrap().push(asked);
+            let request = answer(&mut stream, "200 OK", "application/json", body).await;
+            seen.lock().unwrap().push(request);
         }
     });
     let client = Client::unix(place.path().join("s"));
     let filter = SandboxFilter { key: Some("repo:/a b".into()), state: None };
     assert_eq!(client.sandboxes(&filter).await.unwrap(), []);
     assert_eq!(client.grants().await.unwrap(), []);
-    let asked = asked.lock().unwrap();
-    assert!(asked[0].starts_with("GET /v1/sandboxes?limit=500&key=repo%3A%2Fa%20b HTTP/1.1"), "{}", asked[0]);
-    assert!(asked[1].contains("&after=b%20c&key="), "{}", asked[1]);
+    let requests = requests.lock().unwrap();
+    assert!(
+        requests[0].starts_with("GET /v1/sandboxes?limit=500&key=repo%3A%2Fa%20b HTTP/1.1"),
+        "{}",
+        requests[0]
+    );
+    assert!(requests[1].contains("&after=b%20c&key="), "{}", requests[1]);
 }
 
 #[tokio::test]
@@ -140,8 +144,8 @@ async fn a_command_is_followed_over_the_death_of_the_daemon() {
     let listener = listen(&path);
     tokio::spawn(async move {
         let mut stream = accept(&listener).await;
-        let asked = read_request(&mut stream).await;
-        assert!(asked.contains("accept: text/event-stream"), "{asked}");
+        let request = read_request(&mut stream).await;
+        assert!(request.contains("accept: text/event-stream"), "{request}");
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
         stream.write_all(head.as_bytes()).await.unwrap();
         send_event(&mut stream, 0, &format!(r#"{{"type":"started","command":{RUNNING}}}"#)).await;
@@ -149,10 +153,10 @@ async fn a_command_is_followed_over_the_death_of_the_daemon() {
         drop((stream, listener));
         let listener = come_back(&path).await;
         let mut stream = accept(&listener).await;
-        let asked = read_request(&mut stream).await;
+        let request = read_request(&mut stream).await;
         assert!(
-            asked.starts_with("GET /v1/sandboxes/bj-x/commands/cmd_1/output?from=3&follow=true "),
-            "{asked}"
+            request.starts_with("GET /v1/sandboxes/bj-x/commands/cmd_1/output?from=3&follow=true "),
+            "{request}"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
         send_event(&mut stream, 6, r#"{"type":"output","stream":"stderr","text":"two"}"#).await;
@@ -195,19 +199,19 @@ async fn an_attachment_continues_when_the_daemon_is_back() {
     let client = Client::unix(place.path().join("s"));
     let mut attached = client.sandbox("bj-x").attach("cmd_1", 0).await.unwrap();
     let mut input = attached.input();
-    let mut heard = Vec::new();
+    let mut events = Vec::new();
     while let Some(event) = attached.next().await.unwrap() {
         if let AttachEvent::Output(StreamName::Stderr, _) = event {
             input.bytes("typed").await.unwrap();
             input.resize(belljar_api::Terminal { rows: 5, cols: 6 }).await.unwrap();
         }
-        heard.push(event);
+        events.push(event);
     }
-    assert!(matches!(heard[0], AttachEvent::Started(_)));
-    assert_eq!(heard[1], AttachEvent::Output(StreamName::Stdout, "abc".into()));
-    assert_eq!(heard[2], AttachEvent::Resumed);
-    assert_eq!(heard[3], AttachEvent::Output(StreamName::Stderr, "d".into()));
-    assert!(matches!(&heard[4], AttachEvent::Ended(result) if result.signal.as_deref() == Some("SIGINT")));
+    assert!(matches!(events[0], AttachEvent::Started(_)));
+    assert_eq!(events[1], AttachEvent::Output(StreamName::Stdout, "abc".into()));
+    assert_eq!(events[2], AttachEvent::Resumed);
+    assert_eq!(events[3], AttachEvent::Output(StreamName::Stderr, "d".into()));
+    assert!(matches!(&events[4], AttachEvent::Ended(result) if result.signal.as_deref() == Some("SIGINT")));
     assert_eq!(attached.cursor(), 4);
     let (typed, size) = served.await.unwrap();
     assert_eq!(typed, Message::Binary("typed".into()));
@@ -220,17 +224,17 @@ async fn a_file_is_sent_as_long_as_it_was_said_to_be() {
     let listener = listen(&place.path().join("s"));
     let served = tokio::spawn(async move {
         let mut stream = accept(&listener).await;
-        let asked = read_request(&mut stream).await;
+        let request = read_request(&mut stream).await;
         let mut body = [0; 5];
         stream.read_exact(&mut body).await.unwrap();
         stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
-        (asked, body)
+        (request, body)
     });
     let client = Client::unix(place.path().join("s"));
     client.sandbox("bj-x").write_file_from("/workspace/a&b", &b"hello, and more"[..], Some(5)).await.unwrap();
-    let (asked, body) = served.await.unwrap();
-    assert!(asked.starts_with("PUT /v1/sandboxes/bj-x/files?path=%2Fworkspace%2Fa%26b "), "{asked}");
-    assert!(asked.to_lowercase().contains("content-length: 5\r\n"), "{asked}");
+    let (request, body) = served.await.unwrap();
+    assert!(request.starts_with("PUT /v1/sandboxes/bj-x/files?path=%2Fworkspace%2Fa%26b "), "{request}");
+    assert!(request.to_lowercase().contains("content-length: 5\r\n"), "{request}");
     assert_eq!(&body, b"hello");
 }
 
@@ -262,11 +266,11 @@ async fn read_request(stream: &mut UnixStream) -> String {
 }
 
 async fn answer(stream: &mut UnixStream, status: &str, kind: &str, body: &str) -> String {
-    let asked = read_request(stream).await;
+    let request = read_request(stream).await;
     let length = body.len();
     let text = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}");
     let _ = stream.write_all(text.as_bytes()).await;
-    asked
+    request
 }
 
 async fn send_event(stream: &mut UnixStream, id: u64, data: &str) {

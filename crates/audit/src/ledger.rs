@@ -55,10 +55,10 @@ impl Ledger {
         let recent =
             end_of(&file, WINDOW).map_err(|source| AuditError::Read { path: path.clone(), source })?;
         let recent = without_fragment(&file, &path, recent)?;
-        let (tip, said) = tip_of(confirmed, &recent, &path)?;
-        let is_head_missing = said == Head::Missing;
+        let (tip, head_state) = tip_of(confirmed, &recent, &path)?;
+        let is_head_missing = head_state == Head::Missing;
         let ledger = Ledger { directory: directory.into(), path, file, head, tip, is_head_missing, recent };
-        if said == Head::Behind {
+        if head_state == Head::Behind {
             // Its writer was killed between writing the ledger and the head. Repaired first, so that the head is never two lines
             // behind.
             ledger.confirm(tip)?;
@@ -100,9 +100,9 @@ impl Ledger {
         }
         for line in self.recent.split(|byte| *byte == b'\n') {
             match Entry::read(line) {
-                Some((sandbox, Said::Opened)) => open.push(sandbox),
-                Some((sandbox, Said::Closed(_))) => open.retain(|known| *known != sandbox),
-                Some((_, Said::Pruned | Said::HeadMissing)) | None => {}
+                Some((sandbox, Statement::Opened)) => open.push(sandbox),
+                Some((sandbox, Statement::Closed(_))) => open.retain(|known| *known != sandbox),
+                Some((_, Statement::Pruned | Statement::HeadMissing)) | None => {}
             }
         }
         // A failed sweep must not prevent a start.
@@ -158,7 +158,7 @@ impl Drop for Ledger {
 
 /// A line of the ledger.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Said {
+pub(crate) enum Statement {
     Opened,
     Closed(Closing),
     Pruned,
@@ -196,19 +196,19 @@ struct Fields<'a> {
 
 impl Entry<'_> {
     /// `None` for an event that is not the ledger's.
-    pub(crate) fn read(line: &[u8]) -> Option<(SandboxId, Said)> {
+    pub(crate) fn read(line: &[u8]) -> Option<(SandboxId, Statement)> {
         let Entry { sandbox, event } = serde_json::from_slice(line).ok()?;
-        let said = match (event.kind.as_ref(), event.lines, event.head, event.finished) {
-            ("log_opened", ..) => Said::Opened,
-            ("log_pruned", ..) => Said::Pruned,
-            ("head_missing", ..) => Said::HeadMissing,
+        let statement = match (event.kind.as_ref(), event.lines, event.head, event.finished) {
+            ("log_opened", ..) => Statement::Opened,
+            ("log_pruned", ..) => Statement::Pruned,
+            ("head_missing", ..) => Statement::HeadMissing,
             ("log_closed", Some(lines), Some(head), Some(finished)) => {
                 let torn = event.torn.unwrap_or(0);
-                Said::Closed(Closing { lines, head: head.parse().ok()?, finished, torn })
+                Statement::Closed(Closing { lines, head: head.parse().ok()?, finished, torn })
             }
             _ => return None,
         };
-        Some((SandboxId::parse(&sandbox)?, said))
+        Some((SandboxId::parse(&sandbox)?, statement))
     }
 }
 
@@ -233,8 +233,8 @@ fn tip_of(confirmed: Option<Tip>, recent: &[u8], path: &Path) -> Result<(Tip, He
         (Some(tip), _) => Ok((tip, Head::Confirmed)),
         (None, Some(((link, _), hash))) => {
             // The very first line, and its writer was killed.
-            let said = if link.seq == 0 { Head::Behind } else { Head::Missing };
-            Ok((Tip { next: link.seq.saturating_add(1), head: hash }, said))
+            let head_state = if link.seq == 0 { Head::Behind } else { Head::Missing };
+            Ok((Tip { next: link.seq.saturating_add(1), head: hash }, head_state))
         }
         (None, None) if recent.is_empty() => Ok((Tip { next: 0, head: Hash::ZERO }, Head::Confirmed)),
         (None, None) => Err(AuditError::LedgerDamaged { path: path.into() }),

@@ -565,7 +565,7 @@ mod tests {
     fn setup() -> Setup {
         let confinement = Confinement {
             rlimits: Vec::new(),
-            privileges: Privileges::Kept,
+            privileges: Privileges::Unchanged,
             syscalls: Syscalls::Default,
             landlock: None,
             supervision: None,

@@ -49,7 +49,7 @@ pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
 pub(crate) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let (_cgroup, enforcement) = Enforcement::begin(plan)?;
     let us = geteuid().as_raw();
-    let held = enforcement.told(&plan.limits);
+    let held = enforcement.report(&plan.limits);
     Ok(Drawing { program: None, command: None, user: (us, us), setup: setup(plan)?, held })
 }
 
@@ -59,12 +59,12 @@ fn setup(plan: &Plan) -> Result<Setup, SandboxError> {
         steps: vec![Step::Subreaper],
         confinement: Confinement {
             rlimits: rlimits(plan),
-            privileges: Privileges::Kept,
+            privileges: Privileges::Unchanged,
             syscalls: Syscalls::Default,
             landlock: None,
             supervision: None,
         },
-        files: FileRoot::Beneath(plan.workspace()?.to_string()),
+        files: FileRoot::Beneath(vec![plan.workspace()?.to_string()]),
         workspace: plan.workspace()?.to_string(),
     })
 }
@@ -72,7 +72,7 @@ fn setup(plan: &Plan) -> Result<Setup, SandboxError> {
 /// The host's own limits are the default without isolation.
 fn rlimits(plan: &Plan) -> Vec<(u32, u64)> {
     let open_files = plan.limits.open_files;
-    if open_files.origin == Origin::Asked {
+    if open_files.origin == Origin::Requested {
         vec![(crate::plan::RLIMIT_NOFILE, open_files.value)]
     } else {
         Vec::new()

@@ -206,9 +206,10 @@ impl Plan {
     /// Where that is for this one.
     pub(crate) fn private(&self) -> PathBuf {
         match &self.private {
-            Some(directory) => landlock::place(directory, self.id),
+            // By its real path: no link on the way is followed later.
+            Some(directory) => landlock::place(&real_as_far_as_it_exists(directory), self.id),
             // Of a sandbox that only tries out the backend. No other user can foresee the name, or make something of that name ours.
-            None => std::env::temp_dir().join(format!("{TRIAL}{}", self.id)),
+            None => real_as_far_as_it_exists(&std::env::temp_dir()).join(format!("{TRIAL}{}", self.id)),
         }
     }
 
@@ -359,6 +360,15 @@ impl Plan {
     }
 }
 
+/// A path whose last parts may be made later.
+fn real_as_far_as_it_exists(path: &Path) -> PathBuf {
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Ok(real), ..) => real,
+        (Err(_), Some(parent), Some(name)) => real_as_far_as_it_exists(parent).join(name),
+        (Err(_), ..) => path.to_path_buf(),
+    }
+}
+
 fn context_needs_isolation() -> SandboxError {
     let message = "without isolation agent context could only be shown by changing the folder itself";
     ErrorCode::NotSupported.error(message).hint(hint!(
@@ -443,7 +453,7 @@ impl Enforcement {
 
     /// Refuses what was asked for and cannot be held.
     fn accept(&self, limits: &Limits) -> Result<(), SandboxError> {
-        let asked = |origin: Origin| origin == Origin::Asked;
+        let asked = |origin: Origin| origin == Origin::Requested;
         let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         if asked(limits.open_files.origin) && limits.open_files.value > most {
             let message =
@@ -460,6 +470,15 @@ impl Enforcement {
             return Err(ErrorCode::LimitUnavailable
                 .error(message)
                 .hint(hint!("ask for more, as in {}: a number alone means bytes", Term::Memory.to("2g"))));
+        }
+        if asked(limits.disk.origin) && limits.disk.value < LEAST_DISK {
+            let message = format!(
+                "a sandbox takes {LEAST_DISK} of private files for itself at least, and {} is the limit",
+                limits.disk.value
+            );
+            return Err(ErrorCode::LimitUnavailable
+                .error(message)
+                .hint(hint!("ask for more, as in {}: a number alone means bytes", Term::Disk.to("1g"))));
         }
         let refused = [
             ("memory", asked(limits.memory.origin) && !self.memory_by_cgroup),
@@ -504,7 +523,7 @@ impl Enforcement {
     }
 
     /// What holds each limit, for people.
-    pub(crate) fn told(&self, limits: &Limits) -> LimitsHeld {
+    pub(crate) fn report(&self, limits: &Limits) -> LimitsHeld {
         let by_cgroup = |held: bool| held.then_some("cgroup");
         // A container's own limits are the daemon's business; without isolation the guest sets what was asked for.
         let is_isolated = self.own_filesystem;
@@ -513,7 +532,9 @@ impl Enforcement {
             cpus: by_cgroup(self.cpus_by_cgroup),
             pids: by_cgroup(self.pids_by_cgroup).or(self.own_user_namespace.then_some("user namespace")),
             disk: is_isolated.then_some("filesystem"),
-            open_files: (is_isolated || self.limits_processes || limits.open_files.origin == Origin::Asked)
+            open_files: (is_isolated
+                || self.limits_processes
+                || limits.open_files.origin == Origin::Requested)
                 .then(|| self.open_files(limits)),
         }
     }
@@ -523,7 +544,7 @@ impl Enforcement {
     pub(crate) fn open_files(&self, limits: &Limits) -> u64 {
         match limits.open_files.origin {
             Origin::Default if self.shares_user => limits.open_files.value.min(FILES_OF_SHARED_USER),
-            Origin::Default | Origin::Asked => limits.open_files.value,
+            Origin::Default | Origin::Requested => limits.open_files.value,
         }
     }
 }
@@ -538,6 +559,9 @@ pub(crate) const TRIAL: &str = "belljar-trial-";
 /// With less the guest does not live to say a word; with next to nothing the kernel also kills us, whose memory it shares for a
 /// moment while it is made.
 const LEAST_MEMORY: ByteSize = ByteSize::mebibytes(1);
+
+/// The files of a home that belljar makes fit in a quarter of it.
+const LEAST_DISK: ByteSize = ByteSize::bytes(64 << 10);
 // asm-generic/resource.h
 const RLIMIT_DATA: u32 = 2;
 const RLIMIT_CORE: u32 = 4;

@@ -10,10 +10,10 @@ mod grouped;
 mod habits;
 mod images;
 mod integrate;
-mod kept;
 mod layers;
 mod llm;
 mod mcp;
+mod persistent;
 mod publish;
 mod renamed;
 mod sandbox;
@@ -42,14 +42,15 @@ pub(crate) use images::{
     ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs,
 };
 pub(crate) use integrate::{IntegrateArgs, OutsideAgent};
-pub(crate) use kept::{
-    AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, ForkArgs, ForwardArgs, HowArg, InitArgs, KeptCommand,
-    KeptListArgs, ListArgs, LogsArgs, PsArgs, RestoreArgs, RmArgs, SandboxCommand, SnapshotArgs,
-    SnapshotsArgs, SnapshotsCommand, StartArgs, TargetArgs, UndoArgs, VolumeCommand, VolumesArgs, WhichArgs,
-};
 pub(crate) use layers::{ApplyArgs, ChangesCommand, DiffArgs, DiscardArgs, LayersArgs};
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmPricesArgs, LlmSpendArgs};
 pub(crate) use mcp::McpArgs;
+pub(crate) use persistent::{
+    AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, ForkArgs, ForwardArgs, HowArg, InitArgs, ListArgs,
+    LogsArgs, PersistentCommand, PersistentListArgs, PortPair, PsArgs, RestoreArgs, RmArgs, SandboxCommand,
+    SnapshotArgs, SnapshotsArgs, SnapshotsCommand, StartArgs, TargetArgs, UndoArgs, VolumeCommand,
+    VolumesArgs, WhichArgs,
+};
 pub(crate) use publish::PublishArgs;
 pub(crate) use sandbox::{SandboxOptions, variables_of, workspace};
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
@@ -91,7 +92,7 @@ impl Args {
             }
             Some("exec") => ExecAlone::try_parse_from(words)
                 .ok()
-                .map(|exec| Command::Kept(KeptCommand::Exec(exec.options))),
+                .map(|exec| Command::Persistent(PersistentCommand::Exec(exec.options))),
             Some("--version" | "-V") => {
                 version_alone().try_get_matches_from(words).err().map_or(Ok(None), Err)?
             }
@@ -126,7 +127,7 @@ impl Args {
             Some(Command::Volume { command }) => command.wants_json(),
             Some(Command::Llm { command }) => command.wants_json(),
             Some(Command::Images(options)) => options.wants_json(),
-            Some(Command::Kept(command)) => command.wants_json(),
+            Some(Command::Persistent(command)) => command.wants_json(),
             Some(Command::Daemon { command }) => command.wants_json(),
             Some(Command::Steer(command)) => command.wants_json(),
             Some(Command::Upkeep(command)) => command.wants_json(),
@@ -212,7 +213,7 @@ pub(crate) enum Command {
     )]
     Shell(Box<ShellArgs>),
     #[command(flatten)]
-    Kept(KeptCommand),
+    Persistent(PersistentCommand),
     /// Run Claude Code, Codex, opencode, pi, Gemini or your own agent
     #[command(after_help = "Examples:\n  \
         belljar agent list\n  \
@@ -415,7 +416,7 @@ pub(crate) enum Command {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) place: SandboxOptions,
+    pub(crate) sandbox_options: SandboxOptions,
     /// A named set of settings, below what flags say: `belljar config profiles` lists them
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
@@ -462,7 +463,7 @@ pub(crate) struct ShellArgs {
     #[command(flatten)]
     pub(crate) image: OwnImageArgs,
     #[command(flatten)]
-    pub(crate) place: SandboxOptions,
+    pub(crate) sandbox_options: SandboxOptions,
 }
 
 /// A shell that belljar has completions for.

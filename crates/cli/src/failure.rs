@@ -9,6 +9,7 @@ pub(crate) use belljar_spec::exit_code::{FAILED, REFUSED, TIMED_OUT};
 use belljar_spec::{ErrorCode, Hint, SandboxError};
 use belljar_sys::rustix::stdio::stderr;
 use belljar_sys::rustix::termios::isatty;
+use std::fmt::Arguments;
 use std::io::{ErrorKind, Write, stdout};
 use std::process::ExitCode;
 
@@ -30,6 +31,11 @@ pub(crate) fn say_json(error: &SandboxError) -> ExitCode {
     // A reader that went away is told nothing.
     let _ = writeln!(stdout(), "{report:#}");
     ExitCode::from(exit_code(error))
+}
+
+/// Writes to standard error, where that is possible.
+pub(crate) fn to_stderr(text: Arguments<'_>, end: &str) {
+    let _ = std::io::stderr().write_all(format!("{text}{end}").as_bytes());
 }
 
 /// What to do next, in words of the command line.
@@ -108,13 +114,13 @@ const READER_GONE: u8 = 128 + 13;
 
 /// What the daemon said, or that it said nothing.
 pub(crate) fn of_client(error: ClientError) -> SandboxError {
-    let daemon_said = match error {
+    let daemon_hint = match error {
         ClientError::Api(error, _) => return (*error).into(),
         ClientError::NoDaemon { .. } => last_words(),
         ClientError::Gone(_) | ClientError::Protocol(_) | ClientError::Source(_) => None,
     };
     let made = error.code().error(error.to_string());
-    let made = match daemon_said.map(Hint::from).or_else(|| error.hint()) {
+    let made = match daemon_hint.map(Hint::from).or_else(|| error.hint()) {
         Some(hint) => made.hint(hint),
         None => made,
     };

@@ -1,7 +1,7 @@
 //! A command in the foreground: our standard streams are its own, our signals go to it, our terminal is its terminal.
 
 use crate::host_stream::HostStream;
-use belljar_engine::{Cap, Drive, Input, OutputStream, Running, Sink, Source, Wanted};
+use belljar_engine::{Cap, Drive, Input, InputFilter, OutputStream, Running, Sink, Source};
 use belljar_spec::{ByteSize, Ended, ErrorCode, SandboxError, WindowSize};
 use belljar_sys::rustix::fd::BorrowedFd;
 use belljar_sys::rustix::process::{self, kill_current_process_group};
@@ -92,9 +92,9 @@ struct HostInput {
 }
 
 impl Source for HostInput {
-    async fn next(&mut self, wanted: Wanted) -> Input {
+    async fn next(&mut self, filter: InputFilter) -> Input {
         let HostInput { controls, stdin, buffer } = self;
-        let Some(open) = stdin.as_ref().filter(|_| wanted == Wanted::All) else {
+        let Some(open) = stdin.as_ref().filter(|_| filter == InputFilter::All) else {
             return controls.next().await;
         };
         tokio::select! {

@@ -1,6 +1,16 @@
 //! `belljar`, the command: words in, sentences and exit codes out. The one place that prints.
 
-#![expect(clippy::print_stderr, reason = "the command line is where belljar speaks")]
+/// A line on standard error. That of the standard library panics where it cannot be written, as behind `2>&1 | head -1` or on a full
+/// disk; the exit code would then be the panic's, and not the command's.
+macro_rules! eprintln {
+    () => { crate::failure::to_stderr(format_args!(""), "\n") };
+    ($($part:tt)+) => { crate::failure::to_stderr(format_args!($($part)*), "\n") };
+}
+
+/// The same without the end of the line.
+macro_rules! eprint {
+    ($($part:tt)*) => { crate::failure::to_stderr(format_args!($($part)*), "") };
+}
 
 mod args;
 mod commands;
@@ -31,19 +41,19 @@ fn main() -> ExitCode {
     let outcome = match args.command {
         None => commands::shell::without_words(),
         Some(args::Command::Shell(options)) => commands::shell::shell(*options),
-        Some(args::Command::Ui(options)) => commands::kept::ui(&options),
+        Some(args::Command::Ui(options)) => commands::persistent::ui(&options),
         Some(args::Command::Verify(options)) => commands::verify::verify(options),
         Some(args::Command::Steer(command)) => commands::steer::steer(command),
-        Some(args::Command::Kept(command)) => commands::kept::kept(command),
-        Some(args::Command::Sandbox { command }) => commands::kept::sandbox(command),
+        Some(args::Command::Persistent(command)) => commands::persistent::persistent(command),
+        Some(args::Command::Sandbox { command }) => commands::persistent::sandbox(command),
         Some(args::Command::Changes { command }) => commands::layers::changes(command),
         Some(args::Command::Llm { command: args::LlmCommand::Prices(options) }) => {
             commands::prices::prices(&options)
         }
-        Some(args::Command::Mcp(options)) => commands::kept::mcp::mcp(*options),
-        Some(args::Command::Integrate(options)) => commands::kept::integrate::integrate(*options),
-        Some(args::Command::ToolShell { words }) => commands::kept::tool_shell::tool_shell(words),
-        Some(args::Command::Volume { command }) => commands::kept::volume(command),
+        Some(args::Command::Mcp(options)) => commands::persistent::mcp::mcp(*options),
+        Some(args::Command::Integrate(options)) => commands::persistent::integrate::integrate(*options),
+        Some(args::Command::ToolShell { words }) => commands::persistent::tool_shell::tool_shell(words),
+        Some(args::Command::Volume { command }) => commands::persistent::volume(command),
         Some(args::Command::Serve(options)) => commands::daemon::serve(options),
         Some(args::Command::E2b { command }) => commands::daemon::e2b(&command),
         Some(args::Command::Daemon { command }) => commands::daemon::daemon(command),

@@ -7,7 +7,8 @@ use crate::origin::{At, Position};
 use crate::read::Text;
 use belljar_spec::egress::{HostPattern, PortRange, RequestFilter};
 use belljar_spec::secret::{
-    Bodies, Carrier, Credential, CredentialPlace, Inject, SecretName, SecretRef, SecretSource, built_in,
+    Bodies, Credential, CredentialBinding, CredentialLocation, Inject, SecretName, SecretRef, SecretSource,
+    built_in,
 };
 use belljar_spec::{EnvName, SandboxError};
 use std::collections::BTreeMap;
@@ -47,9 +48,9 @@ impl Reader<'_> {
             Some(written) => self.one(written, |text| text.parse::<SecretRef>())?,
             None => SecretRef::Vault(name.clone()),
         };
-        let mut places = match (known, self.says_where()) {
-            (Some(known), false) => known.places.clone(),
-            _ => self.places(&name, known)?,
+        let mut bindings = match (known, self.says_where()) {
+            (Some(known), false) => known.bindings.clone(),
+            _ => self.bindings(&name, known)?,
         };
         if let Some(written) = &table.inject {
             let inject = self.one(written, |text| match text.as_str() {
@@ -57,7 +58,7 @@ impl Reader<'_> {
                 "always" => Ok(Inject::Always),
                 _ => Err("`inject` is neither `placeholder` nor `always`"),
             })?;
-            places.iter_mut().for_each(|place| place.inject = inject);
+            bindings.iter_mut().for_each(|place| place.inject = inject);
         }
         let variables = match (&table.variables, known) {
             (Some(written), _) => self.all(written, |text| text.parse::<EnvName>())?,
@@ -72,22 +73,22 @@ impl Reader<'_> {
             })?,
             None => known.map_or(Bodies::Watched, |known| known.bodies),
         };
-        Ok(Credential { name, source: SecretSource::Kept(source), places, variables, bodies })
+        Ok(Credential { name, source: SecretSource::Stored(source), bindings, variables, bodies })
     }
 
     /// Is anything set besides the source of the value?
     fn says_where(&self) -> bool {
         let table = self.table;
-        let scalars = table.host.is_some() || table.port.is_some() || table.carrier.is_some();
+        let scalars = table.host.is_some() || table.port.is_some() || table.location.is_some();
         let details = table.user.is_some() || table.header.is_some() || table.query.is_some();
         scalars || details || !(table.hosts.is_empty() && table.paths.is_empty() && table.methods.is_empty())
     }
 
-    fn places(
+    fn bindings(
         &self,
         name: &SecretName,
         known: Option<&Credential>,
-    ) -> Result<Vec<CredentialPlace>, SandboxError> {
+    ) -> Result<Vec<CredentialBinding>, SandboxError> {
         let written = self.table.host.iter().chain(&self.table.hosts);
         let hosts = written
             .map(|host| self.one(host, |text| text.parse::<HostPattern>()))
@@ -105,25 +106,27 @@ impl Reader<'_> {
             methods: self.all(&self.table.methods, |text| text.parse())?,
             paths: self.all(&self.table.paths, |text| text.parse())?,
         };
-        let carriers = match (self.carrier()?, known) {
-            (Some(carrier), _) => vec![carrier],
-            (None, Some(known)) => known.places.first().map_or_else(Vec::new, |place| place.carriers.clone()),
-            (None, None) => vec![Carrier::Bearer],
+        let locations = match (self.location()?, known) {
+            (Some(location), _) => vec![location],
+            (None, Some(known)) => {
+                known.bindings.first().map_or_else(Vec::new, |place| place.locations.clone())
+            }
+            (None, None) => vec![CredentialLocation::Bearer],
         };
-        let place = |host| CredentialPlace {
+        let place = |host| CredentialBinding {
             host,
             ports,
             requests: requests.clone(),
-            carriers: carriers.clone(),
+            locations: locations.clone(),
             inject: Inject::Placeholder,
         };
         Ok(hosts.into_iter().map(place).collect())
     }
 
     /// `as`, and the key that belongs to it; a header or a parameter alone implies it.
-    fn carrier(&self) -> Result<Option<Carrier>, SandboxError> {
-        let CredentialTable { carrier, user, header, query, .. } = self.table;
-        let word = carrier.as_ref().map(|written| written.get_ref().as_str());
+    fn location(&self) -> Result<Option<CredentialLocation>, SandboxError> {
+        let CredentialTable { location, user, header, query, .. } = self.table;
+        let word = location.as_ref().map(|written| written.get_ref().as_str());
         let word = word.or_else(|| {
             let named = [("header", header), ("query", query), ("basic", user)];
             named.into_iter().find_map(|(word, key)| key.as_ref().map(|_| word))
@@ -145,21 +148,21 @@ impl Reader<'_> {
         };
         let made = match word {
             None => return Ok(None),
-            Some("bearer") => Carrier::Bearer,
+            Some("bearer") => CredentialLocation::Bearer,
             Some("basic") => match user {
-                Some(user) => self.one(user, |text| Carrier::basic(text))?,
+                Some(user) => self.one(user, |text| CredentialLocation::basic(text))?,
                 None => return Err(needs("user")),
             },
             Some("header") => match header {
-                Some(header) => self.one(header, |text| Carrier::header(text))?,
+                Some(header) => self.one(header, |text| CredentialLocation::header(text))?,
                 None => return Err(needs("header")),
             },
             Some("query") => match query {
-                Some(query) => self.one(query, |text| Carrier::query(text))?,
+                Some(query) => self.one(query, |text| CredentialLocation::query(text))?,
                 None => return Err(needs("query")),
             },
             Some(other) => {
-                let place = carrier
+                let place = location
                     .as_ref()
                     .map_or_else(|| self.place.clone(), |word| self.text.place(word.span().start));
                 let fault = at(&place, "`as` is none of bearer, basic, header and query");
@@ -208,10 +211,10 @@ mod tests {
         let read = read(Layer::Operator, content).expect("a credential");
         let [build] = &read[..] else { panic!("{read:?}") };
         assert_eq!(build.source.to_string(), "env:BUILD_KEY");
-        assert_eq!(build.places.len(), 2);
-        assert!(build.places[1].is_at(&"x.b.example.com".parse().unwrap(), 8443));
-        assert_eq!(build.places[0].carriers, [Carrier::Header("x-key".into())]);
-        assert_eq!(build.places[0].requests.methods[0].as_str(), "GET");
+        assert_eq!(build.bindings.len(), 2);
+        assert!(build.bindings[1].is_at(&"x.b.example.com".parse().unwrap(), 8443));
+        assert_eq!(build.bindings[0].locations, [CredentialLocation::Header("x-key".into())]);
+        assert_eq!(build.bindings[0].requests.methods[0].as_str(), "GET");
         assert_eq!(build.bodies, Bodies::Watched);
     }
 
@@ -220,7 +223,7 @@ mod tests {
         let content = "[credential.anthropic]\nsecret = \"file:/run/secrets/anthropic\"\n";
         let read = read(Layer::User, content).expect("a credential");
         assert_eq!(read[0].source.to_string(), "file:/run/secrets/anthropic");
-        assert_eq!(read[0].places, built_in("anthropic").unwrap().credential.places);
+        assert_eq!(read[0].bindings, built_in("anthropic").unwrap().credential.bindings);
         assert_eq!(read[0].variables[0].as_str(), "ANTHROPIC_API_KEY");
         assert_eq!(read[0].bodies, Bodies::Open);
     }
@@ -235,7 +238,7 @@ mod tests {
             ("[credential.x]\nhost = \"=x.example.com\"\ninject = \"always\"\n", Inject::Always),
         ] {
             let read = read(Layer::User, content).expect("a credential");
-            assert!(read[0].places.iter().all(|place| place.inject == expected), "{content}");
+            assert!(read[0].bindings.iter().all(|place| place.inject == expected), "{content}");
         }
     }
 

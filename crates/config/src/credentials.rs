@@ -8,7 +8,7 @@ use crate::origin::At;
 use belljar_spec::egress::{EgressPolicy, Mode, PathGlob, PortRange, RequestFilter, Rule, RuleSource};
 use belljar_spec::request::{GitHubRequest, WebSearch};
 use belljar_spec::secret::{
-    Credential, CredentialPlace, Forwarded, GitHubApp, GitHubGrant, GitHubProfile, Inject, SecretName,
+    Credential, CredentialBinding, Forwarded, GitHubApp, GitHubGrant, GitHubProfile, Inject, SecretName,
     SecretRef, SecretSource, built_in, built_ins, searches,
 };
 use belljar_spec::{CommandLine, EnvName, ErrorCode, SandboxError, Term, hint};
@@ -47,7 +47,7 @@ impl Loaded {
         }
         let is_shut = self.policy.as_ref().is_some_and(|policy| policy.mode == Mode::None);
         if let Some(search) = &flags.web_search
-            && !(is_shut && *search == WebSearch::IfKept)
+            && !(is_shut && *search == WebSearch::IfStored)
         {
             chosen.search(search, store)?;
         }
@@ -55,7 +55,7 @@ impl Loaded {
         let github = flags
             .github
             .as_ref()
-            .map(|asked| chosen.github(asked, flags.danger_forward_app_key))
+            .map(|request| chosen.github(request, flags.danger_forward_app_key))
             .transpose()?;
         let credentials = chosen.credentials;
         let mut egress = self.flags.clone();
@@ -136,6 +136,14 @@ impl Chosen<'_> {
             }
             None => {
                 let message = format!("there is no credential `{name}`");
+                let is_its = |known: &&Credential| {
+                    known.variables.iter().any(|variable| variable.as_str() == name.as_str())
+                };
+                if let Some(meant) = self.known().find(is_its) {
+                    let hint =
+                        format!("`{name}` is the variable of the credential `{}`: use that name", meant.name);
+                    return Err(ErrorCode::CredentialMissing.error(message).hint(hint));
+                }
                 let names: Vec<&str> = built_ins().map(|known| known.credential.name.as_str()).collect();
                 Err(ErrorCode::CredentialMissing.error(message).hint(format!(
                     "say where it may go, under [credential.{name}] in your belljar.toml; belljar knows {}",
@@ -173,15 +181,15 @@ impl Chosen<'_> {
                 let message = format!("`{name}` does not search the web");
                 return Err(ErrorCode::CredentialMissing.error(message).hint(format!("there are {listed}")));
             }
-            WebSearch::Detect | WebSearch::IfKept => names.iter().find_map(|name| {
+            WebSearch::Detect | WebSearch::IfStored => names.iter().find_map(|name| {
                 let credential = self.find(name)?;
-                let SecretSource::Kept(reference) = &credential.source else { return None };
+                let SecretSource::Stored(reference) = &credential.source else { return None };
                 store.read(reference).ok().map(|_| credential.clone())
             }),
         };
         match found {
             Some(credential) => self.push(credential),
-            None if *search == WebSearch::IfKept => Ok(()),
+            None if *search == WebSearch::IfStored => Ok(()),
             None => Err(ErrorCode::CredentialMissing
                 .error(format!("no search of the web has a secret: {listed}"))
                 .hint(hint!("keep one: {}", CommandLine::SecretsSet.of("tavily")))),
@@ -197,7 +205,7 @@ impl Chosen<'_> {
                 forwarded.push(Forwarded { variable: variable.clone(), source: reference });
                 continue;
             }
-            let source = SecretSource::Kept(reference);
+            let source = SecretSource::Stored(reference);
             let bound = self.known().find(|known| known.source == source).or_else(|| self.find(key)).cloned();
             let Some(bound) = bound else {
                 let message = format!(
@@ -228,7 +236,7 @@ impl Chosen<'_> {
 
     fn github(
         &mut self,
-        asked: &GitHubRequest,
+        request: &GitHubRequest,
         danger_forward_key: bool,
     ) -> Result<GitHubGrant, SandboxError> {
         let Some(app) = self.layers.iter().find_map(|layer: &Settings| layer.github.as_ref()) else {
@@ -237,9 +245,11 @@ impl Chosen<'_> {
                 .error(message)
                 .hint("name one under [github] in your belljar.toml: app, installation and key"));
         };
-        if danger_forward_key && asked.profile != GitHubProfile::RepoWrite {
-            let message =
-                format!("the key of the GitHub App cannot be forwarded with the profile `{}`", asked.profile);
+        if danger_forward_key && request.profile != GitHubProfile::RepoWrite {
+            let message = format!(
+                "the key of the GitHub App cannot be forwarded with the profile `{}`",
+                request.profile
+            );
             return Err(ErrorCode::NotGranted.error(message).hint(hint!(
                 "a program that has the key can do all that the App can: it is forwarded only with {}",
                 Term::GitHub.to("repo-write")
@@ -254,8 +264,8 @@ impl Chosen<'_> {
         self.push(credential)?;
         Ok(GitHubGrant {
             app,
-            profile: asked.profile,
-            repositories: asked.repositories.clone(),
+            profile: request.profile,
+            repositories: request.repositories.clone(),
             danger_forward_key,
         })
     }
@@ -272,24 +282,24 @@ fn of_app(app: &GitHubApp) -> Result<Credential, SandboxError> {
     let wrong = |error: &dyn std::fmt::Display| ErrorCode::ConfigInvalid.error(format!("[github]: {error}"));
     let rest = app.api.split_once("://").map_or(app.api.as_str(), |(_, rest)| rest);
     let (authority, base) = rest.split_once('/').unwrap_or((rest, ""));
-    let git = credential.places.iter().find(|place| place.host.to_string() == "=github.com").cloned();
+    let git = credential.bindings.iter().find(|binding| binding.host.to_string() == "=github.com").cloned();
     let mut git = git.expect("the table of credentials has git at github.com");
     git.host = format!("={}", app.host).parse().map_err(|error| wrong(&error))?;
     let (name, port) = authority.split_once(':').unwrap_or((authority, "443"));
-    credential.places = vec![git.clone()];
+    credential.bindings = vec![git.clone()];
     // An API given by IP address is only for tests, and the sandbox could not reach it.
     if let Ok(host) = format!("={name}").parse() {
         let paths = match base {
             "" => Vec::new(),
             base => vec![format!("/{base}/**").parse::<PathGlob>().map_err(|error| wrong(&error))?],
         };
-        let mut carriers = git.carriers;
-        carriers.reverse();
-        credential.places.push(CredentialPlace {
+        let mut locations = git.locations;
+        locations.reverse();
+        credential.bindings.push(CredentialBinding {
             host,
             ports: port.parse::<PortRange>().map_err(|error| wrong(&error))?,
             requests: RequestFilter { methods: Vec::new(), paths },
-            carriers,
+            locations,
             inject: Inject::Placeholder,
         });
     }
@@ -298,15 +308,15 @@ fn of_app(app: &GitHubApp) -> Result<Credential, SandboxError> {
 
 /// The rules that a credential needs to be of use.
 fn rules(credential: &Credential) -> Result<Vec<Rule>, SandboxError> {
-    let rule = |place: &CredentialPlace| {
-        let text = format!("{}:{}/tls", place.host, place.ports);
+    let rule = |binding: &CredentialBinding| {
+        let text = format!("{}:{}/tls", binding.host, binding.ports);
         Rule::allow(&text, RuleSource::Credential(credential.name.clone())).map_err(|error| {
             ErrorCode::ConfigInvalid
                 .error(format!("credential `{}`: {error}", credential.name))
                 .caused_by(error)
         })
     };
-    credential.places.iter().map(rule).collect()
+    credential.bindings.iter().map(rule).collect()
 }
 
 fn has_egress(policy: &EgressPolicy, credentials: &[Credential]) -> Result<(), SandboxError> {

@@ -92,7 +92,7 @@ pub(crate) struct CredentialTable {
     pub(crate) paths: Vec<Spanned<String>>,
     pub(crate) methods: Vec<Spanned<String>>,
     #[serde(rename = "as")]
-    pub(crate) carrier: Option<Spanned<String>>,
+    pub(crate) location: Option<Spanned<String>>,
     pub(crate) user: Option<Spanned<String>>,
     pub(crate) header: Option<Spanned<String>>,
     pub(crate) query: Option<Spanned<String>>,
@@ -335,8 +335,8 @@ mod tests {
         ] {
             let error = parse(content).expect_err(content);
             assert!(error.message.starts_with(message), "{content}: {error}");
-            let said = error.hint.unwrap_or_default().to_string();
-            assert!(said.contains(hint), "{content}: {said}");
+            let shown = error.hint.unwrap_or_default().to_string();
+            assert!(shown.contains(hint), "{content}: {shown}");
             assert!(!error.message.contains(['\n', '\x1b']), "{content}: {}", error.message);
         }
     }

@@ -27,8 +27,8 @@ impl GitSettings {
         let place = |start: usize| text.place(start);
         let mut push = Vec::new();
         for pattern in &table.push {
-            let understood = pattern.get_ref().parse::<RefPattern>();
-            push.push(understood.map_err(|error| at(&place(pattern.span().start), error))?);
+            let parsed = pattern.get_ref().parse::<RefPattern>();
+            push.push(parsed.map_err(|error| at(&place(pattern.span().start), error))?);
         }
         if !push.is_empty() && push.iter().all(RefPattern::excludes) {
             let start = table.push[0].span().start;
@@ -76,16 +76,16 @@ impl Layers {
 
     /// The push rules of a run: those requested for it, else those of the user's file, within the operator's. Names that the
     /// operator forbids stay forbidden, and of two numbers the smaller counts.
-    pub(crate) fn pushes(&self, asked: &[RefPattern]) -> PushRules {
-        let said = |layer: &Option<crate::Settings>| {
+    pub(crate) fn pushes(&self, requested: &[RefPattern]) -> PushRules {
+        let rules_of = |layer: &Option<crate::Settings>| {
             layer.as_ref().map(|layer| layer.git.clone()).unwrap_or_default()
         };
-        let (operator, user) = (said(&self.operator), said(&self.user));
+        let (operator, user) = (rules_of(&self.operator), rules_of(&self.user));
         let below = |choice: fn(&GitSettings) -> Option<bool>| match (choice(&operator), choice(&user)) {
             (Some(false), _) => Some(false),
             (above, below) => below.or(above),
         };
-        let own = if asked.is_empty() { user.push.clone() } else { asked.to_vec() };
+        let own = if requested.is_empty() { user.push.clone() } else { requested.to_vec() };
         // If no lower layer has a list, the operator's applies.
         let (branches, within) =
             if own.is_empty() { (operator.push.clone(), Vec::new()) } else { (own, operator.push.clone()) };
@@ -131,8 +131,8 @@ mod tests {
         assert!(allows("agent/x") && !allows("x"));
         assert!(!policy.force && policy.tags);
         assert_eq!(policy.limits.bytes, ByteSize::mebibytes(10));
-        let asked = both.pushes(&["main".parse().expect("a pattern")]).to_network();
-        assert!(!asked.allows_branch(&"main".parse().expect("a branch")));
+        let network = both.pushes(&["main".parse().expect("a pattern")]).to_network();
+        assert!(!network.allows_branch(&"main".parse().expect("a branch")));
     }
 
     #[test]

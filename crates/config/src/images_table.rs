@@ -24,11 +24,11 @@ impl ImageSettings {
     pub(crate) fn understand(text: &Text, table: &ImagesTable) -> Result<ImageSettings, SandboxError> {
         let mut settings = ImageSettings::default();
         for (registry, written) in &table.mirrors {
-            let (place, said) = mirror(text, written)?;
-            if said == Said::Clear {
+            let (place, scheme) = mirror(text, written)?;
+            if scheme == Scheme::Clear {
                 settings.plain_http.extend(place.split('/').next().map(str::to_string));
             }
-            let transport = if said == Said::Tls { Transport::Tls } else { Transport::Usual };
+            let transport = if scheme == Scheme::Tls { Transport::Tls } else { Transport::Usual };
             settings.mirrors.push(Mirror { registry: registry.to_ascii_lowercase(), place, transport });
         }
         for written in &table.plain_http {
@@ -81,19 +81,19 @@ fn credentials() -> Option<PathBuf> {
 
 /// The TLS setting.
 #[derive(PartialEq, Eq)]
-enum Said {
+enum Scheme {
     Nothing,
     Tls,
     Clear,
 }
 
 /// `host[:port][/path]`, and the transport.
-fn mirror(text: &Text, written: &Spanned<String>) -> Result<(String, Said), SandboxError> {
-    let (place, said) = match written.get_ref().split_once("://") {
-        None => (written.get_ref().as_str(), Said::Nothing),
-        Some(("https", place)) => (place, Said::Tls),
-        Some(("http", place)) => (place, Said::Clear),
-        Some(_) => ("", Said::Nothing),
+fn mirror(text: &Text, written: &Spanned<String>) -> Result<(String, Scheme), SandboxError> {
+    let (place, scheme) = match written.get_ref().split_once("://") {
+        None => (written.get_ref().as_str(), Scheme::Nothing),
+        Some(("https", place)) => (place, Scheme::Tls),
+        Some(("http", place)) => (place, Scheme::Clear),
+        Some(_) => ("", Scheme::Nothing),
     };
     let place = place.trim_end_matches('/');
     let is_place =
@@ -102,7 +102,7 @@ fn mirror(text: &Text, written: &Spanned<String>) -> Result<(String, Said), Sand
         let what = format!("`{}` is no mirror: write `https://host/path`", written.get_ref());
         return Err(at(&text.place(written.span().start), what));
     }
-    Ok((place.to_string(), said))
+    Ok((place.to_string(), scheme))
 }
 
 #[cfg(test)]

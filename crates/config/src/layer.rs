@@ -208,8 +208,8 @@ impl Settings {
         reader.may_say("golden", &file.golden, &[Layer::Operator, Layer::User])?;
         reader.may_say("daemon", &file.daemon, &[Layer::Operator, Layer::User])?;
         let mut settings = Settings {
-            mode: mode.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
-            widest: widest.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
+            mode: mode.map(|mode| reader.parsed(&mode, |mode| mode.parse())).transpose()?,
+            widest: widest.map(|mode| reader.parsed(&mode, |mode| mode.parse())).transpose()?,
             groups: groups.iter().map(|group| reader.group(group)).collect::<Result<_, _>>()?,
             allow: reader.rules(&allow, Rule::allow)?,
             deny: reader.rules(&deny, Rule::deny)?,
@@ -223,7 +223,7 @@ impl Settings {
                 .filter(|inspect| *inspect.get_ref())
                 .map(|inspect| text.place(inspect.span().start)),
             connections: connections.map(|number| reader.connections(&number)).transpose()?,
-            bytes: bytes.map(|size| reader.understood(&size, |Scalar(size)| size.parse())).transpose()?,
+            bytes: bytes.map(|size| reader.parsed(&size, |Scalar(size)| size.parse())).transpose()?,
             credentials,
             github,
             llm: llm.map(|llm| LlmSettings::understand(text, &llm)).transpose()?,
@@ -231,26 +231,26 @@ impl Settings {
                 .workspace
                 .protect
                 .iter()
-                .map(|path| reader.understood(path, |path| path.parse()))
+                .map(|path| reader.parsed(path, |path| path.parse()))
                 .collect::<Result<_, _>>()?,
             hide: file
                 .workspace
                 .hide
                 .iter()
-                .map(|path| reader.understood(path, |path| path.parse()))
+                .map(|path| reader.parsed(path, |path| path.parse()))
                 .collect::<Result<_, _>>()?,
             placeholders: file
                 .workspace
                 .placeholders
                 .iter()
-                .map(|path| reader.understood(path, |path| path.parse()))
+                .map(|path| reader.parsed(path, |path| path.parse()))
                 .collect::<Result<_, _>>()?,
             visible: file
                 .workspace
                 .visible
                 .iter()
                 .flat_map(|paths| paths.get_ref())
-                .map(|path| reader.understood(path, |path| path.parse()))
+                .map(|path| reader.parsed(path, |path| path.parse()))
                 .collect::<Result<_, _>>()?,
             unprotect: file
                 .workspace
@@ -259,7 +259,7 @@ impl Settings {
                     paths
                         .get_ref()
                         .iter()
-                        .map(|path| reader.understood(path, |path| settings_path(path)))
+                        .map(|path| reader.parsed(path, |path| settings_path(path)))
                         .collect()
                 })
                 .transpose()?
@@ -267,7 +267,7 @@ impl Settings {
             agent_context: file
                 .agent
                 .and_then(|agent| agent.into_inner().context)
-                .map(|path| reader.understood(&path, |path| whole_path(path)))
+                .map(|path| reader.parsed(&path, |path| whole_path(path)))
                 .transpose()?,
             git: file
                 .git
@@ -349,7 +349,7 @@ impl Reader<'_> {
         }
     }
 
-    fn understood<W, T, E: fmt::Display>(
+    fn parsed<W, T, E: fmt::Display>(
         &self,
         written: &Spanned<W>,
         parse: impl FnOnce(&W) -> Result<T, E>,
@@ -363,11 +363,9 @@ impl Reader<'_> {
 
     fn group(&self, written: &Spanned<String>) -> Result<At<GroupName>, SandboxError> {
         let known: Vec<&str> = groups().map(|group| group.name().as_str()).collect();
-        self.understood(written, |name| name.parse()).map_err(|error| {
-            match nearest(written.get_ref(), &known) {
-                Some(meant) => error.hint(format!("did you mean `{meant}`?")),
-                None => error.hint("a single name goes into `allow`, as in `allow = [\"example.com\"]`"),
-            }
+        self.parsed(written, |name| name.parse()).map_err(|error| match nearest(written.get_ref(), &known) {
+            Some(meant) => error.hint(format!("did you mean `{meant}`?")),
+            None => error.hint("a single name goes into `allow`, as in `allow = [\"example.com\"]`"),
         })
     }
 
@@ -378,13 +376,13 @@ impl Reader<'_> {
     ) -> Result<Vec<Rule>, SandboxError> {
         let one = |line: &Spanned<String>| {
             let source = source(self.place(line));
-            Ok(self.understood(line, |text| rule(text, source))?.value)
+            Ok(self.parsed(line, |text| rule(text, source))?.value)
         };
         lines.iter().map(one).collect()
     }
 
     fn only(&self, names: &Spanned<Vec<Spanned<String>>>) -> Result<At<Vec<HostPattern>>, SandboxError> {
-        let one = |name: &Spanned<String>| Ok(self.understood(name, |name| name.parse())?.value);
+        let one = |name: &Spanned<String>| Ok(self.parsed(name, |name| name.parse())?.value);
         let value = names.get_ref().iter().map(one).collect::<Result<_, SandboxError>>()?;
         Ok(At { value, place: self.place(names) })
     }
@@ -397,18 +395,18 @@ impl Reader<'_> {
                 Layer::Operator | Layer::User | Layer::Repository => Ok(range),
             }
         };
-        ranges.get_ref().iter().map(|written| self.understood(written, range)).collect()
+        ranges.get_ref().iter().map(|written| self.parsed(written, range)).collect()
     }
 
     fn host_ports(&self, ports: &Spanned<Vec<Spanned<i64>>>) -> Result<Vec<At<HostPort>>, SandboxError> {
-        ports.get_ref().iter().map(|port| self.understood(port, |port| port.to_string().parse())).collect()
+        ports.get_ref().iter().map(|port| self.parsed(port, |port| port.to_string().parse())).collect()
     }
 
     fn resolvers(
         &self,
         servers: &Spanned<Vec<Spanned<String>>>,
     ) -> Result<At<Vec<SocketAddr>>, SandboxError> {
-        let one = |server: &Spanned<String>| Ok(self.understood(server, |text| resolver(text))?.value);
+        let one = |server: &Spanned<String>| Ok(self.parsed(server, |text| resolver(text))?.value);
         let value = servers.get_ref().iter().map(one).collect::<Result<_, SandboxError>>()?;
         Ok(At { value, place: self.place(servers) })
     }
@@ -421,12 +419,12 @@ impl Reader<'_> {
                 .hint("write `url = \"http://proxy.example.com:3128\"`, or take the table out"));
         };
         let secret =
-            secret.as_ref().map(|secret| self.understood(secret, |text| text.parse())).transpose()?;
-        let resolve = resolve.as_ref().map(|side| self.understood(side, |text| text.parse())).transpose()?;
+            secret.as_ref().map(|secret| self.parsed(secret, |text| text.parse())).transpose()?;
+        let resolve = resolve.as_ref().map(|side| self.parsed(side, |text| text.parse())).transpose()?;
         let host =
-            |host: &Spanned<String>| Ok(self.understood(host, |text| text.parse::<HostPattern>())?.value);
+            |host: &Spanned<String>| Ok(self.parsed(host, |text| text.parse::<HostPattern>())?.value);
         let value = UpstreamProxy {
-            at: self.understood(url, |text| text.parse())?.value,
+            at: self.parsed(url, |text| text.parse())?.value,
             secret: secret.map(|secret| secret.value),
             resolve: resolve.map(|side| side.value).unwrap_or_default(),
             except: except.iter().map(host).collect::<Result<_, SandboxError>>()?,
@@ -438,12 +436,12 @@ impl Reader<'_> {
         &self,
         files: &Spanned<Vec<Spanned<String>>>,
     ) -> Result<Vec<At<AuthorityFile>>, SandboxError> {
-        files.get_ref().iter().map(|file| self.understood(file, |path| AuthorityFile::read(path))).collect()
+        files.get_ref().iter().map(|file| self.parsed(file, |path| AuthorityFile::read(path))).collect()
     }
 
     fn connections(&self, number: &Spanned<i64>) -> Result<At<u32>, SandboxError> {
         let max = EgressLimits::MAX_CONNECTIONS;
-        self.understood(number, |number| match u32::try_from(*number) {
+        self.parsed(number, |number| match u32::try_from(*number) {
             Ok(number) if (1..=max).contains(&number) => Ok(number),
             _ => Err(format!("`{number}` is not a number of connections: write 1 to {max}")),
         })

@@ -56,8 +56,8 @@ pub struct ChosenProfile {
 
 impl Loaded {
     /// The push rules of a run; `asked` are those requested for it.
-    pub fn pushes(&self, asked: &[RefPattern]) -> PushRules {
-        self.layers.pushes(asked)
+    pub fn pushes(&self, requested: &[RefPattern]) -> PushRules {
+        self.layers.pushes(requested)
     }
 
     /// Directories that repositories may borrow objects from.
@@ -139,8 +139,8 @@ pub fn load_for_command(
     source: &RuleSource,
 ) -> Result<Loaded, SandboxError> {
     load_then(&ConfigPaths::real(), workspace, UsersNetwork::Applied, |profile| {
-        let asked = SandboxRequest { egress, ..SandboxRequest::default() };
-        EgressFlags::of(&filled(asked, profile).egress, source)
+        let request = SandboxRequest { egress, ..SandboxRequest::default() };
+        EgressFlags::of(&filled(request, profile).egress, source)
     })
 }
 

@@ -160,17 +160,17 @@ impl Layers {
         let (operator, user) = (self.operator.as_ref(), self.user.as_ref());
         let ceiling = operator.and_then(Ceiling::of_operator);
         let users_ceiling = user.and_then(Ceiling::of_user);
-        let said = |layer: Option<&Settings>| layer.and_then(|layer| layer.mode.clone());
+        let mode_of = |layer: Option<&Settings>| layer.and_then(|layer| layer.mode.clone());
         // An explicit mode must be within the limits; the default mode is narrowed to fit.
-        if let Some(mode) = said(operator) {
+        if let Some(mode) = mode_of(operator) {
             within(&mode, ceiling.as_ref())?;
         }
-        if let Some(mode) = said(user) {
+        if let Some(mode) = mode_of(user) {
             within(&mode, ceiling.as_ref())?;
             within(&mode, users_ceiling.as_ref())?;
         }
-        let (mut mode, mut origin) = match said(user).or_else(|| said(operator)) {
-            Some(said) => (said.value, Origin::Line(said.place)),
+        let (mut mode, mut origin) = match mode_of(user).or_else(|| mode_of(operator)) {
+            Some(mode_of) => (mode_of.value, Origin::Line(mode_of.place)),
             None => (Mode::default(), Origin::Default),
         };
         for ceiling in [&ceiling, &users_ceiling].into_iter().flatten() {
@@ -178,26 +178,26 @@ impl Layers {
                 (mode, origin) = (ceiling.mode, Origin::Line(ceiling.place.clone()));
             }
         }
-        if let Some(wanted) = flags.mode {
+        if let Some(requested) = flags.mode {
             return match ceiling {
-                Some(ceiling) if wanted > ceiling.mode => Err(ErrorCode::NotGranted
-                    .error(format!("egress mode `{wanted}`: {ceiling}"))
+                Some(ceiling) if requested > ceiling.mode => Err(ErrorCode::NotGranted
+                    .error(format!("egress mode `{requested}`: {ceiling}"))
                     .hint(hint!("use {}, or ask the operator", Term::Egress.to(ceiling.mode)))),
-                _ => Ok((wanted, Origin::Flag)),
+                _ => Ok((requested, Origin::Flag)),
             };
         }
-        match said(self.repository.as_ref()) {
-            Some(wanted) if wanted.value > mode => {
+        match mode_of(self.repository.as_ref()) {
+            Some(requested) if requested.value > mode => {
                 let what = format!(
                     "a repository cannot widen the mode: it says {}, without it the mode is {mode} ({origin})",
-                    wanted.value
+                    requested.value
                 );
-                Err(ErrorCode::NotGranted.error(format!("{}: {what}", &wanted.place)).hint(hint!(
+                Err(ErrorCode::NotGranted.error(format!("{}: {what}", &requested.place)).hint(hint!(
                     "remove the line; a single run can ask for it with {}",
-                    Term::Egress.to(wanted.value)
+                    Term::Egress.to(requested.value)
                 )))
             }
-            Some(wanted) => Ok((wanted.value, Origin::Line(wanted.place))),
+            Some(requested) => Ok((requested.value, Origin::Line(requested.place))),
             None => Ok((mode, origin)),
         }
     }
@@ -205,7 +205,7 @@ impl Layers {
     fn allow(&self, flags: &EgressFlags, origins: &mut Origins) -> Result<Vec<Rule>, SandboxError> {
         let only = self.operator.as_ref().and_then(|operator| operator.only.as_ref());
         let mut rules = flags.allow.clone();
-        let asked = flags.groups.iter().map(|name| (*name, Origin::Flag));
+        let groups = flags.groups.iter().map(|name| (*name, Origin::Flag));
         let below = |layer: &Settings| only.filter(|_| layer.layer != Layer::Operator);
         for rule in &flags.allow {
             covered(only, rule, &Origin::Flag, || match rule.label.source() {
@@ -213,7 +213,7 @@ impl Layers {
                 _ => format!("the rule `{rule}`"),
             })?;
         }
-        for (name, origin) in asked {
+        for (name, origin) in groups {
             add_group(name, origin, only, &mut rules, origins)?;
         }
         for layer in self.iter() {
@@ -246,13 +246,13 @@ impl Layers {
     }
 
     fn connections(&self) -> (u32, Origin) {
-        let said = |layer: &Settings| layer.connections.clone();
-        let above = [&self.operator, &self.user].into_iter().flatten().filter_map(said);
+        let connections_of = |layer: &Settings| layer.connections.clone();
+        let above = [&self.operator, &self.user].into_iter().flatten().filter_map(connections_of);
         let (number, origin) = match above.min_by_key(|number| number.value) {
             Some(number) => (number.value, Origin::Line(number.place)),
             None => (EgressLimits::default().connections, Origin::Default),
         };
-        match self.repository.as_ref().and_then(said) {
+        match self.repository.as_ref().and_then(connections_of) {
             Some(less) if less.value < number => (less.value, Origin::Line(less.place)),
             _ => (number, origin),
         }

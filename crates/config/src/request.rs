@@ -9,8 +9,8 @@ use belljar_spec::request::{EnvValue, HostPath, LlmRequest, WorkspaceRequest};
 use belljar_spec::secret::SecretName;
 use belljar_spec::workspace::{CloneSpec, GitAccess, WorkspaceMode};
 use belljar_spec::{
-    Admin, Compare, Cpus, EnvName, ErrorCode, Kept, Nesting, Permission, SandboxError, SandboxId,
-    SandboxRequest, SandboxSpec, SharedPath, Volume, WorkspacePath,
+    Admin, Compare, Cpus, EnvName, ErrorCode, Nesting, Permission, PersistentIdentity, SandboxError,
+    SandboxId, SandboxRequest, SandboxSpec, SharedPath, Volume, WorkspacePath,
 };
 use belljar_vault::HostSecrets;
 use std::ffi::OsString;
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 pub struct Surroundings {
     /// Its id; without one a new one is made.
     pub id: Option<SandboxId>,
-    pub kept: Option<Kept>,
+    pub persistent: Option<PersistentIdentity>,
     /// Its home, if that outlives it.
     pub home: Option<PathBuf>,
     /// The workspace of a sandbox without a folder of the host.
@@ -116,7 +116,7 @@ pub fn resolve_with(
         admin,
         root: as_root,
     } = request;
-    if snapshot.is_some() && surroundings.kept.is_none() {
+    if snapshot.is_some() && surroundings.persistent.is_none() {
         let message = "`snapshot`: a sandbox of one command does not begin with a snapshot";
         return Err(ErrorCode::RequestConflict
             .error(message)
@@ -226,7 +226,7 @@ pub fn resolve_with(
         github: loaded.github,
         forwarded: loaded.forwarded,
         llm: llm.map(|llm| llm.route),
-        kept: surroundings.kept,
+        persistent: surroundings.persistent,
         volumes,
         home: surroundings.home,
         admin,

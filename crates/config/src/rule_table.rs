@@ -153,8 +153,8 @@ mod tests {
             let settings = understand(&format!("host = \"x.com\"\n{table}")).expect(table);
             let rule = &settings.allow[0];
             assert_eq!(rule.label.text(), label);
-            let understood: Vec<String> = rule.openings.iter().map(Opening::to_string).collect();
-            assert_eq!(understood.join(" "), openings, "{table}");
+            let parsed: Vec<String> = rule.openings.iter().map(Opening::to_string).collect();
+            assert_eq!(parsed.join(" "), openings, "{table}");
         }
     }
 

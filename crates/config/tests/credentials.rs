@@ -102,7 +102,7 @@ fn a_file_that_only_binds_secrets_changes_nothing_by_itself() {
 fn the_operators_word_counts_before_the_users() {
     let operator = "[credential.build]\nhost = \"=inside.example.com\"\n";
     let loaded = Machine::with(operator, BUILD).ask(&secrets(&["build"])).expect("the operator's");
-    assert_eq!(loaded.credentials[0].places[0].host.to_string(), "=inside.example.com");
+    assert_eq!(loaded.credentials[0].bindings[0].host.to_string(), "=inside.example.com");
     let moved = "[credential.openai]\nsecret = \"env:OPENAI_API_KEY\"\n";
     let loaded = Machine::with("", moved).ask(&secrets(&["openai"])).expect("the user's");
     assert_eq!(loaded.credentials[0].source.to_string(), "env:OPENAI_API_KEY");
@@ -209,10 +209,10 @@ fn a_github_of_ones_own_has_its_own_places() {
         ..Default::default()
     };
     let loaded = Machine::with("", &app).ask(&flags).expect("an App");
-    let places = &loaded.credentials[0].places;
+    let bindings = &loaded.credentials[0].bindings;
     let goes = |host: &str, path: &str| {
         let host = host.parse().expect("a host");
-        places.iter().any(|place| place.is_at(&host, 443) && place.requests.allows("GET", path))
+        bindings.iter().any(|binding| binding.is_at(&host, 443) && binding.requests.allows("GET", path))
     };
     assert!(
         goes("ghe.example.com", "/acme/widgets.git/info/refs") && goes("ghe.example.com", "/api/v3/user")

@@ -129,7 +129,7 @@ fn files_that_say_nothing_are_as_none() {
 #[test]
 fn the_mode_is_the_nearest_that_may_be_said() {
     use Mode::{None, Open, Strict};
-    let said = |mode: &str| if mode.is_empty() { String::new() } else { format!("mode = \"{mode}\"") };
+    let line = |mode: &str| if mode.is_empty() { String::new() } else { format!("mode = \"{mode}\"") };
     for (operator, user, repository, flag, expected) in [
         ("", "", "", Option::None, Strict),
         ("none", "", "", Option::None, None),
@@ -146,9 +146,9 @@ fn the_mode_is_the_nearest_that_may_be_said() {
         ("", "open", "", Some(None), None),
         ("", "", "open", Some(Strict), Strict),
     ] {
-        let machine = Machine::with(&said(operator), "", &said(repository));
+        let machine = Machine::with(&line(operator), "", &line(repository));
         if !user.is_empty() {
-            write(&machine.user(), &format!("[egress]\n{}", said(user)));
+            write(&machine.user(), &format!("[egress]\n{}", line(user)));
         }
         let flags = EgressFlags { mode: flag, ..EgressFlags::default() };
         let loaded = machine.load(flags).expect("these may be said");
@@ -301,8 +301,8 @@ fn any_layer_can_turn_inspection_on() {
         let loaded = machine.load(EgressFlags::default()).expect("a file");
         let found = loaded.policy.is_some_and(|policy| policy.inspect);
         assert_eq!(found, is_inspected, "{operator} {user} {repository}");
-        let asked = machine.load(EgressFlags { inspect: true, ..EgressFlags::default() }).expect("a flag");
-        assert!(asked.policy.expect("a policy").inspect);
+        let loaded = machine.load(EgressFlags { inspect: true, ..EgressFlags::default() }).expect("a flag");
+        assert!(loaded.policy.expect("a policy").inspect);
     }
 }
 
@@ -470,7 +470,7 @@ fn what_is_kept_in_the_workspace_proves_nothing() {
 #[test]
 fn what_lies_in_a_repository_instead_of_a_file_is_not_followed() {
     let machine = Machine::new();
-    let told = |machine: &Machine, why: &str| {
+    let reports = |machine: &Machine, why: &str| {
         let loaded = machine.load(EgressFlags::default()).expect("never an error");
         assert!(loaded.policy.is_none());
         assert_eq!(loaded.notes[0].code, "repository_unreadable");
@@ -482,19 +482,19 @@ fn what_lies_in_a_repository_instead_of_a_file_is_not_followed() {
     let secret = machine.folder.path().join("secret");
     write(&secret, "[egress]\n");
     symlink(&secret, &file).unwrap();
-    told(&machine, "it is a link");
+    reports(&machine, "it is a link");
     fs::remove_file(&file).unwrap();
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
-    told(&machine, "not a regular file");
+    reports(&machine, "not a regular file");
     fs::remove_file(&file).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(&file).unwrap();
-    told(&machine, "not a regular file");
+    reports(&machine, "not a regular file");
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    told(&machine, "not a regular file");
+    reports(&machine, "not a regular file");
     fs::remove_dir(&file).unwrap();
     write(&file, &"#".repeat(64 * 1024 + 1));
-    told(&machine, "larger than 64 KiB");
+    reports(&machine, "larger than 64 KiB");
     fs::remove_file(&file).unwrap();
     // The folder as well.
     fs::remove_dir(file.parent().unwrap()).unwrap();
@@ -502,7 +502,7 @@ fn what_lies_in_a_repository_instead_of_a_file_is_not_followed() {
     fs::create_dir(&elsewhere).unwrap();
     write(&elsewhere.join("config.toml"), "[egress]\n");
     symlink(&elsewhere, file.parent().unwrap()).unwrap();
-    told(&machine, "it is a link");
+    reports(&machine, "it is a link");
     fs::remove_file(file.parent().unwrap()).unwrap();
     // A plain file of the folder's name is not ours, and is ignored.
     write(file.parent().unwrap(), "");

@@ -154,7 +154,7 @@ fn a_run_can_do_without() {
 
 #[test]
 fn what_makes_no_sense_is_named_with_its_line() {
-    for (line, said) in [
+    for (line, reason) in [
         ("url = \"litellm\"", "is not the URL of a model"),
         ("url = \"https://user:sk-secret@x\"", "has no user"),
         ("kind = \"azure\"", "write litellm, anthropic, openai or gemini"),
@@ -171,7 +171,7 @@ fn what_makes_no_sense_is_named_with_its_line() {
     ] {
         let error = loaded("", &format!("[llm]\n{line}\n"), &LlmRequest::default()).expect_err(line);
         assert!(
-            error.message.contains("belljar.toml:2: ") && error.message.contains(said),
+            error.message.contains("belljar.toml:2: ") && error.message.contains(reason),
             "{line}: {error}"
         );
         assert!(!error.message.contains("sk-secret"), "{error}");

@@ -35,16 +35,16 @@ impl Sandbox {
         }
         if let Some(stream) = self.guest().open_connection()? {
             let mut stream = usable(stream)?;
-            let asked = async { ask_first(&mut stream, port).await.map_err(|_| guest_gone()) };
-            return match self.reply_or_dead(asked).await? {
+            let answer = async { ask_first(&mut stream, port).await.map_err(|_| guest_gone()) };
+            return match self.reply_or_dead(answer).await? {
                 Reply::Opened => Ok(stream),
                 Reply::Failed(fault) => Err(not_connected(port, &fault)),
                 _ => Err(guest_gone()),
             };
         }
         let stream = self.guest().open_stream()?;
-        let asked = async { ask(stream, port).await.map_err(|_| guest_gone()) };
-        let (reply, socket) = self.reply_or_dead(asked).await?;
+        let answer = async { ask(stream, port).await.map_err(|_| guest_gone()) };
+        let (reply, socket) = self.reply_or_dead(answer).await?;
         match (reply, socket) {
             (Reply::Opened, Some(socket)) => checked(socket, port),
             (Reply::Failed(fault), _) => Err(not_connected(port, &fault)),
@@ -122,7 +122,7 @@ fn peer(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
 }
 
 fn not_connected(port: u16, fault: &Fault) -> SandboxError {
-    match errno::told(fault.errno).unwrap_or(Errno::IO) {
+    match errno::parse(fault.errno).unwrap_or(Errno::IO) {
         Errno::ACCESS => ErrorCode::PermissionDenied
             .error(format!("port {port} inside is belljar's own: nothing of the sandbox listens there")),
         Errno::CONNREFUSED => ErrorCode::ConnectionFailed

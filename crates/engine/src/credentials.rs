@@ -120,7 +120,7 @@ pub(crate) fn real_values(spec: &SandboxSpec) -> Vec<Secret> {
 /// The host's files in which the secrets of a sandbox are kept. Who could write one would choose what is sent as ours.
 pub(crate) fn files(spec: &SandboxSpec) -> Vec<PathBuf> {
     let bound = spec.credentials.iter().filter_map(|credential| match &credential.source {
-        SecretSource::Kept(reference) => Some(reference),
+        SecretSource::Stored(reference) => Some(reference),
         SecretSource::GitHubApp => None,
     });
     let model = spec.llm.iter().filter_map(|route| route.key.as_ref());

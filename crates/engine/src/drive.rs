@@ -10,7 +10,7 @@
 //! command that timed out has timed out, also where the guest was unresponsive then, or was lost while it killed the command.
 
 use crate::exec::{Events, Input, Inputs, Output, Running};
-use crate::observe::Told;
+use crate::observe::CommandObservation;
 use belljar_spec::{Ended, LimitHit, SandboxError};
 use belljar_sys::rustix::process::Signal;
 use std::convert::Infallible;
@@ -41,12 +41,12 @@ pub struct Grace {
 /// Where the input of a command comes from.
 pub trait Source {
     /// The next input. Must be cancel-safe: it is dropped and called again while it waits.
-    fn next(&mut self, wanted: Wanted) -> impl Future<Output = Input>;
+    fn next(&mut self, filter: InputFilter) -> impl Future<Output = Input>;
 }
 
 /// What a command takes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum InputFilter {
     /// Signals and terminal sizes: earlier standard input is still waiting for the command to read it.
     Controls,
     /// These, and standard input.
@@ -121,11 +121,11 @@ impl Running {
         source: &mut impl Source,
         sink: &mut impl Sink,
     ) -> Result<Ended, SandboxError> {
-        let told = self.told.take();
-        let span = told.as_ref().map_or_else(Span::none, Told::span);
+        let observation = self.observation.take();
+        let span = observation.as_ref().map_or_else(Span::none, CommandObservation::span);
         let outcome = self.drive_to_end(drive, abort, source, sink).instrument(span.clone()).await;
-        if let Some(told) = told {
-            span.in_scope(|| told.ended(&outcome));
+        if let Some(observation) = observation {
+            span.in_scope(|| observation.ended(&outcome));
         }
         outcome
     }
@@ -137,7 +137,7 @@ impl Running {
         source: &mut impl Source,
         sink: &mut impl Sink,
     ) -> Result<Ended, SandboxError> {
-        let Running { mut events, mut inputs, told: _ } = self;
+        let Running { mut events, mut inputs, observation: _ } = self;
         let is_writing = AtomicBool::new(false);
         let (cause, report) = {
             let resume = Notify::new();
@@ -211,18 +211,18 @@ async fn pass_on(
 async fn feed(inputs: &mut Inputs, source: &mut impl Source, resume: &Notify) -> Infallible {
     let (mut bytes, mut sent) = (Vec::new(), 0);
     loop {
-        let wanted = if sent < bytes.len() { Wanted::Controls } else { Wanted::All };
+        let filter = if sent < bytes.len() { InputFilter::Controls } else { InputFilter::All };
         let outcome = tokio::select! {
             biased;
             () = resume.notified() => inputs.send(Input::Signal(Signal::CONT.as_raw())).await,
-            input = source.next(wanted) => match input {
+            input = source.next(filter) => match input {
                 Input::Bytes(more) => {
                     (bytes, sent) = (more, 0);
                     Ok(())
                 }
                 control => inputs.send(control).await,
             },
-            room = inputs.room(), if wanted == Wanted::Controls => match room {
+            room = inputs.room(), if filter == InputFilter::Controls => match room {
                 Ok(room) => {
                     let piece = &bytes[sent..bytes.len().min(sent + room)];
                     sent += piece.len();

@@ -171,11 +171,11 @@ mod tests {
     fn ports_that_are_lost_are_told() {
         let wide = EgressPolicy::strict().allow("a.test:1-100/tcp".parse().expect("a rule"));
         assert_eq!(warning(EgressReach::EveryPort, &wide), None);
-        let told = warning(EgressReach::SomePorts, &wide).expect("a warning");
-        assert!(told.ends_with("not reachable are 60-79, 81-100"), "{told}");
+        let text = warning(EgressReach::SomePorts, &wide).expect("a warning");
+        assert!(text.ends_with("not reachable are 60-79, 81-100"), "{text}");
         let few = EgressPolicy::strict().allow("a.test".parse().expect("a rule"));
         assert_eq!(warning(EgressReach::SomePorts, &few), None);
-        let told = warning(EgressReach::SomePorts, &EgressPolicy::open()).expect("a warning");
-        assert!(told.ends_with("only these are open: 22, 53, 80, 443"), "{told}");
+        let text = warning(EgressReach::SomePorts, &EgressPolicy::open()).expect("a warning");
+        assert!(text.ends_with("only these are open: 22, 53, 80, 443"), "{text}");
     }
 }

@@ -1,10 +1,10 @@
 //! Running commands: streamed, or collected with a timeout and a limit on output. `drive.rs` takes a command to its end.
 
 use crate::Sandbox;
-use crate::drive::{Cap, Drive, OutputStream, Sink, Source, Wanted};
+use crate::drive::{Cap, Drive, InputFilter, OutputStream, Sink, Source};
 use crate::faults::{self, guest_gone};
 use crate::held::GuestProcess;
-use crate::observe::Told;
+use crate::observe::CommandObservation;
 use crate::pause::paused;
 use crate::stream::{FromGuest, ToGuest};
 use crate::window::Window;
@@ -61,7 +61,7 @@ pub enum Output {
 pub struct Running {
     pub events: Events,
     pub inputs: Inputs,
-    pub(crate) told: Option<Told>,
+    pub(crate) observation: Option<CommandObservation>,
 }
 
 /// What comes from a command.
@@ -106,7 +106,7 @@ impl Sandbox {
     ) -> Result<ExecResult, SandboxError> {
         let running = self.spawn(command).await?;
         let limit = self.limits().output;
-        let usual = if limit.origin == Origin::Asked { limit.value } else { COLLECTED };
+        let usual = if limit.origin == Origin::Requested { limit.value } else { COLLECTED };
         let mut output = Collected::new(command.max_output.unwrap_or(usual));
         let drive = Drive { timeout: Some(self.limits().time_for(command.timeout)), grace: None };
         let ended = running.drive(drive, abort, &mut FixedInput::new(&command.stdin), &mut output).await?;
@@ -121,19 +121,19 @@ impl Sandbox {
         if self.is_paused() {
             return Err(paused());
         }
-        let told = self.told(self.told_words(command));
+        let observation = self.observation(self.told_words(command));
         let (mut to, from) = self.open_stream()?;
         // Arguments may be more than fits into the socket of a guest that does not read.
         self.reply_or_dead(to.send_frame(&request(command, self.environment(), self.workspace()))).await?;
         let running = Running::new(Arc::new(self.guest().clone()), to, from, before);
-        Ok(Running { told: Some(told), ..running })
+        Ok(Running { observation: Some(observation), ..running })
     }
 
     /// The command that the sandbox was made with, once.
     pub fn first_command(&self) -> Result<Running, SandboxError> {
         let (to, from) = self.take_first()?;
         let running = Running::new(Arc::new(self.guest().clone()), to, from, Counters::default());
-        Ok(Running { told: Some(self.told(self.first_words())), ..running })
+        Ok(Running { observation: Some(self.observation(self.first_words())), ..running })
     }
 }
 
@@ -146,14 +146,14 @@ impl Running {
     ) -> Running {
         let window = Arc::new(Window::new(from));
         let inputs = Inputs { to, window: Arc::clone(&window), leaving: Vec::new() };
-        Running { events: Events { guest, window, before }, inputs, told: None }
+        Running { events: Events { guest, window, before }, inputs, observation: None }
     }
 
     /// The log calls it by this name.
     #[must_use]
     pub fn named(mut self, id: String) -> Running {
-        if let Some(told) = &mut self.told {
-            told.id = id;
+        if let Some(observation) = &mut self.observation {
+            observation.id = id;
         }
         self
     }
@@ -165,9 +165,9 @@ pub(crate) fn check_size(
     command: &Command,
     environment: &[(OsString, OsString)],
 ) -> Result<(), SandboxError> {
-    let asked: usize = command.env.iter().map(|(name, value)| name.as_str().len() + value.len() + 2).sum();
+    let own: usize = command.env.iter().map(|(name, value)| name.as_str().len() + value.len() + 2).sum();
     let given: usize = environment.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
-    let environment = asked.saturating_add(given);
+    let environment = own.saturating_add(given);
     if environment <= MAX_ENVIRONMENT {
         return Ok(());
     }
@@ -337,7 +337,7 @@ const SHELL_COMMANDS: [&str; 9] = [".", "alias", "cd", "eval", "export", "set", 
 
 /// A program that is not there, or cannot be run, is a result; anything else before it is an error.
 fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
-    let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
+    let errno = errno::parse(fault.errno).unwrap_or(Errno::IO);
     if fault.doing == OPEN_TERMINAL {
         let message = format!("cannot open a terminal for the command: {errno}");
         return Err(ErrorCode::TooManyRequests.error(message).hint(hint!(
@@ -385,8 +385,8 @@ impl<'i> FixedInput<'i> {
 }
 
 impl Source for FixedInput<'_> {
-    async fn next(&mut self, wanted: Wanted) -> Input {
-        if wanted == Wanted::Controls {
+    async fn next(&mut self, filter: InputFilter) -> Input {
+        if filter == InputFilter::Controls {
             return pending().await;
         }
         let (piece, rest) = self.rest.split_at(self.rest.len().min(CHUNK));

@@ -143,8 +143,8 @@ fn requests(policy: &EgressPolicy, name: &HostName, grants: &[Grant]) -> Vec<(Ru
         for rule in policy.allow.iter().filter(|rule| rule.matches(name, Some(port))) {
             let granted = rule.protocols_at(port);
             let is_read = reads_tls && (granted.contains(Protocol::Tls) || granted.contains(Protocol::Tcp));
-            let said = if looked || is_read { rule.requests.clone() } else { None };
-            if let Some(filter) = said.or(is_read.then_some(RequestFilter::ANY))
+            let filter = if looked || is_read { rule.requests.clone() } else { None };
+            if let Some(filter) = filter.or(is_read.then_some(RequestFilter::ANY))
                 && !found.iter().any(|(label, _)| *label == rule.label)
             {
                 found.push((rule.label.clone(), filter));
@@ -227,12 +227,12 @@ mod tests {
         policy
     }
 
-    fn said(policy: &EgressPolicy, name: &str, port: Option<u16>) -> String {
+    fn shown(policy: &EgressPolicy, name: &str, port: Option<u16>) -> String {
         let name = name.parse().expect("a name");
         match explain(policy, &name, port, None).outcome {
             Outcome::Allowed(grants) => {
-                let said = |grant: &Grant| format!("{} {} by {}", grant.ports, grant.protocols, grant.rule);
-                grants.iter().map(said).collect::<Vec<_>>().join("; ")
+                let shown = |grant: &Grant| format!("{} {} by {}", grant.ports, grant.protocols, grant.rule);
+                grants.iter().map(shown).collect::<Vec<_>>().join("; ")
             }
             Outcome::Refused { refusal, by } => {
                 format!("{} {:?}", refusal.reason.code(), by.map(|by| by.text().to_string()))
@@ -257,18 +257,18 @@ mod tests {
             ("b.x.com", None, "name_denied Some(\"b.x.com\")"),
             ("y.com", None, "name_not_allowed None"),
         ] {
-            assert_eq!(said(&some, name, port), expected, "{name} {port:?}");
+            assert_eq!(shown(&some, name, port), expected, "{name} {port:?}");
         }
-        assert_eq!(said(&EgressPolicy::none(), "x.com", None), "egress_off None");
+        assert_eq!(shown(&EgressPolicy::none(), "x.com", None), "egress_off None");
         let open = EgressPolicy { mode: Mode::Open, ..policy(&[], &["x.com:25"]) };
         assert_eq!(
-            said(&open, "x.com", None),
+            shown(&open, "x.com", None),
             "1-24 tls, http, ssh, postgres, tcp by open mode; 26-52 tls, http, ssh, postgres, tcp by open mode; \
              54-65535 tls, http, ssh, postgres, tcp by open mode"
         );
-        assert_eq!(said(&open, "x.com", Some(53)), "port_not_allowed None", "it is asked for names");
-        assert_eq!(said(&open, "localhost", Some(443)), "private_address None", "it is the sandbox itself");
-        assert_eq!(said(&open, "a.localhost", None), "private_address None");
+        assert_eq!(shown(&open, "x.com", Some(53)), "port_not_allowed None", "it is asked for names");
+        assert_eq!(shown(&open, "localhost", Some(443)), "private_address None", "it is the sandbox itself");
+        assert_eq!(shown(&open, "a.localhost", None), "private_address None");
         // No rule opens it, so none is proposed.
         let localhost = "localhost".parse().unwrap();
         let Outcome::Refused { refusal, .. } = explain(&some, &localhost, Some(5432), None).outcome else {
@@ -285,22 +285,22 @@ mod tests {
         };
         let mut some = policy(&["y.com"], &[]);
         some.allow.push(Rule::allow("x.com", RuleSource::Flag).expect("a rule").requests(filter));
-        let said = |policy: &EgressPolicy, name: &str| {
+        let shown = |policy: &EgressPolicy, name: &str| {
             let explanation = explain(policy, &name.parse().expect("a name"), None, None);
-            let said = explanation.requests.iter().map(|(rule, filter)| format!("{filter} by {rule}"));
-            said.collect::<Vec<_>>().join("; ")
+            let shown = explanation.requests.iter().map(|(rule, filter)| format!("{filter} by {rule}"));
+            shown.collect::<Vec<_>>().join("; ")
         };
-        assert_eq!(said(&some, "x.com"), "GET of /repos/** by `x.com` (--allow)");
-        assert_eq!(said(&some, "y.com"), "");
+        assert_eq!(shown(&some, "x.com"), "GET of /repos/** by `x.com` (--allow)");
+        assert_eq!(shown(&some, "y.com"), "");
         // The gateway does not look where another rule lets everything through.
         some.allow.push(Rule::allow("x.com:443", RuleSource::Flag).expect("a rule"));
         some.allow.push(Rule::allow("x.com:80", RuleSource::Flag).expect("a rule"));
-        assert_eq!(said(&some, "x.com"), "");
+        assert_eq!(shown(&some, "x.com"), "");
         // Unless everything is.
         some.inspect = true;
-        assert_eq!(said(&some, "y.com"), "any request by `y.com` (--allow)");
+        assert_eq!(shown(&some, "y.com"), "any request by `y.com` (--allow)");
         assert_eq!(
-            said(&some, "x.com"),
+            shown(&some, "x.com"),
             "GET of /repos/** by `x.com` (--allow); any request by `x.com:443` (--allow)"
         );
     }
@@ -322,8 +322,8 @@ mod tests {
         let lost = explain(&policy, &name, None, Some(&nowhere));
         assert_eq!(lost.addresses, Addresses::Failed("no such name".into()));
         // The resolver is not asked about a name that is refused anyway.
-        let asked = |_: &HostName| panic!("asked");
-        let refused = explain(&policy, &"y.com".parse().expect("a name"), None, Some(&asked));
+        let resolver = |_: &HostName| panic!("asked");
+        let refused = explain(&policy, &"y.com".parse().expect("a name"), None, Some(&resolver));
         assert_eq!(refused.addresses, Addresses::NotResolved);
     }
 }

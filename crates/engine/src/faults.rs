@@ -9,7 +9,7 @@ use belljar_wire::message::Fault;
 
 /// A file operation that failed.
 pub(crate) fn file(fault: &Fault) -> SandboxError {
-    let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
+    let errno = errno::parse(fault.errno).unwrap_or(Errno::IO);
     // It names paths that a command may have chosen.
     let doing = quote::visible(fault.doing.as_bytes());
     match errno {

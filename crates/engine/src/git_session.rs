@@ -492,8 +492,8 @@ impl Shared {
             return Ok(host.clone());
         }
         let git = Git::find().map_err(|error| with_causes(&error))?;
-        let asked = leash.map_or(git.clone(), |leash| git.on_leash(leash));
-        let host = HostRepository::open_exactly(&asked, &repository.host.common)
+        let leashed = leash.map_or(git.clone(), |leash| git.on_leash(leash));
+        let host = HostRepository::open_exactly(&leashed, &repository.host.common)
             .map_err(|error| with_causes(&error))?;
         // It is kept for later imports, which have leashes of their own.
         let host = host.with(git);

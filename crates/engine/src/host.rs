@@ -35,9 +35,9 @@ pub fn limits_held(limits: &LimitsRequest) -> LimitsHeld {
 /// Has the Docker daemon pull an image that it does not have. `told` hears how much of how much is there.
 pub fn fetch_docker_image(
     image: &ImageName,
-    told: &mut (dyn FnMut(u64, u64) + Send),
+    progress: &mut (dyn FnMut(u64, u64) + Send),
 ) -> Result<(), SandboxError> {
-    belljar_backend::fetch_image(image, told)
+    belljar_backend::fetch_image(image, progress)
 }
 
 /// Loads what every sandbox needs and what no file says, for this process and for copies of it: starts of theirs are quicker, and its

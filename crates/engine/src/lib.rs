@@ -31,7 +31,6 @@ mod git_session;
 mod golden;
 mod held;
 mod host;
-mod kept;
 mod layers;
 mod listening;
 mod liveness;
@@ -41,6 +40,7 @@ mod observe;
 mod once;
 mod pause;
 mod pending;
+mod persistent;
 mod publish;
 mod pushes;
 mod record;
@@ -60,23 +60,23 @@ mod watch;
 mod window;
 mod workspace;
 
-pub use drive::{Cap, Drive, Grace, OutputStream, Sink, Source, Wanted};
+pub use drive::{Cap, Drive, Grace, InputFilter, OutputStream, Sink, Source};
 pub use egress_reach::EgressReach;
 pub use engine::{BackendReport, Description, Engine, Stage, Watcher, describe};
 pub use exec::{Events, ExecResult, FixedInput, Input, Inputs, Output, Running};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain, resolve};
 pub use files::{EntryKind, FileEntry, FileStat, Listing};
 pub use forwarding::{Forwarding, IfTaken, listen};
-pub use golden::{BuildOptions, GOLDEN_RELEASE, Golden, GoldenStatus, MIRROR, Told};
+pub use golden::{BuildOptions, BuildProgress, GOLDEN_RELEASE, Golden, GoldenStatus, MIRROR};
 pub use host::{
     LimitsHeld, container_around_us, fetch_docker_image, host_shell, landlock_is_filtered, limits_held,
     load_for_shims,
 };
-pub use kept::id_of as kept_work;
 pub use layers::{apply_layer, commits_of_layer, discard_layer};
 pub use observe::{Observed, Observer};
 pub use once::{Run, RunError};
 pub use pending::{PendingLayer, layer_of_worktree};
+pub use persistent::id_of as persistent_work_id;
 pub use publish::{Publication, Published, publish};
 pub use report::{RefusedReport, git_report};
 pub use sandbox::{Sandbox, Snapshotted, Suspended};

@@ -38,8 +38,8 @@ pub(crate) fn prepare(
         secrets.read(key).map_err(unreadable)?;
     }
     let mut spec = spec.clone();
-    let asked = |name: &str| spec.env.iter().any(|(known, _)| known.as_str() == name);
-    let missing: Vec<_> = variables(route).into_iter().filter(|(name, _)| !asked(name)).collect();
+    let is_set = |name: &str| spec.env.iter().any(|(known, _)| known.as_str() == name);
+    let missing: Vec<_> = variables(route).into_iter().filter(|(name, _)| !is_set(name)).collect();
     for (name, value) in missing {
         let name = name.parse().expect("the names of our own variables are names");
         spec.env.push((name, OsString::from(value)));

@@ -16,7 +16,7 @@ use belljar_audit::Event;
 use belljar_gateway::Recorder;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::llm::ModelGlob;
-use belljar_spec::secret::CredentialPlace;
+use belljar_spec::secret::CredentialBinding;
 use belljar_spec::workspace::{DotGit, PrivateGitView, Shielded, View, WorkspaceMode};
 use belljar_spec::{Admin, ErrorCode, Permission, SandboxError, SandboxId, SandboxSpec};
 use belljar_state::{Lock, create_private, is_written_to, lock_open_file};
@@ -382,9 +382,9 @@ fn egress(policy: Option<&EgressPolicy>, spec: &SandboxSpec) -> String {
         .iter()
         .map(|credential| {
             let place =
-                |place: &CredentialPlace| format!("{}:{} {}", place.host, place.ports, place.requests);
-            let places: Vec<String> = credential.places.iter().map(place).collect();
-            format!("{} at {}", credential.source, places.join(" "))
+                |place: &CredentialBinding| format!("{}:{} {}", place.host, place.ports, place.requests);
+            let bindings: Vec<String> = credential.bindings.iter().map(place).collect();
+            format!("{} at {}", credential.source, bindings.join(" "))
         })
         .collect();
     credentials.sort();
@@ -411,7 +411,7 @@ mod tests {
     use belljar_spec::SharedPath;
     use belljar_spec::egress::{PortRange, RequestFilter};
     use belljar_spec::llm::LlmRoute;
-    use belljar_spec::secret::{Bodies, Carrier, Credential, Inject, SecretSource};
+    use belljar_spec::secret::{Bodies, Credential, CredentialLocation, Inject, SecretSource};
     use belljar_spec::workspace::Shield;
 
     struct Sandbox {
@@ -525,12 +525,12 @@ mod tests {
         let secret = |name: &str| {
             let credential = Credential {
                 name: name.parse().unwrap(),
-                source: SecretSource::Kept(format!("secret:{name}").parse().unwrap()),
-                places: vec![CredentialPlace {
+                source: SecretSource::Stored(format!("secret:{name}").parse().unwrap()),
+                bindings: vec![CredentialBinding {
                     host: "=x.example.com".parse().unwrap(),
                     ports: PortRange::only(443).unwrap(),
                     requests: RequestFilter::ANY,
-                    carriers: vec![Carrier::Bearer],
+                    locations: vec![CredentialLocation::Bearer],
                     inject: Inject::Placeholder,
                 }],
                 variables: Vec::new(),
@@ -547,11 +547,11 @@ mod tests {
             secret("a"),
             secret("b"),
         ];
-        let told: Vec<String> = all.iter().map(|spec| egress(None, spec)).collect();
-        for (number, one) in told.iter().enumerate() {
-            assert_eq!(told.iter().position(|other| other == one), Some(number), "{one}");
+        let keys: Vec<String> = all.iter().map(|spec| egress(None, spec)).collect();
+        for (number, one) in keys.iter().enumerate() {
+            assert_eq!(keys.iter().position(|other| other == one), Some(number), "{one}");
         }
-        assert_eq!(egress(None, &secret("a")), told[4]);
+        assert_eq!(egress(None, &secret("a")), keys[4]);
     }
 
     #[test]

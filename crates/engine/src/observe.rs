@@ -48,7 +48,7 @@ pub(crate) fn started(observer: Option<&Observer>, outcome: &Result<Sandbox, San
 }
 
 /// How a command is reported: to which observer, and below which span.
-pub(crate) struct Told {
+pub(crate) struct CommandObservation {
     pub(crate) sandbox: Span,
     pub(crate) id: String,
     pub(crate) observer: Option<Observer>,
@@ -57,7 +57,7 @@ pub(crate) struct Told {
     pub(crate) recorded: Option<(u64, Arc<Recorder>)>,
 }
 
-impl Told {
+impl CommandObservation {
     pub(crate) fn span(&self) -> Span {
         tracing::debug_span!(parent: &self.sandbox, "exec", exec.id = self.id)
     }

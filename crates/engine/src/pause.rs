@@ -39,7 +39,7 @@ impl Sandbox {
         match self.reply_or_dead(from.receive_message()).await? {
             Reply::Done => {}
             Reply::Failed(fault) => {
-                let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
+                let errno = errno::parse(fault.errno).unwrap_or(Errno::IO);
                 let message = format!("cannot {} the sandbox: {errno}", fault.doing);
                 return Err(ErrorCode::NotSupported.error(message).hint("try again"));
             }

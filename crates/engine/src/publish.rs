@@ -66,10 +66,10 @@ pub(crate) fn token(
 ) -> Result<Option<Secret>, SandboxError> {
     let Some((host, port)) = host_and_port(url) else { return Ok(None) };
     let goes_there =
-        |credential: &&Credential| credential.places.iter().any(|place| place.is_at(&host, port));
+        |credential: &&Credential| credential.bindings.iter().any(|binding| binding.is_at(&host, port));
     let Some(credential) = credentials.iter().find(goes_there) else { return Ok(None) };
     match &credential.source {
-        SecretSource::Kept(reference) => secrets().read_text(reference).map(Some).map_err(unreadable),
+        SecretSource::Stored(reference) => secrets().read_text(reference).map(Some).map_err(unreadable),
         // Minted for the sandbox, and only by the gateway.
         SecretSource::GitHubApp => Ok(None),
     }
@@ -103,7 +103,7 @@ impl Forge for Http<'_> {
 mod tests {
     use super::*;
     use belljar_spec::egress::{PortRange, RequestFilter};
-    use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, Inject};
+    use belljar_spec::secret::{Bodies, CredentialBinding, CredentialLocation, Inject};
     use std::sync::Arc;
 
     struct One;
@@ -117,12 +117,12 @@ mod tests {
     fn bound_to(host: &str, port: u16) -> Credential {
         Credential {
             name: "git".parse().unwrap(),
-            source: SecretSource::Kept("secret:git".parse().unwrap()),
-            places: vec![CredentialPlace {
+            source: SecretSource::Stored("secret:git".parse().unwrap()),
+            bindings: vec![CredentialBinding {
                 host: host.parse().unwrap(),
                 ports: PortRange::only(port).unwrap(),
                 requests: RequestFilter::default(),
-                carriers: vec![Carrier::Bearer],
+                locations: vec![CredentialLocation::Bearer],
                 inject: Inject::Placeholder,
             }],
             variables: Vec::new(),

@@ -67,7 +67,7 @@ impl Record {
             loosened: loosened(backend, spec),
             policy: policy.map(|policy| PolicyDigest::of(policy).to_string()),
             folder: spec.workspace.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
-            name: spec.kept.as_ref().map(|kept| kept.name.clone()),
+            name: spec.persistent.as_ref().map(|identity| identity.name.clone()),
             uid: Some(geteuid().as_raw()),
             belljar: env!("CARGO_PKG_VERSION").into(),
         };

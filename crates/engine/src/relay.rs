@@ -31,8 +31,8 @@ impl Repository {
     /// The branch, unless its config says already where it is pushed to: said twice, git would not know.
     pub(crate) fn without_upstream(&self) -> Option<BranchName> {
         let config = std::fs::read_to_string(self.directory.join("config")).unwrap_or_default();
-        let said = config.contains(&format!("[branch \"{}\"]", self.branch));
-        (!said).then(|| self.branch.clone())
+        let is_named = config.contains(&format!("[branch \"{}\"]", self.branch));
+        (!is_named).then(|| self.branch.clone())
     }
 }
 
@@ -121,17 +121,17 @@ fn wait(all: &[BorrowedFd<'_>]) -> Vec<bool> {
 fn record(recorder: &Recorder, event: RelayEvent) {
     let printable = |text: &dyn ToString| Printable::from(text.to_string().as_str());
     match event {
-        RelayEvent::Moved { asked, landed, old, new } => {
+        RelayEvent::Moved { requested, landed, old, new } => {
             // It has happened: a record that takes no more lines changes nothing about it.
             let _ = recorder.write(&Event::HostPushed {
-                reference: printable(&asked),
+                reference: printable(&requested),
                 landed: printable(&landed),
                 old: printable(&old),
                 new: printable(&new),
             });
         }
-        RelayEvent::Refused { asked, refusal } => recorder.write_relayed(&Event::HostPushRefused {
-            reference: printable(&asked),
+        RelayEvent::Refused { requested, refusal } => recorder.write_relayed(&Event::HostPushRefused {
+            reference: printable(&requested),
             reason: printable(&refusal.code()),
             detail: printable(&refusal),
         }),

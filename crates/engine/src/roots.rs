@@ -2,7 +2,7 @@
 //! the backend's business.
 
 use crate::golden::{self, BuildOptions, Golden};
-use crate::kept;
+use crate::persistent;
 use crate::wait::wait;
 use belljar_backend::{Isolation, RootTree, image_root, root_directory};
 use belljar_config as config;
@@ -55,23 +55,23 @@ pub(crate) fn prepare(
         _ if backend.assurance() < Assurance::Namespace => return Ok(PreparedRoot::default()),
         (Root::Golden | Root::Image(_) | Root::Directory(_), _) => {}
     }
-    let kept = kept::root_of(spec);
-    let changes = kept.as_ref().map(|kept| held(&kept.join("lock"))).transpose()?;
+    let persistent = persistent::root_of(spec);
+    let changes = persistent.as_ref().map(|persistent| held(&persistent.join("lock"))).transpose()?;
     let mut root = match &spec.root {
         Root::Host => PreparedRoot::default(),
         Root::Directory(path) => {
             PreparedRoot::of(RootTree { lowers: vec![path.clone()], ..RootTree::default() })
         }
-        Root::Image(name) => image(name, &state()?, kept.as_deref())?,
+        Root::Image(name) => image(name, &state()?, persistent.as_deref())?,
         Root::Golden => {
             let options = BuildOptions::configured()?;
-            let held = Golden::new(&state()?)?.hold(kept.as_deref(), &options, &|_| {})?;
+            let held = Golden::new(&state()?)?.hold(persistent.as_deref(), &options, &|_| {})?;
             let tree = RootTree { lowers: held.lowers.clone(), ..RootTree::default() };
             PreparedRoot { tree: Some(tree), _golden: Some(held), ..PreparedRoot::default() }
         }
     };
     if let Some(tree) = &mut root.tree {
-        tree.kept = kept.map(|kept| kept.join("changes"));
+        tree.persistent = persistent.map(|persistent| persistent.join("changes"));
     }
     root._changes = changes;
     Ok(root)
@@ -125,7 +125,7 @@ pub(crate) fn understand(
     if let (Root::Directory(path), Some(tree)) = (&spec.root, &mut tree) {
         let real = root_directory(path, own)?;
         // One that is kept has the directory that was allowed when it was made.
-        if spec.kept.is_some() && real != *path {
+        if spec.persistent.is_some() && real != *path {
             let message =
                 format!("the path `{}` leads over a link that was not there before", path.display());
             return Err(ErrorCode::PathMoved
@@ -135,7 +135,7 @@ pub(crate) fn understand(
         tree.lowers = vec![real];
     } else if let Some(tree) = &mut tree {
         // Belljar's own: a link on the way to them is the host's, and a backend follows none.
-        for directory in tree.lowers.iter_mut().chain(&mut tree.kept) {
+        for directory in tree.lowers.iter_mut().chain(&mut tree.persistent) {
             *directory = directory.canonicalize().map_err(|error| {
                 let message =
                     format!("the root's directory `{}` cannot be opened: {error}", directory.display());

@@ -4,7 +4,7 @@ use crate::EgressReach;
 use crate::faults::disposed;
 use crate::held::Held;
 use crate::neighbours::Neighbours;
-use crate::observe::{Observer, Told};
+use crate::observe::{CommandObservation, Observer};
 use crate::relay::Serving;
 use crate::steering::{Notices, Steering, live_report};
 use crate::stream::{self, FromGuest, ToGuest};
@@ -194,11 +194,11 @@ impl Sandbox {
     }
 
     /// How a command that begins now is told, and that it begins.
-    pub(crate) fn told(&self, words: Vec<Printable>) -> Told {
+    pub(crate) fn observation(&self, words: Vec<Printable>) -> CommandObservation {
         let number = self.commands.fetch_add(1, Ordering::Relaxed) + 1;
         let recorder = &self.outside.recorder;
         recorder.write_command(&Event::CommandStarted { command: number, words });
-        Told {
+        CommandObservation {
             sandbox: self.outside.span.clone(),
             id: number.to_string(),
             observer: self.outside.observer.clone(),
@@ -465,13 +465,13 @@ fn no_egress(backend: BackendName) -> SandboxError {
 }
 
 fn not_fetched(error: FetchError) -> SandboxError {
-    let told = |code: ErrorCode| code.error(error.to_string());
-    let told = match &error {
+    let converted = |code: ErrorCode| code.error(error.to_string());
+    let converted = match &error {
         FetchError::Refused(refusal) => match refusal.remedy() {
-            Some(remedy) => told(ErrorCode::EgressRefused).hint(format!("allow it with `{remedy}`")),
-            None => told(ErrorCode::EgressRefused),
+            Some(remedy) => converted(ErrorCode::EgressRefused).hint(format!("allow it with `{remedy}`")),
+            None => converted(ErrorCode::EgressRefused),
         },
-        FetchError::Invalid(_) | FetchError::Failed(_) => told(ErrorCode::ConnectionFailed),
+        FetchError::Invalid(_) | FetchError::Failed(_) => converted(ErrorCode::ConnectionFailed),
     };
-    told.caused_by(error)
+    converted.caused_by(error)
 }

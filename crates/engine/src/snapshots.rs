@@ -2,10 +2,10 @@
 //! crate's business, and who may take a snapshot is the fleet's.
 
 use crate::golden::Golden;
-use crate::kept;
+use crate::persistent;
 use belljar_backend::SealedLayers;
 use belljar_images::Store;
-use belljar_overlay::snapshot::{Chain, Part, Place, SnapshotStore};
+use belljar_overlay::snapshot::{Chain, Part, SandboxFiles, SnapshotStore};
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{BackendName, ErrorCode, Root, SandboxError, SandboxSpec, Term, hint};
 use belljar_state::create_private;
@@ -128,8 +128,8 @@ pub(crate) fn sealed(
 }
 
 /// The directory of a sandbox that keeps its home.
-pub(crate) fn place(spec: &SandboxSpec) -> Option<Place> {
-    spec.home.as_ref().and_then(|home| home.parent()).map(Place::new)
+pub(crate) fn place(spec: &SandboxSpec) -> Option<SandboxFiles> {
+    spec.home.as_ref().and_then(|home| home.parent()).map(SandboxFiles::new)
 }
 
 /// Writes beside the changes of a root which image or golden root lies below them, as it is written beside those of another one. Both
@@ -157,7 +157,7 @@ pub fn pin_like(state: &Path, root: &Root, from: &Path, to: &Path) -> Result<(),
 
 /// Where a sandbox's changes of its root are.
 pub fn root_directory_of(place: &Path) -> PathBuf {
-    place.join(kept::ROOT)
+    place.join(persistent::ROOT)
 }
 
 fn make(directory: &Path) -> Result<(), SandboxError> {

@@ -173,7 +173,7 @@ fn not_set(what: &str, key: &str) -> SandboxError {
 fn unread(error: SpendError) -> SandboxError {
     let hint = match error {
         SpendError::Key(_) => "see `admin_key` in `[llm]` of your belljar.toml",
-        SpendError::Asked(_) => "see `url` in `[llm]` of your belljar.toml",
+        SpendError::Call(_) => "see `url` in `[llm]` of your belljar.toml",
         SpendError::Status(_) => "LiteLLM needs a database for its books, and `admin_key` has to open them",
         SpendError::Answer(_) => "is it a LiteLLM?",
     };

@@ -100,7 +100,7 @@ impl FileWriter {
         while sent < frame.len() {
             let more = tokio::select! {
                 biased;
-                said = self.from.receive_message(), if !piece.is_empty() => return Err(unasked(said)),
+                reply = self.from.receive_message(), if !piece.is_empty() => return Err(unasked(reply)),
                 more = self.to.send_some(&frame[sent..]) => more,
             };
             match more {
@@ -114,8 +114,8 @@ impl FileWriter {
 }
 
 /// What is said before all has been sent is why it is of no use to send more.
-fn unasked(said: Result<Reply, SandboxError>) -> SandboxError {
-    match said {
+fn unasked(reply: Result<Reply, SandboxError>) -> SandboxError {
+    match reply {
         Ok(Reply::Failed(fault)) => faults::file(&fault),
         Ok(_) => guest_gone(),
         Err(error) => error,

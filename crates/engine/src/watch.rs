@@ -57,7 +57,7 @@ impl Watch {
     pub async fn next(&mut self) -> Result<Option<FileChange>, SandboxError> {
         loop {
             if let Some(change) = self.waiting.pop_front() {
-                return Ok(Some(understood(change)));
+                return Ok(Some(to_change(change)));
             }
             if self.is_over {
                 return Ok(None);
@@ -74,7 +74,7 @@ impl Watch {
     }
 }
 
-fn understood(Change { kind, path }: Change) -> FileChange {
+fn to_change(Change { kind, path }: Change) -> FileChange {
     let kind = match kind {
         message::ChangeKind::Created => ChangeKind::Created,
         message::ChangeKind::Modified => ChangeKind::Modified,

@@ -51,14 +51,14 @@ impl Window {
     /// Fetches what is wanted, and listens until it is there, as long as that may be.
     async fn until<T>(
         &self,
-        wanted: impl Fn(&mut Sorted) -> Option<T>,
+        select: impl Fn(&mut Sorted) -> Option<T>,
         may_listen: impl Fn(&Sorted) -> bool,
     ) -> Result<T, SandboxError> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // From here on no change is missed.
             changed.as_mut().enable();
-            let fetched = wanted(&mut self.sorted());
+            let fetched = select(&mut self.sorted());
             if let Some(fetched) = fetched {
                 self.changed.notify_waiters();
                 return Ok(fetched);

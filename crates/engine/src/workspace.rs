@@ -2,8 +2,8 @@
 
 use crate::faults::with_causes;
 use crate::git_session::{End, GitSession, name_of};
-use crate::kept;
 use crate::neighbours;
+use crate::persistent;
 use crate::publish::token;
 use crate::relay::Repository;
 use belljar_gateway::Recorder;
@@ -21,7 +21,7 @@ use belljar_vault::SecretStore;
 use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
-use belljar_workspace::managed::{self, HostWorktree, LeftInManagedClone, Provisioned};
+use belljar_workspace::managed::{self, HostWorktree, LeftInManagedClone, Provisioned, Sharing};
 use belljar_workspace::private_git::{self, HostGit, ImportMode, ImportReport, Life, PrivateGit, SetupError};
 use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Nested, Policy};
 use belljar_workspace::touched::{Compared, Look};
@@ -97,8 +97,9 @@ impl Workspace {
         id: SandboxId,
         state: impl FnOnce() -> Result<PathBuf, SandboxError>,
         secrets: impl FnOnce() -> Arc<dyn SecretStore>,
+        sharing: Sharing,
     ) -> Result<Workspace, SandboxError> {
-        let mut workspace = Workspace::made(spec, id, state, secrets)?;
+        let mut workspace = Workspace::made(spec, id, state, secrets, sharing)?;
         if spec.admin != Admin::No
             && let Some(view) = &mut workspace.view
         {
@@ -123,7 +124,7 @@ impl Workspace {
     ) -> Result<Workspace, SandboxError> {
         match &spec.mode {
             WorkspaceMode::Bind | WorkspaceMode::Own(_) | WorkspaceMode::Overlay { .. } => {
-                Workspace::prepare(spec, new_id()?, state, secrets)
+                Workspace::prepare(spec, new_id()?, state, secrets, Sharing::AllBranches)
             }
             WorkspaceMode::ManagedClone { .. } | WorkspaceMode::Clone(_) => {
                 let message = "a worktree or a clone has to be made before anything can be said of it";
@@ -141,6 +142,7 @@ impl Workspace {
         id: SandboxId,
         state: impl FnOnce() -> Result<PathBuf, SandboxError>,
         secrets: impl FnOnce() -> Arc<dyn SecretStore>,
+        sharing: Sharing,
     ) -> Result<Workspace, SandboxError> {
         let policy = Policy { protect: &spec.protected, unprotect: &spec.unprotected };
         match &spec.mode {
@@ -156,11 +158,11 @@ impl Workspace {
                 if !is_private {
                     return Ok(Workspace::of_folder(Some(view)));
                 }
-                let id = kept::work_of(spec).unwrap_or(id);
+                let id = persistent::work_of(spec).unwrap_or(id);
                 let life = if spec.home.is_some() { Life::Persistent } else { Life::OneShot };
-                let wanted = Private { id, life, mode: ImportMode::Bind, place: None };
+                let private = Private { id, life, mode: ImportMode::Bind, place: None };
                 let (baseline, view, git) =
-                    Baseline::take_beside(view, |view| with_private_git(view, spec, wanted, || state))?;
+                    Baseline::take_beside(view, |view| with_private_git(view, spec, private, || state))?;
                 let held = What::Folder { baseline: Some(Box::new(baseline)), git };
                 Ok(Workspace::new(Some(view), None, held))
             }
@@ -185,18 +187,18 @@ impl Workspace {
                 let state = state()?;
                 let layers = Layers::at(&state);
                 let held = protect::held_paths(&view);
-                let (held, is_new) = match (layer, kept::work_of(spec)) {
+                let (held, is_new) = match (layer, persistent::work_of(spec)) {
                     (Some(name), _) => (find(&layers, name, &view.folder)?.hold()?.resume()?, false),
                     (None, Some(work)) => (continued(&layers, work, &view.folder, &held)?, false),
                     (None, None) => (layers.create(&view.folder, &held)?, true),
                 };
-                let wanted = Private {
+                let private = Private {
                     id: name_of(held.id),
                     life: Life::Persistent,
                     mode: ImportMode::Overlay,
                     place: Some(&held.directory),
                 };
-                let (mut view, git) = with_private_git(view, spec, wanted, || Ok(state.clone()))?;
+                let (mut view, git) = with_private_git(view, spec, private, || Ok(state.clone()))?;
                 if let Some(git) = git.as_deref().filter(|_| !is_new) {
                     git.note(GitSession::recover(&held.directory, &state));
                 }
@@ -208,7 +210,7 @@ impl Workspace {
                 refuse_planted(folder)?;
                 let state = state()?;
                 refuse_unfit(&state, &HostWorktree::find(folder)?.top, &spec.alternates)?;
-                let made = managed::provision(&state, folder, branch.as_ref())?;
+                let made = managed::provision_in(&state, folder, branch.as_ref(), sharing)?;
                 let LinkedGit { common, own, .. } = &made.git;
                 let mut view = protect::view_of_worktree(&made.folder, common, own, policy)?;
                 view.host_folder = Some(HostWorktree::find(folder)?.top);
@@ -216,14 +218,14 @@ impl Workspace {
                 let held = What::ManagedClone(Box::new(made));
                 Ok(Workspace::new(Some(view), Some(repository), held))
             }
-            WorkspaceMode::Clone(wanted) => {
+            WorkspaceMode::Clone(clone_request) => {
                 // One that was made before is used again.
-                let (id, state) = (kept::work_of(spec).map_or_else(new_id, Ok)?, state()?);
-                if let Some(path) = clone::local_path(&wanted.url) {
+                let (id, state) = (persistent::work_of(spec).map_or_else(new_id, Ok)?, state()?);
+                if let Some(path) = clone::local_path(&clone_request.url) {
                     refuse_unfit(&state, &path, &spec.alternates)?;
                 }
-                let token = token(&wanted.url, &spec.credentials, secrets)?;
-                let made = clone::make(&state, id, wanted, token)?;
+                let token = token(&clone_request.url, &spec.credentials, secrets)?;
+                let made = clone::make(&state, id, clone_request, token)?;
                 let view = protect::view(&made.folder, policy)?;
                 let repository =
                     Repository { directory: made.repository.clone(), branch: made.branch.clone() };
@@ -378,17 +380,17 @@ fn with_private_git(
         return Ok((view, None));
     }
     let state = state()?;
-    let (mut view, wanted) = protect::without_git(view, &spec.alternates)?;
-    for one in &wanted {
+    let (mut view, requests) = protect::without_git(view, &spec.alternates)?;
+    for one in &requests {
         refuse_written(&state, &one.host)?;
     }
     let mut notes = Vec::new();
     if mode == ImportMode::Bind {
-        notes = protect::hold_gitlinks_of_branches(&mut view, &wanted, &state)?;
+        notes = protect::hold_gitlinks_of_branches(&mut view, &requests, &state)?;
     }
     let placeholders = protect::placeholders(&view);
     let made =
-        PrivateGit::create(place.unwrap_or(&state), id, life, &wanted, &placeholders, &HostFiles::real());
+        PrivateGit::create(place.unwrap_or(&state), id, life, &requests, &placeholders, &HostFiles::real());
     let (git, views) = made.map_err(|error| no_private_git(&view.folder, &error))?;
     view.private_git = views;
     let protected = protect::held_paths(&view);
@@ -424,6 +426,11 @@ fn refuse_written(state: &Path, host: &HostGit) -> Result<(), SandboxError> {
 
 fn no_private_git(folder: &Path, error: &SetupError) -> SandboxError {
     let message = format!("the repository `{}` cannot be given to a sandbox: {error}", folder.display());
+    if let SetupError::Make { .. } = error {
+        // The state directory, and not the repository, is what cannot be written.
+        let hint = "is there room, and may you write there? XDG_STATE_HOME names another folder";
+        return ErrorCode::NotSupported.error(message).hint(hint);
+    }
     ErrorCode::NotSupported.error(message).hint(hint!(
         "work on a clone with {}, or, if you trust what runs, let it write this repository with {}",
         Term::Branch.to("NAME"),
@@ -480,7 +487,7 @@ fn continued(
     protected: &[ProtectedPath],
 ) -> Result<Held, SandboxError> {
     match layers.beginning(&work.to_string())?.is_empty() {
-        true => Ok(layers.create_as(kept::layer_of(work), folder, protected)?),
+        true => Ok(layers.create_as(persistent::layer_of(work), folder, protected)?),
         false => Ok(find(layers, &work.to_string(), folder)?.hold()?.resume()?),
     }
 }

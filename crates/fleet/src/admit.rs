@@ -1,5 +1,5 @@
 //! A request beside the rules of a grant, as far as the machine has to be looked at: folders, and which limits can be held. The rest is
-//! decided by [`SandboxRequest::may_be_asked`] and [`SandboxRequest::within`].
+//! decided by [`SandboxRequest::must_be_granted`] and [`SandboxRequest::within`].
 
 use belljar_spec::request::{
     GrantRules, HostPath, LimitsRequest, SandboxRequest, WorkspaceRequest, not_granted,
@@ -8,10 +8,10 @@ use belljar_spec::{BackendName, ErrorCode, Root, SandboxError, Term, hint};
 use std::path::{Path, PathBuf};
 
 /// What the caller wrote, if it may; with folders as the real paths that were judged.
-pub(crate) fn admit(rules: &GrantRules, mut asked: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
-    asked.may_be_asked(rules)?;
+pub(crate) fn admit(rules: &GrantRules, mut request: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
+    request.must_be_granted(rules)?;
     let granted = Folders::of(rules);
-    let WorkspaceRequest { folder, branch, ro, rw, .. } = &mut asked.workspace;
+    let WorkspaceRequest { folder, branch, ro, rw, .. } = &mut request.workspace;
     let named = folder.iter_mut().map(|path| ("workspace.folder", path));
     let read = ro.iter_mut().map(|path| ("workspace.ro", path));
     let written = rw.iter_mut().map(|path| ("workspace.rw", path));
@@ -21,26 +21,26 @@ pub(crate) fn admit(rules: &GrantRules, mut asked: SandboxRequest) -> Result<San
     if let (Some(_), Some(folder)) = (branch, folder) {
         granted.judge_repository(folder)?;
     }
-    Ok(asked)
+    Ok(request)
 }
 
 /// What the owner asked for, with the folders as they really are: what is used later is what was named now.
-pub(crate) fn as_they_are(mut asked: SandboxRequest) -> SandboxRequest {
-    let WorkspaceRequest { folder, ro, rw, .. } = &mut asked.workspace;
+pub(crate) fn as_they_are(mut request: SandboxRequest) -> SandboxRequest {
+    let WorkspaceRequest { folder, ro, rw, .. } = &mut request.workspace;
     // What is wrong with one is said when it is used.
     for path in folder.iter_mut().chain(ro).chain(rw) {
         if let Some(real) = real(path) {
             *path = real;
         }
     }
-    if let Some(Root::Directory(path)) = &mut asked.rootfs
+    if let Some(Root::Directory(path)) = &mut request.rootfs
         && let Ok(real) = path.canonicalize()
         // A root is written as text: one that is not valid UTF-8 stays as it was named.
         && real.to_str().is_some()
     {
         *path = real;
     }
-    asked
+    request
 }
 
 fn real(path: &Path) -> Option<HostPath> {
@@ -56,9 +56,9 @@ impl Folders {
     }
 
     /// The real path of one that was asked for. One that is not there and one that may not be seen are refused alike.
-    fn judge(&self, field: &str, asked: &Path) -> Result<HostPath, SandboxError> {
-        let granted = real(asked).filter(|real| self.0.iter().any(|folder| real.starts_with(folder)));
-        granted.ok_or_else(|| not_granted(field, &asked.display().to_string()))
+    fn judge(&self, field: &str, request: &Path) -> Result<HostPath, SandboxError> {
+        let granted = real(request).filter(|real| self.0.iter().any(|folder| real.starts_with(folder)));
+        granted.ok_or_else(|| not_granted(field, &request.display().to_string()))
     }
 
     /// A branch is one of the whole repository that a folder lies in, with all its files.

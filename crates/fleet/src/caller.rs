@@ -128,10 +128,10 @@ impl Caller {
 
     /// What the caller asks for, before a profile adds to it: refused where the grant does not say it. Folders come back as the
     /// real paths that were judged, so that what is used later is what was judged now.
-    pub fn admit(&self, asked: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
+    pub fn admit(&self, request: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
         match &self.rules {
-            None => Ok(crate::admit::as_they_are(asked)),
-            Some(rules) => crate::admit::admit(rules, asked),
+            None => Ok(crate::admit::as_they_are(request)),
+            Some(rules) => crate::admit::admit(rules, request),
         }
     }
 
@@ -227,8 +227,9 @@ mod tests {
 
     #[test]
     fn a_model_that_is_not_named_has_to_be_granted_too() {
-        let url =
-            |caller: &Caller, asked: SandboxRequest| caller.withhold_model(asked).llm.and_then(|llm| llm.url);
+        let url = |caller: &Caller, request: SandboxRequest| {
+            caller.withhold_model(request).llm.and_then(|llm| llm.url)
+        };
         let nothing = SandboxRequest::default;
         assert_eq!(url(&granted(|_| {}), nothing()), Some(LlmUrl::Off));
         assert_eq!(url(&granted(|rules| rules.allow_llm = true), nothing()), None);

@@ -1,8 +1,8 @@
 //! What is asked of the task of a sandbox.
 
 use crate::identity::Role;
+use crate::lease_request::LeaseRequest;
 use crate::snapshots::{Forkable, SnapshotOrder, SnapshotReport};
-use crate::wanted::Wanted;
 use belljar_api::{Created, LeaseInfo, SandboxInfo, SweptSandbox};
 use belljar_spec::SandboxError;
 use tokio::sync::oneshot;
@@ -46,7 +46,7 @@ pub(crate) enum Command {
 
 /// A caller wants a lease on it.
 pub(crate) struct Acquire {
-    pub(crate) wanted: Wanted,
+    pub(crate) lease_request: LeaseRequest,
     pub(crate) grant: String,
     /// The name that the lease will have.
     pub(crate) lease: String,
@@ -68,7 +68,7 @@ pub(crate) enum Change {
 
 impl Acquire {
     pub(crate) fn role(&self) -> Role {
-        self.wanted.identity.role
+        self.lease_request.identity.role
     }
 
     /// Whether the caller has stopped waiting for the answer.

@@ -3,6 +3,7 @@
 use crate::access::InUse;
 use crate::command::{Acquire, Answer, Change, Command};
 use crate::identity::{Identity, Parent};
+use crate::lease_request::LeaseRequest;
 use crate::permission::{OWNER, Owner, Permission};
 use crate::pool::Pool;
 use crate::refusal;
@@ -12,14 +13,14 @@ use crate::settings::Settings;
 use crate::shim::Shims;
 use crate::sweep::Ground;
 use crate::task::World;
-use crate::wanted::Wanted;
 use belljar_api::{CreateSandbox, Created, LeaseInfo, Page, SandboxInfo, State, Sweep};
 use belljar_overlay::snapshot::Forking;
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::new_id;
 use belljar_state::sweep_removed;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
@@ -31,7 +32,12 @@ pub struct Fleet {
     pub(crate) world: World,
     swept: Arc<Sweep>,
     pool: Arc<Pool>,
+    /// One snapshot at a time of each grant whose snapshots are counted.
+    snapshot_turns: Arc<Mutex<HashMap<String, Turn>>>,
 }
+
+/// Held by the one whose turn it is.
+type Turn = Arc<tokio::sync::Mutex<()>>;
 
 /// Which sandboxes of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -74,10 +80,19 @@ impl Fleet {
         if world.settings.warm > 0 {
             tokio::spawn(Arc::clone(&pool).tend(world.clone()));
         }
-        let fleet = Fleet { registry, world, swept, pool };
+        let fleet = Fleet { registry, world, swept, pool, snapshot_turns: Arc::default() };
         // The first request should not see every sandbox as starting; a slow one delays no request for longer than this.
         let _ = timeout(ADOPTION, fleet.settle()).await;
         Ok(fleet)
+    }
+
+    /// Waits until no other snapshot of this grant is being taken.
+    pub(crate) async fn snapshot_turn(&self, grant: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.snapshot_turns.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(turns.entry(grant.to_string()).or_default())
+        };
+        turn.lock_owned().await
     }
 
     /// What was swept when it was opened.
@@ -112,24 +127,29 @@ impl Fleet {
 
     /// Holds a sandbox: the one of that key, woken up or made if need be. However many ask for one key at once, there is one sandbox,
     /// and each of them holds it. A caller that hangs up while this waits leaves no lease.
-    pub async fn create(&self, wanted: Wanted, caller: &dyn Permission) -> Result<Created, SandboxError> {
+    pub async fn create(
+        &self,
+        lease_request: LeaseRequest,
+        caller: &dyn Permission,
+    ) -> Result<Created, SandboxError> {
         let lease = format!("lease_{}", new_id()?);
         let grant = caller.grant();
-        let is_new = self.pool.serves(&wanted) && !self.registry.was_asked(&wanted, grant);
+        let is_new =
+            self.pool.serves(&lease_request) && !self.registry.was_answered_before(&lease_request, grant);
         let may_take = is_new && self.registry.has_room(caller);
-        let mut warm = may_take.then(|| self.pool.take(&self.registry, &wanted, grant)).flatten();
-        let first = wanted;
+        let mut warm = may_take.then(|| self.pool.take(&self.registry, &lease_request, grant)).flatten();
+        let first = lease_request;
         loop {
-            let mut wanted = first.clone();
+            let mut lease_request = first.clone();
             if let Some(warm) = &warm {
-                wanted.identity.key = warm.key.clone();
+                lease_request.identity.key = warm.key.clone();
             }
-            let seat = self.registry.seat(&self.world, &wanted, caller)?;
+            let seat = self.registry.seat(&self.world, &lease_request, caller)?;
             let (answer, answered) = oneshot::channel();
-            wanted.identity.role = seat.role;
+            lease_request.identity.role = seat.role;
             let created = warm.is_some();
             let (of, lease) = (grant.into(), lease.clone());
-            let hold = Acquire { wanted, grant: of, lease, created, ahead: false, answer };
+            let hold = Acquire { lease_request, grant: of, lease, created, ahead: false, answer };
             let _ = seat.entry.commands.send(Command::Acquire(Box::new(hold)));
             match answered.await {
                 Ok(Ok(created)) => {
@@ -184,7 +204,7 @@ impl Fleet {
             let name = info.name.clone();
             let looker = async move {
                 match entry {
-                    Some(entry) => told(entry).await,
+                    Some(entry) => info_of(entry).await,
                     None => info,
                 }
             };
@@ -202,9 +222,9 @@ impl Fleet {
     }
 
     pub async fn get(&self, name: &str, caller: &dyn Permission) -> Result<SandboxInfo, SandboxError> {
-        match self.not_understood().into_iter().find(|info| info.name == name) {
+        match self.unreadable().into_iter().find(|info| info.name == name) {
             Some(info) if caller.grant() == OWNER => Ok(info),
-            Some(_) | None => Ok(shown(told(self.allowed(name, caller)?).await, caller)),
+            Some(_) | None => Ok(shown(info_of(self.allowed(name, caller)?).await, caller)),
         }
     }
 
@@ -212,7 +232,7 @@ impl Fleet {
     pub async fn owned(&self, name: &str, caller: &dyn Permission) -> Result<SandboxInfo, SandboxError> {
         let entry = self.allowed(name, caller)?;
         must_own(&entry, caller)?;
-        Ok(shown(told(entry).await, caller))
+        Ok(shown(info_of(entry).await, caller))
     }
 
     /// All processes inside are paused.
@@ -358,7 +378,7 @@ pub async fn sweep_alone(directory: &Path, dry_run: bool) -> Result<Sweep, Sandb
 }
 
 /// With how many commands run inside, if its shim says so soon.
-async fn told(entry: Entry) -> SandboxInfo {
+async fn info_of(entry: Entry) -> SandboxInfo {
     let mut info = entry.access.info();
     if let Some(shim) = entry.access.shim()
         && let Ok(Ok(status)) = timeout(GLANCE, shim.status()).await

@@ -29,7 +29,7 @@ pub struct GrantStore {
 /// What is in the file.
 #[derive(Debug)]
 enum Grants {
-    Known(Vec<Kept>),
+    Known(Vec<StoredGrant>),
     /// The file exists and cannot be parsed. Every token is refused, the owner of this machine needs none, and the file is left as it is
     /// until the owner repairs or moves it.
     Damaged,
@@ -37,14 +37,14 @@ enum Grants {
 
 /// A grant as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct StoredGrant {
     #[serde(flatten)]
     info: GrantInfo,
     /// SHA-256 of the token's secret part, in hexadecimal.
     hash: String,
 }
 
-impl Kept {
+impl StoredGrant {
     fn counts(&self, now_ms: i64) -> bool {
         self.info.expires_ms.is_none_or(|expires| now_ms < expires)
     }
@@ -58,7 +58,7 @@ impl Kept {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Written {
     version: u32,
-    grants: Vec<Kept>,
+    grants: Vec<StoredGrant>,
 }
 
 /// A caller that showed a token, and until when it counts.
@@ -103,7 +103,7 @@ impl GrantStore {
         };
         let mut grants = self.known()?;
         let mut after = grants.clone();
-        after.push(Kept { info: grant.clone(), hash: hash(&secret) });
+        after.push(StoredGrant { info: grant.clone(), hash: hash(&secret) });
         self.write(&after, Survives::PowerCut)?;
         *grants = after;
         Ok(NewToken { grant, token: format!("{TOKEN_PREFIX}{id}_{secret}") })
@@ -111,13 +111,13 @@ impl GrantStore {
 
     /// All of them, the oldest first.
     pub fn list(&self) -> Result<Vec<GrantInfo>, SandboxError> {
-        Ok(self.known()?.iter().map(|kept| kept.info.clone()).collect())
+        Ok(self.known()?.iter().map(|stored| stored.info.clone()).collect())
     }
 
     /// From now on its token is one of nothing.
     pub fn revoke(&self, id: &str) -> Result<GrantInfo, SandboxError> {
         let mut grants = self.known()?;
-        let Some(at) = grants.iter().position(|kept| kept.info.id == id) else {
+        let Some(at) = grants.iter().position(|stored| stored.info.id == id) else {
             return Err(ErrorCode::NameUnknown
                 .error(format!("there is no grant `{id}`"))
                 .hint(hint!("{} shows those there are", Term::ListGrants)));
@@ -139,28 +139,28 @@ impl GrantStore {
     /// The holder of a grant, for the owner of this machine, who asks in its place. `None` where the grant does not count any more.
     pub fn holder(&self, id: &str) -> Result<Option<Shown>, SandboxError> {
         let grants = self.known()?;
-        let kept = grants.iter().find(|kept| kept.info.id == id && kept.counts(now_ms()));
-        Ok(kept.map(Kept::shown))
+        let stored = grants.iter().find(|stored| stored.info.id == id && stored.counts(now_ms()));
+        Ok(stored.map(StoredGrant::shown))
     }
 
-    fn shown(&self, grants: &mut [Kept], token: &str) -> Option<Shown> {
+    fn shown(&self, grants: &mut [StoredGrant], token: &str) -> Option<Shown> {
         let (id, secret) = token.strip_prefix(TOKEN_PREFIX)?.split_once('_')?;
         let shown = hash(secret);
         let now = now_ms();
-        let kept = grants.iter_mut().find(|kept| kept.info.id == id)?;
-        if !same(kept.hash.as_bytes(), shown.as_bytes()) || !kept.counts(now) {
+        let stored = grants.iter_mut().find(|stored| stored.info.id == id)?;
+        if !same(stored.hash.as_bytes(), shown.as_bytes()) || !stored.counts(now) {
             return None;
         }
-        let shown = kept.shown();
-        if kept.info.last_used_ms.is_none_or(|used| now - used >= COARSE_MS) {
-            kept.info.last_used_ms = Some(now);
+        let shown = stored.shown();
+        if stored.info.last_used_ms.is_none_or(|used| now - used >= COARSE_MS) {
+            stored.info.last_used_ms = Some(now);
             // For people who clean up; no caller is refused because it could not be written.
             let _ = self.write(grants, Survives::Kill);
         }
         Some(shown)
     }
 
-    fn write(&self, grants: &[Kept], survives: Survives) -> Result<(), SandboxError> {
+    fn write(&self, grants: &[StoredGrant], survives: Survives) -> Result<(), SandboxError> {
         let written = Written { version: VERSION, grants: grants.to_vec() };
         let text = serde_json::to_vec_pretty(&written).map_err(io::Error::from);
         text.and_then(|text| write_atomic(&self.path, &text, survives)).map_err(|error| {
@@ -185,9 +185,9 @@ impl GrantStore {
 struct Known<'a>(MutexGuard<'a, Grants>);
 
 impl Deref for Known<'_> {
-    type Target = Vec<Kept>;
+    type Target = Vec<StoredGrant>;
 
-    fn deref(&self) -> &Vec<Kept> {
+    fn deref(&self) -> &Vec<StoredGrant> {
         match &*self.0 {
             Grants::Known(grants) => grants,
             Grants::Damaged => panic!("only grants that are understood are given out"),
@@ -196,7 +196,7 @@ impl Deref for Known<'_> {
 }
 
 impl DerefMut for Known<'_> {
-    fn deref_mut(&mut self) -> &mut Vec<Kept> {
+    fn deref_mut(&mut self) -> &mut Vec<StoredGrant> {
         match &mut *self.0 {
             Grants::Known(grants) => grants,
             Grants::Damaged => panic!("only grants that are understood are given out"),
@@ -227,7 +227,7 @@ impl Deref for LoneGrants {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Kept>, SandboxError> {
+fn read(path: &Path) -> Result<Vec<StoredGrant>, SandboxError> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -29,7 +29,7 @@ pub struct Key {
 pub struct Persistence {
     pub persistent: bool,
     /// The request said so; else it follows from the rest, and a sandbox that is there is taken as it is.
-    pub said: bool,
+    pub is_explicit: bool,
 }
 
 /// What a caller is to a sandbox.
@@ -60,7 +60,7 @@ impl Identity {
             key,
             persistent: Persistence {
                 persistent: request.persistent.unwrap_or(by_default),
-                said: request.persistent.is_some(),
+                is_explicit: request.persistent.is_some(),
             },
             role: if request.owner == Some(false) { Role::Guest } else { Role::Owner },
             insists: request.owner == Some(true),
@@ -116,7 +116,7 @@ fn inherited(request: &CreateSandbox, parent: Option<&Parent>) -> Result<Identit
     })?;
     Ok(Identity {
         key: Key::given(parent.key.clone())?,
-        persistent: Persistence { persistent: parent.persistent, said: false },
+        persistent: Persistence { persistent: parent.persistent, is_explicit: false },
         role: Role::Guest,
         insists: false,
     })
@@ -194,11 +194,19 @@ mod tests {
         for (case, request, key, persistent) in cases {
             let found = Identity::of(&request, None).unwrap();
             assert_eq!((found.key.as_str(), found.persistent.persistent), (key, persistent), "{case}");
-            assert!(!found.key.is_unique() && found.role == Role::Owner && !found.persistent.said, "{case}");
-            for said in [true, false] {
-                let request = CreateSandbox { persistent: Some(said), owner: Some(false), ..request.clone() };
+            assert!(
+                !found.key.is_unique() && found.role == Role::Owner && !found.persistent.is_explicit,
+                "{case}"
+            );
+            for is_explicit in [true, false] {
+                let request =
+                    CreateSandbox { persistent: Some(is_explicit), owner: Some(false), ..request.clone() };
                 let found = Identity::of(&request, None).unwrap();
-                assert_eq!(found.persistent, Persistence { persistent: said, said: true }, "{case}");
+                assert_eq!(
+                    found.persistent,
+                    Persistence { persistent: is_explicit, is_explicit: true },
+                    "{case}"
+                );
                 assert_eq!((found.key.as_str(), found.role), (key, Role::Guest), "{case}");
             }
         }
@@ -220,7 +228,7 @@ mod tests {
         let heir = request(|request| request.inherit = Some("bj-p".into()));
         let found = Identity::of(&heir, Some(&parent)).unwrap();
         assert_eq!((found.key.as_str(), found.role), ("p", Role::Guest));
-        assert_eq!(found.persistent, Persistence { persistent: true, said: false });
+        assert_eq!(found.persistent, Persistence { persistent: true, is_explicit: false });
         assert_eq!(Identity::of(&heir, None).unwrap_err().code, ErrorCode::SandboxNotFound);
     }
 

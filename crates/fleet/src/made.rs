@@ -12,7 +12,7 @@ pub struct Made {
     /// With what the profile and the grant say of it.
     pub sandbox: SandboxRequest,
     /// What was asked for, before they did. Of an older record, the same as `sandbox`.
-    pub asked: SandboxRequest,
+    pub requested: SandboxRequest,
     pub persistent: bool,
 }
 
@@ -21,7 +21,7 @@ pub fn made(place: &SandboxDir) -> Result<Option<Made>, SandboxError> {
     if !place.directory().exists() {
         return Ok(None);
     }
-    let Record { profile, sandbox, asked, persistent, .. } = Record::read(place)?;
-    let asked = asked.unwrap_or_else(|| sandbox.clone());
-    Ok(Some(Made { profile, sandbox, asked, persistent }))
+    let Record { profile, sandbox, requested, persistent, .. } = Record::read(place)?;
+    let requested = requested.unwrap_or_else(|| sandbox.clone());
+    Ok(Some(Made { profile, sandbox, requested, persistent }))
 }

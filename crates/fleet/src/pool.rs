@@ -11,10 +11,10 @@
 
 use crate::command::{Acquire, Command};
 use crate::identity::{Key, Role};
+use crate::lease_request::LeaseRequest;
 use crate::registry::{Entry, Registry};
 use crate::settings::Clock;
 use crate::task::World;
-use crate::wanted::Wanted;
 use belljar_api::WorkspaceRequest;
 use belljar_config::ConfigPaths;
 use belljar_spec::SandboxError;
@@ -37,7 +37,7 @@ pub(crate) struct Pool {
 /// Sandboxes that are the same but for their names.
 struct Kind {
     grant: String,
-    wanted: Wanted,
+    lease_request: LeaseRequest,
     /// How many are kept ready: never more than its grant may have.
     count: usize,
     ready: Vec<Ready>,
@@ -72,8 +72,8 @@ impl Pool {
 
     /// Whether a request can be answered with a sandbox that was started before it: one that any caller may get, of which all is known
     /// but its holder.
-    pub(crate) fn serves(&self, wanted: &Wanted) -> bool {
-        let Wanted { identity, sandbox, .. } = wanted;
+    pub(crate) fn serves(&self, lease_request: &LeaseRequest) -> bool {
+        let LeaseRequest { identity, sandbox, .. } = lease_request;
         self.count > 0
             && identity.key.is_unique()
             && identity.role == Role::Owner
@@ -84,20 +84,25 @@ impl Pool {
     }
 
     /// One of these that is ready, if there is one.
-    pub(crate) fn take(&self, registry: &Arc<Registry>, wanted: &Wanted, grant: &str) -> Option<Taken> {
+    pub(crate) fn take(
+        &self,
+        registry: &Arc<Registry>,
+        lease_request: &LeaseRequest,
+        grant: &str,
+    ) -> Option<Taken> {
         let (now_ms, stamp) = (self.clock.now_ms(), Stamp::now());
         let mut kinds = self.lock();
-        let kind = kinds.iter_mut().find(|kind| kind.is(wanted, grant))?;
+        let kind = kinds.iter_mut().find(|kind| kind.is(lease_request, grant))?;
         let at = kind.ready.iter().position(|ready| ready.is_good(&stamp, now_ms))?;
         let Ready { key, entry, .. } = kind.ready.remove(at);
         Some(Taken { key, entry, registry: Arc::clone(registry), was_handed_out: false })
     }
 
     /// Such a one was asked for, and made or handed out: others are kept ready. `most` is how many the grant may have.
-    pub(crate) fn note(&self, wanted: &Wanted, grant: &str, most: Option<u32>) {
+    pub(crate) fn note(&self, lease_request: &LeaseRequest, grant: &str, most: Option<u32>) {
         let now_ms = self.clock.now_ms();
         let mut kinds = self.lock();
-        match kinds.iter_mut().find(|kind| kind.is(wanted, grant)) {
+        match kinds.iter_mut().find(|kind| kind.is(lease_request, grant)) {
             Some(kind) => kind.used_ms = now_ms,
             None => {
                 // A grant that asks for many kinds takes no place of another's.
@@ -111,9 +116,10 @@ impl Pool {
                     remove(kinds.remove(at).ready);
                 }
                 let count = self.count.min(most.map_or(usize::MAX, |most| most as usize));
-                let wanted = Wanted { idle_s: None, lease_s: None, idempotency: None, ..wanted.clone() };
+                let lease_request =
+                    LeaseRequest { idle_s: None, lease_s: None, idempotency: None, ..lease_request.clone() };
                 let (grant, ready) = (grant.to_string(), Vec::new());
-                kinds.push(Kind { grant, wanted, count, ready, used_ms: now_ms, retry_ms: now_ms });
+                kinds.push(Kind { grant, lease_request, count, ready, used_ms: now_ms, retry_ms: now_ms });
             }
         }
         drop(kinds);
@@ -135,10 +141,10 @@ impl Pool {
             self.discard_old();
             let missing = self.missing();
             match missing {
-                Some((wanted, grant)) => {
+                Some((lease_request, grant)) => {
                     let stamp = Stamp::now();
-                    let made = make(&registry, &world, wanted.clone(), &grant).await;
-                    self.keep(&wanted, &grant, stamp, made);
+                    let made = make(&registry, &world, lease_request.clone(), &grant).await;
+                    self.keep(&lease_request, &grant, stamp, made);
                 }
                 None => {
                     drop(registry);
@@ -150,17 +156,23 @@ impl Pool {
         }
     }
 
-    fn missing(&self) -> Option<(Wanted, String)> {
+    fn missing(&self) -> Option<(LeaseRequest, String)> {
         let now_ms = self.clock.now_ms();
         let kinds = self.lock();
         let lacks = |kind: &&Kind| kind.ready.len() < kind.count && kind.retry_ms <= now_ms;
-        kinds.iter().find(lacks).map(|kind| (kind.wanted.clone(), kind.grant.clone()))
+        kinds.iter().find(lacks).map(|kind| (kind.lease_request.clone(), kind.grant.clone()))
     }
 
-    fn keep(&self, wanted: &Wanted, grant: &str, stamp: Stamp, made: Result<(Key, Entry), SandboxError>) {
+    fn keep(
+        &self,
+        lease_request: &LeaseRequest,
+        grant: &str,
+        stamp: Stamp,
+        made: Result<(Key, Entry), SandboxError>,
+    ) {
         let now_ms = self.clock.now_ms();
         let mut kinds = self.lock();
-        let kind = kinds.iter_mut().find(|kind| kind.is(wanted, grant));
+        let kind = kinds.iter_mut().find(|kind| kind.is(lease_request, grant));
         match (made, kind) {
             (Ok((key, entry)), Some(kind)) => kind.ready.push(Ready { key, entry, made_ms: now_ms, stamp }),
             (Ok((_, entry)), None) => entry.delete(),
@@ -197,15 +209,16 @@ fn remove(waiting: Vec<Ready>) {
 }
 
 impl Kind {
-    fn is(&self, wanted: &Wanted, grant: &str) -> bool {
-        let Wanted { asked, asked_profile, sandbox, profile, rules, environment, .. } = wanted;
+    fn is(&self, lease_request: &LeaseRequest, grant: &str) -> bool {
+        let LeaseRequest { requested, requested_profile, sandbox, profile, rules, environment, .. } =
+            lease_request;
         self.grant == grant
-            && self.wanted.sandbox == *sandbox
-            && self.wanted.asked == *asked
-            && self.wanted.profile == *profile
-            && self.wanted.asked_profile == *asked_profile
-            && self.wanted.rules == *rules
-            && self.wanted.environment == *environment
+            && self.lease_request.sandbox == *sandbox
+            && self.lease_request.requested == *requested
+            && self.lease_request.profile == *profile
+            && self.lease_request.requested_profile == *requested_profile
+            && self.lease_request.rules == *rules
+            && self.lease_request.environment == *environment
     }
 }
 
@@ -250,15 +263,15 @@ impl Stamp {
 async fn make(
     registry: &Registry,
     world: &World,
-    mut wanted: Wanted,
+    mut lease_request: LeaseRequest,
     grant: &str,
 ) -> Result<(Key, Entry), SandboxError> {
     let key = Key::unique()?;
-    wanted.identity.key = key.clone();
-    let entry = registry.begin_wait(world, &wanted, grant)?;
+    lease_request.identity.key = key.clone();
+    let entry = registry.begin_wait(world, &lease_request, grant)?;
     let (answer, answered) = oneshot::channel();
     let (grant, lease) = (grant.into(), String::new());
-    let hold = Acquire { wanted, grant, lease, created: true, ahead: true, answer };
+    let hold = Acquire { lease_request, grant, lease, created: true, ahead: true, answer };
     let _ = entry.commands.send(Command::Acquire(Box::new(hold)));
     answered.await.map_err(|_| crate::refusal::not_found(&entry.name)).flatten()?;
     Ok((key, entry))

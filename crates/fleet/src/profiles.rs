@@ -183,9 +183,9 @@ impl Profile {
     }
 
     /// The request with what the profile says.
-    pub fn apply(&self, asked: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
-        asked.over(&self.base).map_err(|Wider { field, asked, base }| {
-            let message = format!("`{field}` is {asked}, and the profile `{}` says {base}", self.name);
+    pub fn apply(&self, request: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
+        request.over(&self.base).map_err(|Wider { field, requested, base }| {
+            let message = format!("`{field}` is {requested}, and the profile `{}` says {base}", self.name);
             ErrorCode::NotGranted.error(message).hint("leave it out, or choose another profile")
         })
     }

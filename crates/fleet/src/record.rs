@@ -27,8 +27,8 @@ pub(crate) struct Record {
     pub sandbox: SandboxRequest,
     /// What the grant that made it asked for, before the profile and the grant added to it: a profile that changed is applied to this when
     /// the sandbox is woken. Nothing in records of older versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<SandboxRequest>,
+    #[serde(default, rename = "asked", skip_serializing_if = "Option::is_none")]
+    pub requested: Option<SandboxRequest>,
     /// The rules of the grant that made it; nothing for the owner of this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<GrantRules>,
@@ -148,7 +148,7 @@ pub(crate) fn sample(key: &str, persistent: bool) -> Record {
         persistent,
         profile: "default".into(),
         sandbox: SandboxRequest::default(),
-        asked: None,
+        requested: None,
         rules: None,
         environment: BTreeMap::new(),
         idle_s: 120,
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_record_of_the_previous_version_means_the_same() {
         let old = OLD.map(|(_, text)| serde_json::from_str::<Record>(text).expect("a record"));
-        assert_eq!(old[0].asked, Some(SandboxRequest::default()));
+        assert_eq!(old[0].requested, Some(SandboxRequest::default()));
         assert_eq!(old[0].sandbox.backend, Some(belljar_spec::BackendChoice::Auto));
         assert_eq!(old[1].sandbox.limits.disk, Some(belljar_spec::ByteSize::mebibytes(1)));
         let plan: crate::ShimPlan =

@@ -5,13 +5,13 @@ use crate::access::Access;
 use crate::command::{Change, Command};
 use crate::identity::Role;
 use crate::lease::Leases;
+use crate::lease_request::LeaseRequest;
 use crate::machine::Phase;
 use crate::name::name_of;
 use crate::permission::Permission;
 use crate::record::{Intent, Record, VERSION};
 use crate::sweep::Ground;
 use crate::task::{Birth, Task, World};
-use crate::wanted::Wanted;
 use crate::{refusal, sweep::Findings};
 use belljar_api::State;
 use belljar_spec::{ErrorCode, SandboxError};
@@ -84,10 +84,10 @@ impl Registry {
             let mut record = found.record;
             record.leases.give_slack(crate::task::time::LAZY_MS);
             for once in &record.once {
-                let asked = (record.name.clone(), once.body.clone());
-                inside.once.insert((once.grant.clone(), once.key.clone()), asked);
+                let requested = (record.name.clone(), once.body.clone());
+                inside.once.insert((once.grant.clone(), once.key.clone()), requested);
             }
-            let birth = if found.kept { Birth::Kept } else { Birth::Stopped };
+            let birth = if found.is_running { Birth::Running } else { Birth::Stopped };
             let is_waiting = record.waiting;
             let entry = self.begin(world, record, birth);
             if is_waiting {
@@ -102,7 +102,7 @@ impl Registry {
     pub(crate) fn seat(
         self: &Arc<Registry>,
         world: &World,
-        wanted: &Wanted,
+        lease_request: &LeaseRequest,
         caller: &dyn Permission,
     ) -> Result<Seat, SandboxError> {
         let mut inside = self.lock();
@@ -110,8 +110,8 @@ impl Registry {
             return Err(refusal::closing());
         }
         let grant = caller.grant();
-        let key = &wanted.identity.key;
-        let before = inside.asked_before(wanted, grant)?;
+        let key = &lease_request.identity.key;
+        let before = inside.answered_before(lease_request, grant)?;
         let name = before.clone().unwrap_or_else(|| name_of(key.as_str()));
         let found = inside.entries.get(&name).cloned();
         // Before anything else is said of it: a grant without the key learns the same whether there is such a sandbox or not.
@@ -136,9 +136,9 @@ impl Registry {
         }
         let role = match &found {
             Some(entry) if entry.owner != grant && !caller.may_own(&entry.key) => Role::Guest,
-            Some(_) | None => wanted.identity.role,
+            Some(_) | None => lease_request.identity.role,
         };
-        if wanted.identity.insists && role != Role::Owner {
+        if lease_request.identity.insists && role != Role::Owner {
             return Err(refusal::not_owner(&name));
         }
         if found.is_none() && role == Role::Guest {
@@ -149,12 +149,12 @@ impl Registry {
             Some(entry) if entry.commands.is_closed() => return Err(lost(&name)),
             Some(entry) => entry,
             None => {
-                let entry = self.begin(world, self.record(world, &name, wanted, grant), Birth::New);
+                let entry = self.begin(world, self.record(world, &name, lease_request, grant), Birth::New);
                 inside.entries.insert(name.clone(), entry.clone());
                 entry
             }
         };
-        let once = wanted.idempotency.as_ref().filter(|_| before.is_none()).map(|once| {
+        let once = lease_request.idempotency.as_ref().filter(|_| before.is_none()).map(|once| {
             inside.once.insert((grant.into(), once.key.clone()), (name.clone(), once.body.clone()));
             once.key.clone()
         });
@@ -163,8 +163,8 @@ impl Registry {
     }
 
     /// Whether a request that was made before under the same idempotency key has its sandbox.
-    pub(crate) fn was_asked(&self, wanted: &Wanted, grant: &str) -> bool {
-        !matches!(self.lock().asked_before(wanted, grant), Ok(None))
+    pub(crate) fn was_answered_before(&self, lease_request: &LeaseRequest, grant: &str) -> bool {
+        !matches!(self.lock().answered_before(lease_request, grant), Ok(None))
     }
 
     /// Whether the caller may have one more sandbox.
@@ -176,15 +176,15 @@ impl Registry {
     pub(crate) fn begin_wait(
         &self,
         world: &World,
-        wanted: &Wanted,
+        lease_request: &LeaseRequest,
         grant: &str,
     ) -> Result<Entry, SandboxError> {
         let mut inside = self.lock();
         if inside.closed {
             return Err(refusal::closing());
         }
-        let name = name_of(wanted.identity.key.as_str());
-        let record = Record { warm: true, waiting: true, ..self.record(world, &name, wanted, grant) };
+        let name = name_of(lease_request.identity.key.as_str());
+        let record = Record { warm: true, waiting: true, ..self.record(world, &name, lease_request, grant) };
         let entry = self.begin(world, record, Birth::New);
         inside.entries.insert(name.clone(), entry.clone());
         inside.waiting.insert(name);
@@ -268,20 +268,20 @@ impl Registry {
         Entry { name, key, owner, access, commands, task }
     }
 
-    fn record(&self, world: &World, name: &str, wanted: &Wanted, grant: &str) -> Record {
+    fn record(&self, world: &World, name: &str, lease_request: &LeaseRequest, grant: &str) -> Record {
         let now = world.settings.clock.now_ms();
         Record {
             version: VERSION,
             name: name.into(),
-            key: wanted.identity.key.as_str().into(),
+            key: lease_request.identity.key.as_str().into(),
             owner: grant.into(),
-            persistent: wanted.identity.persistent.persistent,
-            profile: wanted.profile.clone(),
-            sandbox: wanted.sandbox.clone(),
-            asked: Some(wanted.asked.clone()),
-            rules: wanted.rules.clone(),
-            environment: wanted.environment.clone(),
-            idle_s: wanted.idle_s.unwrap_or(world.settings.idle.as_secs()),
+            persistent: lease_request.identity.persistent.persistent,
+            profile: lease_request.profile.clone(),
+            sandbox: lease_request.sandbox.clone(),
+            requested: Some(lease_request.requested.clone()),
+            rules: lease_request.rules.clone(),
+            environment: lease_request.environment.clone(),
+            idle_s: lease_request.idle_s.unwrap_or(world.settings.idle.as_secs()),
             intent: Intent::Live,
             leases: Leases::default(),
             once: Vec::new(),
@@ -301,10 +301,14 @@ impl Registry {
 
 impl Inside {
     /// The sandbox that the same request got before.
-    fn asked_before(&self, wanted: &Wanted, grant: &str) -> Result<Option<String>, SandboxError> {
-        let Some(once) = &wanted.idempotency else { return Ok(None) };
-        let asked = self.once.get(&(grant.to_string(), once.key.clone()));
-        let Some((name, body)) = asked.filter(|(name, _)| self.entries.contains_key(name)) else {
+    fn answered_before(
+        &self,
+        lease_request: &LeaseRequest,
+        grant: &str,
+    ) -> Result<Option<String>, SandboxError> {
+        let Some(once) = &lease_request.idempotency else { return Ok(None) };
+        let requested = self.once.get(&(grant.to_string(), once.key.clone()));
+        let Some((name, body)) = requested.filter(|(name, _)| self.entries.contains_key(name)) else {
             return Ok(None);
         };
         if !once.is(body) {

@@ -6,7 +6,7 @@ use belljar_config::{self as config, EgressFlags, Note, SandboxSettings, UsersNe
 use belljar_spec::request::wrong_value;
 use belljar_spec::secret::SecretRef;
 use belljar_spec::{
-    ErrorCode, ForwardedPort, Kept, SandboxError, SandboxId, SandboxRequest, SandboxSpec, Volume, VolumeName,
+    ErrorCode, ForwardedPort, PersistentIdentity, SandboxError, SandboxId, SandboxRequest, SandboxSpec, Volume, VolumeName,
     VolumePath,
 };
 use data_encoding::HEXLOWER;
@@ -34,7 +34,7 @@ pub struct Surroundings {
 
 /// A request that makes sense.
 #[derive(Debug)]
-pub struct Understood {
+pub struct ResolvedRequest {
     pub spec: SandboxSpec,
     /// Ports inside that can be reached from outside: those that were asked for, and those of a trusted repository's file.
     pub ports: Vec<u16>,
@@ -67,7 +67,10 @@ pub fn check(request: &SandboxRequest) -> Result<(), SandboxError> {
 }
 
 /// The sandbox that a request means. Nothing is made: what it needs below `surroundings` is made when it starts.
-pub fn understand(request: &SandboxRequest, surroundings: &Surroundings) -> Result<Understood, SandboxError> {
+pub fn understand(
+    request: &SandboxRequest,
+    surroundings: &Surroundings,
+) -> Result<ResolvedRequest, SandboxError> {
     check(request)?;
     let Surroundings { name, key, id, persistent, place, volumes, is_owners } = surroundings;
     let mut ports = request.ports.clone();
@@ -83,7 +86,7 @@ pub fn understand(request: &SandboxRequest, surroundings: &Surroundings) -> Resu
         }
         ports.extend(written.ports);
         let unsaid =
-            |(_, target): &(VolumeName, VolumePath)| request.volumes.values().all(|said| said != target);
+            |(_, target): &(VolumeName, VolumePath)| request.volumes.values().all(|other| other != target);
         // What other sandboxes can write is not where an administrator works.
         let own = written.volumes.into_iter().filter(|volume| !request.admin && unsaid(volume));
         more_volumes =
@@ -94,7 +97,7 @@ pub fn understand(request: &SandboxRequest, surroundings: &Surroundings) -> Resu
     ports.dedup();
     let surroundings = belljar_config::Surroundings {
         id: *id,
-        kept: Some(Kept { name: name.clone(), key: key.clone() }),
+        persistent: Some(PersistentIdentity { name: name.clone(), key: key.clone() }),
         // The files of a snapshot are on the disk, and so is what is changed of them.
         home: (*persistent || request.snapshot.is_some()).then(|| place.home()),
         workspace: place.workspace(),
@@ -107,7 +110,7 @@ pub fn understand(request: &SandboxRequest, surroundings: &Surroundings) -> Resu
         ..belljar_config::Surroundings::default()
     };
     let (spec, notes) = belljar_config::resolve(request.clone(), surroundings)?;
-    Ok(Understood { spec, ports, forwarded, notes })
+    Ok(ResolvedRequest { spec, ports, forwarded, notes })
 }
 
 /// Where a volume of a repository's own is kept. Another repository's of the same name is another one: what one agent puts

@@ -15,7 +15,7 @@ use crate::sandbox_dir::SandboxDir;
 use belljar_api::{AutomaticSnapshot, SnapshotInfo, SnapshotMethod, SnapshotPart};
 use belljar_engine::{Keeps, pin_like, root_directory_of};
 use belljar_overlay::snapshot::{
-    Automatic, CopyLimit, Found, Method, NewSnapshot, Part, Place, Snapshot, SnapshotStore,
+    Automatic, CopyLimit, Found, Method, NewSnapshot, Part, SandboxFiles, Snapshot, SnapshotStore,
 };
 use belljar_spec::{ErrorCode, Root, SandboxError, SnapshotName};
 use serde::{Deserialize, Serialize};
@@ -28,20 +28,20 @@ use std::time::Instant;
 pub enum SnapshotOrder {
     Take {
         #[serde(flatten)]
-        new: Wanted,
+        new: RequestedSnapshot,
         how: SnapshotMethod,
     },
     Restore {
         /// The id.
         snapshot: SnapshotName,
         /// Keeps the present files as a snapshot.
-        saved: Option<Wanted>,
+        saved: Option<RequestedSnapshot>,
     },
 }
 
 /// A snapshot that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct RequestedSnapshot {
     pub name: Option<SnapshotName>,
     pub owner: String,
     pub automatic: Option<Automatic>,
@@ -107,7 +107,7 @@ impl Subject {
     }
 
     /// Takes a snapshot by copying. No process inside writes anything meanwhile.
-    pub fn copy(&self, new: &Wanted) -> Result<SnapshotReport, SandboxError> {
+    pub fn copy(&self, new: &RequestedSnapshot) -> Result<SnapshotReport, SandboxError> {
         let store = self.store();
         let taken = store.copy(&self.place(), self.new_snapshot(new), CopyLimit::default())?;
         self.pin(&store, &taken)?;
@@ -123,7 +123,7 @@ impl Subject {
         let store = self.store();
         store.must_hold_layers()?;
         match order {
-            SnapshotOrder::Take { new: Wanted { name: Some(name), owner, .. }, .. } => {
+            SnapshotOrder::Take { new: RequestedSnapshot { name: Some(name), owner, .. }, .. } => {
                 Ok(store.must_be_free(owner, name)?)
             }
             SnapshotOrder::Take { .. } => Ok(()),
@@ -143,17 +143,17 @@ impl Subject {
         Ok(())
     }
 
-    fn new_snapshot(&self, wanted: &Wanted) -> NewSnapshot {
+    fn new_snapshot(&self, requested: &RequestedSnapshot) -> NewSnapshot {
         NewSnapshot {
-            name: wanted.name.clone(),
-            owner: wanted.owner.clone(),
+            name: requested.name.clone(),
+            owner: requested.owner.clone(),
             sandbox: self.name.clone(),
             key: self.key.clone(),
             rootfs: self.keeps.rootfs.clone(),
             backend: Some(self.backend.clone()),
             parts: self.keeps.parts(),
             left_out: self.keeps.left_out.clone(),
-            automatic: wanted.automatic,
+            automatic: requested.automatic,
         }
     }
 
@@ -172,8 +172,8 @@ impl Subject {
         SnapshotStore::at(&fleet_of(&self.place))
     }
 
-    fn place(&self) -> Place {
-        Place::new(self.place.directory())
+    fn place(&self) -> SandboxFiles {
+        SandboxFiles::new(self.place.directory())
     }
 }
 
@@ -181,7 +181,7 @@ impl Subject {
 pub(crate) fn seed(place: &SandboxDir, snapshot: &SnapshotName) -> Result<(), SandboxError> {
     let store = SnapshotStore::at(&fleet_of(place));
     let snapshot = find_id(&store, snapshot)?;
-    Ok(store.seed(&Place::new(place.directory()), &snapshot)?)
+    Ok(store.seed(&SandboxFiles::new(place.directory()), &snapshot)?)
 }
 
 /// Writes beside its changes of a root, of which there are none yet, which root that is. Its directory has its name by now.
@@ -196,7 +196,7 @@ pub(crate) fn pin_root(place: &SandboxDir, snapshot: &SnapshotName) -> Result<()
 }
 
 /// As a caller is told of it.
-pub(crate) fn told(found: Found) -> SnapshotInfo {
+pub(crate) fn info_of(found: Found) -> SnapshotInfo {
     let Found { snapshot, used_by } = found;
     SnapshotInfo {
         id: snapshot.id,

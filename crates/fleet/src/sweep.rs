@@ -32,7 +32,7 @@ pub(crate) struct Ground {
 pub(crate) struct Found {
     pub(crate) record: Record,
     /// A shim lives, or is about to.
-    pub(crate) kept: bool,
+    pub(crate) is_running: bool,
 }
 
 /// What a look at the disk came to.
@@ -123,13 +123,13 @@ fn examine(
             ))
             .caused_by(error)
     })?;
-    let Some(held) = held else { return Ok((Some(Found { record, kept: true }), None)) };
+    let Some(held) = held else { return Ok((Some(Found { record, is_running: true }), None)) };
     let Some((files, reason)) = verdict(&record) else {
-        return Ok((Some(Found { record, kept: false }), None));
+        return Ok((Some(Found { record, is_running: false }), None));
     };
-    let swept = told(&record, files, reason);
+    let swept = report(&record, files, reason);
     if dry_run {
-        return Ok((Some(Found { record, kept: false }), Some(swept)));
+        return Ok((Some(Found { record, is_running: false }), Some(swept)));
     }
     match files {
         Stop::Wipe => {
@@ -141,7 +141,7 @@ fn examine(
             record.intent = Intent::Stopped;
             record.leases.clear();
             record.write(&place)?;
-            Ok((Some(Found { record, kept: false }), Some(swept)))
+            Ok((Some(Found { record, is_running: false }), Some(swept)))
         }
     }
 }
@@ -158,7 +158,7 @@ fn verdict(record: &Record) -> Option<(Stop, &'static str)> {
     }
 }
 
-pub(crate) fn told(record: &Record, files: Stop, reason: &str) -> SweptSandbox {
+pub(crate) fn report(record: &Record, files: Stop, reason: &str) -> SweptSandbox {
     let action = match files {
         Stop::Keep => "stopped",
         Stop::Wipe => "removed",

@@ -14,11 +14,12 @@ use serde_json::Value;
 impl Fleet {
     /// All that the caller may know of, by name; what is not understood has no entry.
     pub(crate) fn all(&self, caller: &dyn Permission) -> Vec<(SandboxInfo, Option<Entry>)> {
-        let told = |entry: &Entry| may_use(entry, caller).is_ok() && !self.registry.is_waiting(&entry.name);
-        let known = self.registry.entries().into_iter().filter(told);
+        let is_shown =
+            |entry: &Entry| may_use(entry, caller).is_ok() && !self.registry.is_waiting(&entry.name);
+        let known = self.registry.entries().into_iter().filter(is_shown);
         let mut all: Vec<_> = known.map(|entry| (entry.access.info(), Some(entry))).collect();
         if caller.grant() == OWNER {
-            all.extend(self.not_understood().into_iter().map(|info| (info, None)));
+            all.extend(self.unreadable().into_iter().map(|info| (info, None)));
             all.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
         }
         all
@@ -37,7 +38,7 @@ impl Fleet {
     }
 
     /// What is on disk and not understood, as far as it can be told.
-    pub(crate) fn not_understood(&self) -> Vec<SandboxInfo> {
+    pub(crate) fn unreadable(&self) -> Vec<SandboxInfo> {
         let all = self.registry.unknown().into_iter();
         all.map(|(name, error)| info(&name, &self.registry.ground.place(&name), &error)).collect()
     }

@@ -23,21 +23,22 @@ pub(crate) fn sandbox_now(
         _ => error,
     })?;
     // Of an older record the sum alone is known. Applied to that, a profile narrows it or refuses.
-    let asked = record.asked.clone().unwrap_or_else(|| record.sandbox.clone());
+    let requested = record.requested.clone().unwrap_or_else(|| record.sandbox.clone());
     let maker = match &record.rules {
         Some(rules) => Caller::granted(&record.owner, rules.clone()),
         None => Caller::owner(),
     };
     debug_assert!(record.rules.is_none() || record.owner != OWNER, "the owner of this machine has no rules");
-    let now =
-        profile.apply(asked).and_then(|now| maker.confine(now, profile.is_isolated())).map_err(|error| {
+    let now = profile.apply(requested).and_then(|now| maker.confine(now, profile.is_isolated())).map_err(
+        |error| {
             let message =
                 format!("the profile `{}` changed, and does not allow this sandbox: {error}", record.profile);
             ErrorCode::ProfileUnavailable
                 .error(message)
                 .hint(hint!("change it back, or {}", remove_hint()))
                 .caused_by(error)
-        })?;
+        },
+    )?;
     let now = maker.withhold_model(now);
     let before = &record.sandbox;
     if now == *before {
@@ -109,11 +110,11 @@ mod tests {
             profile.base.limits.memory = Some("2g".parse().unwrap());
         });
         let mut record = sample("k", true);
-        let mut asked = SandboxRequest::default();
-        asked.egress.allow = vec!["c.example".parse().unwrap()];
+        let mut requested = SandboxRequest::default();
+        requested.egress.allow = vec!["c.example".parse().unwrap()];
         record.profile = "ci".parse().unwrap();
-        record.sandbox = wide.choose(Some("ci")).unwrap().apply(asked.clone()).unwrap();
-        record.asked = Some(asked);
+        record.sandbox = wide.choose(Some("ci")).unwrap().apply(requested.clone()).unwrap();
+        record.requested = Some(requested);
         record
     }
 
@@ -141,7 +142,7 @@ mod tests {
     #[test]
     fn what_the_profile_does_not_allow_any_more_is_not_woken() {
         let mut open = record();
-        open.asked.as_mut().unwrap().egress.mode = Some("open".parse().unwrap());
+        open.requested.as_mut().unwrap().egress.mode = Some("open".parse().unwrap());
         let cases: [(ErrorCode, Record, Profiles); 4] = [
             (ErrorCode::ProfileUnavailable, Record { profile: "gone".into(), ..record() }, profiles(|_| {})),
             (
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn an_older_record_is_narrowed_or_refused() {
         let mut old = record();
-        old.asked = None;
+        old.requested = None;
         old.sandbox.egress.mode = Some("open".parse().unwrap());
         let strict = profiles(|profile| profile.base.egress.mode = Some("strict".parse().unwrap()));
         assert_eq!(sandbox_now(&strict, &old).unwrap_err().code, ErrorCode::ProfileUnavailable);

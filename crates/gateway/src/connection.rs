@@ -261,8 +261,8 @@ impl Arrival {
             return Err(self.refusal(Reason::EncryptedHello).protocol(Protocol::Tls));
         }
         match &hello.server_name {
-            Some(wanted) if wanted.parse::<HostName>().as_ref() != Ok(&self.name) => {
-                Err(self.refusal(Reason::ServerNameDiffers).protocol(Protocol::Tls).detail(wanted))
+            Some(server_name) if server_name.parse::<HostName>().as_ref() != Ok(&self.name) => {
+                Err(self.refusal(Reason::ServerNameDiffers).protocol(Protocol::Tls).detail(server_name))
             }
             Some(_) | None => Ok(()),
         }

@@ -37,32 +37,32 @@ impl Dialogue<'_> {
         let hello = std::mem::replace(self.ahead, followed);
         self.tell_server(&hello, protocol).await?;
         drop(hello);
-        let mut said = Vec::new();
-        let mut told = 0;
+        let mut answered = Vec::new();
+        let mut forwarded = 0;
         let mut client_speaks = true;
         let mut silence = pin!(silence(self.counts));
         let answer = loop {
-            match hello_retry::answer(&said) {
+            match hello_retry::answer(&answered) {
                 Answer::Undecided => {}
                 answer => break answer,
             }
-            if said.len() >= MAX {
+            if answered.len() >= MAX {
                 let detail = "the server does not answer the client hello";
                 return Err(Some(self.refusal(Reason::MalformedStart, protocol).detail(detail)));
             }
             let takes_more = client_speaks && self.ahead.len() < MAX;
             tokio::select! {
-                goes_on = more(self.outside, &mut said) => if !goes_on {
+                goes_on = more(self.outside, &mut answered) => if !goes_on {
                     break Answer::GoesOn;
                 },
                 goes_on = more(self.inside, self.ahead), if takes_more => client_speaks = goes_on,
                 () = &mut silence => return Err(Some(self.refusal(Reason::IdleTimeout, protocol))),
             }
             // Told at once: what comes may be an alert after which a server waits for its client to close.
-            self.tell_client(&said[told..], protocol).await?;
-            told = said.len();
+            self.tell_client(&answered[forwarded..], protocol).await?;
+            forwarded = answered.len();
         };
-        self.tell_client(&said[told..], protocol).await?;
+        self.tell_client(&answered[forwarded..], protocol).await?;
         match answer {
             Answer::Again => self.second_hello(&first, protocol).await.map_err(Some),
             Answer::GoesOn | Answer::Undecided => Ok(()),
@@ -77,8 +77,8 @@ impl Dialogue<'_> {
                     return Err(self.refusal(Reason::EncryptedHello, protocol));
                 }
                 Hello::Complete(second) if second.server_name != first.server_name => {
-                    let wanted = second.server_name.as_deref().unwrap_or("nobody");
-                    let detail = format!("{wanted}, when asked again");
+                    let server_name = second.server_name.as_deref().unwrap_or("none");
+                    let detail = format!("{server_name}, when asked again");
                     return Err(self.refusal(Reason::ServerNameDiffers, protocol).detail(&detail));
                 }
                 // What it may speak was judged by the first one.
@@ -100,7 +100,7 @@ impl Dialogue<'_> {
 
     /// The server may begin; the client's own version line is looked at when it comes.
     pub(crate) async fn ssh(&mut self) -> Result<(), Stopped> {
-        let mut said = Vec::new();
+        let mut greeting = Vec::new();
         let mut server_speaks = true;
         let mut silence = pin!(silence(self.counts));
         loop {
@@ -114,10 +114,10 @@ impl Dialogue<'_> {
                     // The end is the relay's business.
                     return Ok(());
                 },
-                goes_on = more(self.outside, &mut said), if server_speaks => {
+                goes_on = more(self.outside, &mut greeting), if server_speaks => {
                     server_speaks = goes_on;
-                    self.tell_client(&said, Protocol::Ssh).await?;
-                    said.clear();
+                    self.tell_client(&greeting, Protocol::Ssh).await?;
+                    greeting.clear();
                     if !server_speaks {
                         // Told now, and not only once the client has spoken.
                         let _ = shutdown(self.inside, Shutdown::Write);
@@ -140,8 +140,8 @@ impl Dialogue<'_> {
             if self.ahead.len() != POSTGRES_QUESTION {
                 return Err(malformed(self));
             }
-            let asked = std::mem::take(self.ahead);
-            self.tell_server(&asked, Protocol::Postgres).await?;
+            let request = std::mem::take(self.ahead);
+            self.tell_server(&request, Protocol::Postgres).await?;
             let mut answer = Vec::new();
             if !matches!(timeout_at(deadline, more(self.outside, &mut answer)).await, Ok(true))
                 || answer.len() != 1

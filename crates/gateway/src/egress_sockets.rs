@@ -27,7 +27,7 @@ pub struct EgressSockets {
 /// The same, in an event loop.
 pub(crate) struct Open {
     pub(crate) listeners: Vec<Source>,
-    pub(crate) resolvers: Vec<Asked>,
+    pub(crate) resolvers: Vec<ResolverSocket>,
     pub(crate) routes: Vec<Source>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Source {
 }
 
 /// Where names are asked.
-pub(crate) enum Asked {
+pub(crate) enum ResolverSocket {
     /// In datagrams.
     Datagrams(UdpSocket),
     /// On connections of the guest's own, which pass on the datagrams that it gets.
@@ -103,11 +103,11 @@ impl EgressSockets {
         };
         let resolver = |socket: OwnedFd| {
             if arrivals::is_place(&socket) {
-                return listener(socket).map(Asked::Relayed);
+                return listener(socket).map(ResolverSocket::Relayed);
             }
             let socket = std::net::UdpSocket::from(socket);
             socket.set_nonblocking(true)?;
-            UdpSocket::from_std(socket).map(Asked::Datagrams)
+            UdpSocket::from_std(socket).map(ResolverSocket::Datagrams)
         };
         Ok(Open {
             listeners: self.listeners.into_iter().map(listener).collect::<Result<_, _>>()?,

@@ -262,8 +262,8 @@ impl Step {
             if keeps_all && !self.body.is_empty() {
                 return None;
             }
-            let told = headers.iter().filter(|(name, _)| TOLD_ELSEWHERE.contains(name));
-            headers = told.map(|(name, value)| (name.clone(), value.clone())).collect();
+            let forwarded = headers.iter().filter(|(name, _)| FORWARDED_ELSEWHERE.contains(name));
+            headers = forwarded.map(|(name, value)| (name.clone(), value.clone())).collect();
         }
         let (method, body) = if keeps_all {
             (self.method.clone(), self.body.clone())
@@ -347,7 +347,7 @@ fn tls(more: &[u8]) -> Result<Arc<ClientConfig>, FetchError> {
 
 const OURS: [&str; 6] = ["host", "connection", "content-length", "transfer-encoding", "upgrade", "te"];
 /// Headers that hold no secret: a token may be in any other, whatever it is called.
-const TOLD_ELSEWHERE: [HeaderName; 3] = [ACCEPT, ACCEPT_LANGUAGE, USER_AGENT];
+const FORWARDED_ELSEWHERE: [HeaderName; 3] = [ACCEPT, ACCEPT_LANGUAGE, USER_AGENT];
 const REDIRECTS: [StatusCode; 5] = [
     StatusCode::MOVED_PERMANENTLY,
     StatusCode::FOUND,

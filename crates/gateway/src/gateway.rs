@@ -2,7 +2,7 @@
 
 use crate::connection_limits::DescriptorBudget;
 use crate::credentials::Credentials;
-use crate::egress_sockets::{Asked, EgressSockets, Open, Source};
+use crate::egress_sockets::{EgressSockets, Open, ResolverSocket, Source};
 use crate::fetch::{self, FetchError};
 use crate::github::Tokens;
 use crate::live::{LivePolicy, LiveRule};
@@ -225,10 +225,10 @@ async fn attend(open: Open, live: Arc<LivePolicy>, route: Option<Arc<Route>>, al
     tasks.spawn(Arc::clone(&live).keep_time());
     for socket in open.resolvers {
         match socket {
-            Asked::Datagrams(socket) => {
+            ResolverSocket::Datagrams(socket) => {
                 tasks.spawn(dns::serve::over_udp(socket, Arc::clone(&live)).in_current_span());
             }
-            Asked::Relayed(source) => {
+            ResolverSocket::Relayed(source) => {
                 let live = Arc::clone(&live);
                 let relay = move |stream| dns::serve::relayed(stream, Arc::clone(&live));
                 tasks.spawn(attend_latest(source, relay).in_current_span());

@@ -14,7 +14,9 @@ use crate::tls_interception::{self, Alpn};
 use belljar_spec::SandboxId;
 use belljar_spec::egress::{EgressPolicy, HostName, PortRange, RequestFilter};
 use belljar_spec::llm::{LlmRoute, UpstreamKind};
-use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, Inject, SecretRef, SecretSource};
+use belljar_spec::secret::{
+    Bodies, Credential, CredentialBinding, CredentialLocation, Inject, SecretRef, SecretSource,
+};
 use belljar_vault::{Secret, SecretError, SecretStore};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Frame, Incoming};
@@ -209,11 +211,11 @@ async fn scene(alpn: Alpn, inject: Inject) -> Scene {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let acceptor = TlsAcceptor::from(outside.server(&name, Some(alpn)).unwrap());
-    let (told, kept) = (Arc::clone(&says), Arc::clone(&got));
+    let (script, received) = (Arc::clone(&says), Arc::clone(&got));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let Ok(stream) = acceptor.accept(stream).await else { continue };
-            tokio::spawn(serve(stream, alpn, Arc::clone(&told), Arc::clone(&kept)));
+            tokio::spawn(serve(stream, alpn, Arc::clone(&script), Arc::clone(&received)));
         }
     });
     // The gateway.
@@ -227,12 +229,12 @@ async fn scene(alpn: Alpn, inject: Inject) -> Scene {
     let drawer = Arc::new(Drawer(Mutex::new(VALUE.into())));
     let credential = Credential {
         name: "bound".parse().unwrap(),
-        source: SecretSource::Kept("secret:bound".parse().unwrap()),
-        places: vec![CredentialPlace {
+        source: SecretSource::Stored("secret:bound".parse().unwrap()),
+        bindings: vec![CredentialBinding {
             host: format!("={NAME}").parse().unwrap(),
             ports: PortRange::only(port).unwrap(),
             requests: RequestFilter::ANY,
-            carriers: vec![Carrier::Bearer],
+            locations: vec![CredentialLocation::Bearer],
             inject,
         }],
         variables: Vec::new(),
@@ -379,8 +381,8 @@ async fn a_right_guess_looks_like_a_wrong_one_in_every_answer() {
         // All of it never comes back.
         for (way, says) in echoes(VALUE) {
             let (head, frames) = scene.ask(says, &headers).await;
-            let said = format!("{:?} {frames:?} {}", head.headers(), text(&frames));
-            assert!(!said.contains(VALUE), "{alpn:?}: {way}: {said}");
+            let shown = format!("{:?} {frames:?} {}", head.headers(), text(&frames));
+            assert!(!shown.contains(VALUE), "{alpn:?}: {way}: {shown}");
         }
         assert_eq!(scene.got.lock().unwrap()[0]["authorization"], format!("Bearer {VALUE}"));
     }
@@ -413,14 +415,14 @@ async fn a_right_guess_looks_like_a_wrong_one_in_grpc() {
     let (mut send, driven) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(driven);
     let mut open = send.send_request(scene.request(&headers)).await.unwrap().into_body();
-    let mut said = Vec::new();
+    let mut shown = Vec::new();
     let all = async {
-        while said.len() < message.len() {
-            said.extend_from_slice(&open.frame().await.unwrap().unwrap().into_data().unwrap());
+        while shown.len() < message.len() {
+            shown.extend_from_slice(&open.frame().await.unwrap().unwrap().into_data().unwrap());
         }
     };
     tokio::time::timeout(Duration::from_secs(20), all).await.expect("all of the message");
-    assert_eq!(said, message);
+    assert_eq!(shown, message);
 }
 
 /// A server that repeats a content type and a body repeats lengths of messages too, which end where the sandbox says.
@@ -461,14 +463,14 @@ async fn a_right_guess_looks_like_a_wrong_one_on_a_web_socket() {
             scene.bearer()
         );
         open.write_all(request.as_bytes()).await.unwrap();
-        let mut said = Vec::new();
+        let mut shown = Vec::new();
         let all = async {
-            while !said.ends_with(&frame) {
-                assert!(open.read_buf(&mut said).await.unwrap() > 0, "{}", String::from_utf8_lossy(&said));
+            while !shown.ends_with(&frame) {
+                assert!(open.read_buf(&mut shown).await.unwrap() > 0, "{}", String::from_utf8_lossy(&shown));
             }
         };
         let came = tokio::time::timeout(Duration::from_secs(20), all).await;
-        assert!(came.is_ok(), "of `{guess}` only {:?} came", String::from_utf8_lossy(&said));
+        assert!(came.is_ok(), "of `{guess}` only {:?} came", String::from_utf8_lossy(&shown));
     }
 }
 
@@ -491,8 +493,8 @@ async fn a_value_that_is_renewed_does_not_pass_on_a_stream_that_is_open() {
     assert_eq!(text(&frames), format!("{} {}", &scene.filled(RENEWED.len()), scene.placeholder));
     for (value, expected) in [(RENEWED, scene.filled(RENEWED.len())), (VALUE, scene.placeholder.clone())] {
         tell.send(Bytes::from(format!("{value}\n"))).await.unwrap();
-        let said = open.frame().await.unwrap().unwrap().into_data().unwrap();
-        assert_eq!(said, format!("{expected}\n"));
+        let shown = open.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(shown, format!("{expected}\n"));
     }
 }
 
@@ -506,8 +508,8 @@ async fn a_header_whose_name_has_the_value_in_it_does_not_come_back() {
         says.headers = vec![(String::leak(name.clone()), "1".into()), ("x-other", "1".into())];
         says.trailers = Some((name, "1".into()));
         let (head, frames) = scene.ask(says, &[("authorization", &bearer)]).await;
-        let told = format!("{:?} {frames:?}", head.headers()).to_ascii_lowercase();
-        assert!(!told.contains(&VALUE.to_ascii_lowercase()), "{told}");
+        let shown = format!("{:?} {frames:?}", head.headers()).to_ascii_lowercase();
+        assert!(!shown.contains(&VALUE.to_ascii_lowercase()), "{shown}");
         assert_eq!((text(&frames).as_str(), head.headers().contains_key("x-other")), ("fine", true));
     }
 }
@@ -547,9 +549,9 @@ async fn a_part_is_cut_out_of_what_was_searched() {
             assert_eq!(text(&frames), masked[from..end], "{alpn:?}: {range}");
             assert_eq!(head.headers()["content-range"], format!("bytes {from}-{}/{}", end - 1, whole.len()));
         }
-        let asked_for_a_part =
+        let is_range_request =
             |headers: &HeaderMap| headers.keys().any(|name| name.as_str().contains("range"));
-        assert!(!scene.got.lock().unwrap().iter().any(asked_for_a_part));
+        assert!(!scene.got.lock().unwrap().iter().any(is_range_request));
     }
 }
 
@@ -564,12 +566,12 @@ async fn what_cannot_be_searched_is_refused_for_the_true_reason() {
         let answer = Says::pieces(&["PACKED"]).header(name, value);
         let (head, frames) = scene.ask(answer, &[("authorization", &bearer)]).await;
         assert_eq!(head.status(), StatusCode::BAD_GATEWAY);
-        let said = text(&frames);
+        let shown = text(&frames);
         assert!(
-            said.contains("encoded_response") && said.contains(says) && !said.contains("PACKED"),
-            "{said}"
+            shown.contains("encoded_response") && shown.contains(says) && !shown.contains("PACKED"),
+            "{shown}"
         );
-        assert_eq!(said.contains("compressed"), says == "compressed", "{said}");
+        assert_eq!(shown.contains("compressed"), says == "compressed", "{shown}");
     }
     // What the refusal repeats of a header is searched as well.
     for (name, value) in
@@ -577,9 +579,9 @@ async fn what_cannot_be_searched_is_refused_for_the_true_reason() {
     {
         let answer = Says::pieces(&["PACKED"]).header(name, &value);
         let (head, frames) = scene.ask(answer, &[("authorization", &bearer)]).await;
-        let said = text(&frames).to_ascii_lowercase();
-        assert!(head.status() == StatusCode::BAD_GATEWAY && said.contains("encoded_response"), "{said}");
-        assert!(!said.contains(&VALUE.to_ascii_lowercase()), "{said}");
+        let shown = text(&frames).to_ascii_lowercase();
+        assert!(head.status() == StatusCode::BAD_GATEWAY && shown.contains("encoded_response"), "{shown}");
+        assert!(!shown.contains(&VALUE.to_ascii_lowercase()), "{shown}");
     }
     let answer = Says::pieces(&["fine"]).header("content-type", "text/plain; charset=Shift_JIS");
     assert_eq!(text(&scene.ask(answer, &[("authorization", &bearer)]).await.1), "fine");
@@ -591,10 +593,10 @@ async fn a_right_guess_of_the_models_key_looks_like_a_wrong_one() {
     let (says, got) = (Arc::new(Mutex::new(Says::default())), Arc::new(Mutex::new(Vec::new())));
     let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("http://127.0.0.1:{}", upstream.local_addr().unwrap().port());
-    let (told, kept) = (Arc::clone(&says), Arc::clone(&got));
+    let (script, received) = (Arc::clone(&says), Arc::clone(&got));
     tokio::spawn(async move {
         while let Ok((stream, _)) = upstream.accept().await {
-            tokio::spawn(serve(stream, Alpn::Http1, Arc::clone(&told), Arc::clone(&kept)));
+            tokio::spawn(serve(stream, Alpn::Http1, Arc::clone(&script), Arc::clone(&received)));
         }
     });
     let mut terms = LlmRoute::to(url.parse().unwrap());

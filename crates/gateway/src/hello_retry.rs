@@ -21,9 +21,9 @@ pub(crate) enum Answer {
 }
 
 /// Looks at all that the server has said so far.
-pub(crate) fn answer(said: &[u8]) -> Answer {
+pub(crate) fn answer(bytes: &[u8]) -> Answer {
     let mut message = ServerHelloStart::default();
-    let mut rest = said;
+    let mut rest = bytes;
     loop {
         match rest {
             [] => return Answer::Undecided,
@@ -148,8 +148,8 @@ mod tests {
         other[31] ^= 1;
         assert_eq!(answer(&server_hello(&other)), Answer::GoesOn);
         assert_eq!(answer(&server_hello(&[0; 32])[..12]), Answer::GoesOn);
-        for said in [&b"HTTP/1.1"[..], b"\x1b\x03\x03", b"\x16\x02", b"\x16\x03\x03\0\x38\x0b"] {
-            assert_eq!(answer(said), Answer::GoesOn, "{said:?}");
+        for bytes in [&b"HTTP/1.1"[..], b"\x1b\x03\x03", b"\x16\x02", b"\x16\x03\x03\0\x38\x0b"] {
+            assert_eq!(answer(bytes), Answer::GoesOn, "{bytes:?}");
         }
     }
 
@@ -175,13 +175,13 @@ mod tests {
         ];
         for before in before {
             for size in [1, 2, 5, 37, 38, 56] {
-                let said = [before, &in_records(&again[5..], size)].concat();
-                assert_eq!(answer(&said), Answer::Again, "{size} behind {before:?}");
-                let decided = (0..said.len()).find(|length| answer(&said[..*length]) != Answer::Undecided);
-                let decided = decided.map(|length| answer(&said[..length]));
+                let bytes = [before, &in_records(&again[5..], size)].concat();
+                assert_eq!(answer(&bytes), Answer::Again, "{size} behind {before:?}");
+                let decided = (0..bytes.len()).find(|length| answer(&bytes[..*length]) != Answer::Undecided);
+                let decided = decided.map(|length| answer(&bytes[..length]));
                 assert!(decided.is_none_or(|answer| answer == Answer::Again), "{size} behind {before:?}");
-                let said = [before, &in_records(&other[5..], size)].concat();
-                assert_eq!(answer(&said), Answer::GoesOn, "{size} behind {before:?}");
+                let bytes = [before, &in_records(&other[5..], size)].concat();
+                assert_eq!(answer(&bytes), Answer::GoesOn, "{size} behind {before:?}");
             }
         }
     }

@@ -59,7 +59,7 @@ pub use gateway::{Gateway, Served, Terms};
 pub use host_request::post_json;
 pub use live::{
     ANSWER_TIMEOUT, Change, ChangeRefused, Changed, LiveEvent, LivePolicy, LiveRule, LiveState, PolicyDigest,
-    PolicyVersion, Question, Until, rule_for,
+    PolicyVersion, Question, Until,
 };
 pub use pushes::Pushes;
 pub use record::{Counted, Counter, Recorder};

@@ -111,7 +111,7 @@ impl Outbound {
     }
 
     fn answer(&self, response: Response<Incoming>, connection: SendRequest<Body>) -> Answer {
-        Answer { response, connection: Kept { idle: Arc::clone(&self.idle), connection } }
+        Answer { response, connection: ReusableConnection { idle: Arc::clone(&self.idle), connection } }
     }
 
     async fn waiting(&self) -> Option<SendRequest<Body>> {
@@ -171,16 +171,16 @@ impl Outbound {
 /// An answer whose body is still to come. Once that is read to its end, the connection can be kept.
 pub(crate) struct Answer {
     pub(crate) response: Response<Incoming>,
-    pub(crate) connection: Kept,
+    pub(crate) connection: ReusableConnection,
 }
 
 /// A connection that may serve the next request.
-pub(crate) struct Kept {
+pub(crate) struct ReusableConnection {
     idle: Idle,
     connection: SendRequest<Body>,
 }
 
-impl Kept {
+impl ReusableConnection {
     /// The body was read to its end.
     pub(crate) fn keep(self) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);

@@ -366,7 +366,7 @@ mod tests {
         text.lines().map(str::to_string).collect()
     }
 
-    fn asked(recorder: &Recorder, number: u64) {
+    fn name_refused(recorder: &Recorder, number: u64) {
         let name: HostName = format!("n{number}.example").parse().expect("a name");
         recorder.name_refused(name.into(), "A", Reason::NameNotAllowed);
     }
@@ -380,7 +380,7 @@ mod tests {
     fn a_flood_of_refused_names_hides_no_refused_connection() {
         let mut refused = Vec::new();
         let lines = written(|recorder| {
-            (0..=LINES).for_each(|number| asked(recorder, number));
+            (0..=LINES).for_each(|number| name_refused(recorder, number));
             dialled(recorder, [192, 0, 2, 1], 80);
             refused = recorder.refused();
         });
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn that_lines_are_left_out_is_written_when_it_begins() {
-        let lines = written(|recorder| (0..LINES + 10).for_each(|number| asked(recorder, number)));
+        let lines = written(|recorder| (0..LINES + 10).for_each(|number| name_refused(recorder, number)));
         assert_eq!(lines.len() as u64, LINES + 1);
         assert!(
             lines[LINES as usize].contains(r#"{"kind":"records_stopped","of":"names"}"#),
@@ -428,8 +428,8 @@ mod tests {
     #[test]
     fn the_same_refusal_is_counted_after_thousands_of_others() {
         let lines = written(|recorder| {
-            (0..3000).for_each(|number| asked(recorder, number));
-            (0..99).for_each(|_| asked(recorder, 2999));
+            (0..3000).for_each(|number| name_refused(recorder, number));
+            (0..99).for_each(|_| name_refused(recorder, 2999));
         });
         assert_eq!(lines.len(), 3002);
         assert!(lines[3001].contains(r#""times":100"#), "{}", lines[3001]);

@@ -114,7 +114,7 @@ pub(crate) struct Summary {
     places: HashMap<String, usize>,
     refused: Vec<Refused>,
     /// For each of [`Many`].
-    told: [usize; Many::ALL.len()],
+    counted: [usize; Many::ALL.len()],
 }
 
 impl Summary {
@@ -122,8 +122,8 @@ impl Summary {
         let key = format!("{} {}", of.word(), key(refusal));
         if let Some(place) = self.places.get(&key) {
             self.refused[*place].times += 1;
-        } else if self.told[of as usize] < REMEMBERED {
-            self.told[of as usize] += 1;
+        } else if self.counted[of as usize] < REMEMBERED {
+            self.counted[of as usize] += 1;
             self.places.insert(key, self.refused.len());
             self.refused.push(Refused { refusal: refusal.clone(), times: 1 });
         }

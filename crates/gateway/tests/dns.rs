@@ -15,7 +15,7 @@ const EXAMPLE_A: &[u8] = b"\x07exAmple\x03Com\0\0\x01\0\x01";
 /// The root, its type, 1232 bytes, version 0, no flags, no options.
 const EDNS: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
 
-fn asked(parts: &[&[u8]]) -> Question {
+fn parsed(parts: &[&[u8]]) -> Question {
     question(&parts.concat()).expect("a valid question")
 }
 
@@ -28,19 +28,19 @@ fn with_additional(record: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_question_is_read_as_asked() {
-    let question = asked(&[HEADER, EXAMPLE_A]);
+    let question = parsed(&[HEADER, EXAMPLE_A]);
     assert_eq!(question.id, 0xabcd);
     assert_eq!(question.name, "exAmple.Com");
     assert_eq!((question.kind, question.class), (kind::A, IN));
     assert!(question.recursion_desired);
     assert_eq!(question.edns, None);
-    assert_eq!(asked(&[&with_additional(EDNS)]).edns, Some(1232));
+    assert_eq!(parsed(&[&with_additional(EDNS)]).edns, Some(1232));
 }
 
 #[test]
 fn golden_bytes_of_an_answer() {
     let addresses = ["198.18.0.7".parse().unwrap(), "fd00::7".parse().unwrap()];
-    let question = asked(&[&with_additional(EDNS)]);
+    let question = parsed(&[&with_additional(EDNS)]);
     let expected: &[&[u8]] = &[
         b"\xab\xcd\x81\x80\0\x01\0\x01\0\0\0\x01",
         EXAMPLE_A,
@@ -60,7 +60,7 @@ fn names_that_look_alike_are_told_apart() {
         (b"\x04a\0\n \x03com\0", r"a\000\010\032.com"),
         (b"\x02\xc3\xa4\x03com\0", r"\195\164.com"),
     ] {
-        assert_eq!(asked(&[HEADER, wire, b"\0\x01\0\x01"]).name, name);
+        assert_eq!(parsed(&[HEADER, wire, b"\0\x01\0\x01"]).name, name);
     }
 }
 
@@ -127,7 +127,7 @@ fn hostile_questions_are_refused_with_the_code_that_fits() {
 fn the_longest_name_is_a_name() {
     let label = |length: usize| [&[length as u8][..], &vec![b'a'; length]].concat();
     let name = [label(63), label(63), label(63), label(61), vec![0]].concat();
-    assert_eq!(asked(&[HEADER, &name, b"\0\x01\0\x01"]).name.len(), 253);
+    assert_eq!(parsed(&[HEADER, &name, b"\0\x01\0\x01"]).name.len(), 253);
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn an_unknown_version_of_edns_is_said_to_be_one() {
 fn what_does_not_fit_is_said_to_be_missing() {
     let addresses = vec![IpAddr::from([198, 18, 0, 1]); 5000];
     let all = Answer::Addresses(&addresses, 1);
-    let question = asked(&[HEADER, EXAMPLE_A]);
-    let with_edns = asked(&[&with_additional(EDNS)]);
+    let question = parsed(&[HEADER, EXAMPLE_A]);
+    let with_edns = parsed(&[&with_additional(EDNS)]);
     for (question, transport, limit) in [
         (&question, Transport::Udp, 512),
         (&with_edns, Transport::Udp, 1232),
@@ -159,7 +159,7 @@ fn what_does_not_fit_is_said_to_be_missing() {
 
 #[test]
 fn the_name_of_an_address_is_told() {
-    let question = asked(&[HEADER, b"\x017\x010\x0218\x03198\x07in-addr\x04arpa\0\0\x0c\0\x01"]);
+    let question = parsed(&[HEADER, b"\x017\x010\x0218\x03198\x07in-addr\x04arpa\0\0\x0c\0\x01"]);
     let message =
         Message::from_vec(&answer(&question, Answer::Pointer("example.com", 1), Transport::Udp)).unwrap();
     assert_eq!(message.answers[0].data.to_string(), "example.com.");
@@ -228,13 +228,13 @@ proptest! {
             prop_assert!(reply.answers.is_empty());
         }
         let reply = read(Answer::Addresses(&addresses, ttl));
-        let told: Vec<IpAddr> = reply.answers.iter().filter_map(|record| record.data.ip_addr()).collect();
-        let wanted: Vec<IpAddr> = addresses.into_iter().filter(|address| match question.kind {
+        let addressed: Vec<IpAddr> = reply.answers.iter().filter_map(|record| record.data.ip_addr()).collect();
+        let expected: Vec<IpAddr> = addresses.into_iter().filter(|address| match question.kind {
             kind::A => address.is_ipv4(),
             kind::AAAA => address.is_ipv6(),
             _ => false,
         }).collect();
-        prop_assert_eq!(told, wanted);
+        prop_assert_eq!(addressed, expected);
         prop_assert!(reply.answers.iter().all(|record| record.ttl == ttl));
     }
 

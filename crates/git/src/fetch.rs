@@ -16,9 +16,9 @@ pub enum Content<'a> {
 }
 
 /// The body of the request.
-pub fn request(wanted: &[ObjectId], content: Content<'_>) -> Vec<u8> {
+pub fn request(objects: &[ObjectId], content: Content<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let format = wanted.first().map_or("sha1", |id| id.format().name());
+    let format = objects.first().map_or("sha1", |id| id.format().name());
     pkt::append(&mut bytes, b"command=fetch\n");
     pkt::append(&mut bytes, format!("object-format={format}\n").as_bytes());
     bytes.extend_from_slice(b"0001");
@@ -31,7 +31,7 @@ pub fn request(wanted: &[ObjectId], content: Content<'_>) -> Vec<u8> {
     for line in ["no-progress\n", "ofs-delta\n"].into_iter().chain(content.iter().map(String::as_str)) {
         pkt::append(&mut bytes, line.as_bytes());
     }
-    for id in wanted {
+    for id in objects {
         pkt::append(&mut bytes, format!("want {id}\n").as_bytes());
     }
     pkt::append(&mut bytes, b"done\n");

@@ -25,7 +25,7 @@ pub enum Seen {
 
 impl Facts {
     /// For an update without objects, or whose objects no rule asks about.
-    pub const NOTHING_ASKED: Facts = Facts { follows: Seen::Unknown, keeps_workflows: Seen::Unknown };
+    pub const UNKNOWN: Facts = Facts { follows: Seen::Unknown, keeps_workflows: Seen::Unknown };
 }
 
 /// The questions about an update's objects.

@@ -25,7 +25,7 @@ pub trait PackJudge: Send + Sync {
 /// A pack that is being inspected.
 pub trait TakenPack: Send {
     /// Commits on the server whose trees are needed to complete the inspection.
-    fn wanted(&self) -> Vec<ObjectId>;
+    fn needed_commits(&self) -> Vec<ObjectId>;
 
     /// Commits on the server whose history is needed to tell where an update's new commit comes from.
     fn origins(&self, update: &Update) -> Vec<ObjectId>;

@@ -13,7 +13,7 @@ pub struct Outcome {
 /// Where an update landed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arrived {
-    AsAsked,
+    AsRequested,
     /// At another ref, which is reported to a client that supports it (`report-status-v2`).
     Elsewhere(Update),
 }

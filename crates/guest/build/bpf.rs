@@ -48,7 +48,7 @@ pub(crate) fn filter(rows: &[Row], arch: Arch, variant: Variant) -> Vec<Instruct
 /// The filter that is asked beside the other one: it answers for the calls in its table, and allows what has no row.
 pub(crate) fn supervised(rows: &[SupervisedRow], arch: Arch, signals: Signals) -> Vec<Instruction> {
     let answer = |row: &SupervisedRow| match (row.answer, signals) {
-        (Answer::Ask, _) | (Answer::Signal, Signals::Asked) => SECCOMP_RET_USER_NOTIF,
+        (Answer::Ask, _) | (Answer::Signal, Signals::Notified) => SECCOMP_RET_USER_NOTIF,
         (Answer::Open, _) | (Answer::Signal, Signals::Scoped) => SECCOMP_RET_ALLOW,
         (Answer::Error(errno), _) => SECCOMP_RET_ERRNO | errno,
     };
@@ -78,7 +78,7 @@ pub(crate) fn supervised(rows: &[SupervisedRow], arch: Arch, signals: Signals) -
 /// Whether the supervisor is asked for signals.
 #[derive(Clone, Copy)]
 pub(crate) enum Signals {
-    Asked,
+    Notified,
     /// Landlock holds them.
     Scoped,
 }

@@ -32,7 +32,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The version of Landlock that may be used, if this program was started as a holder.
-pub(crate) fn is_wanted() -> Option<u32> {
+pub(crate) fn is_requested() -> Option<u32> {
     let mut words = std::env::args().skip(1);
     (words.next()? == HOLD).then(|| words.next()?.parse().ok())?
 }

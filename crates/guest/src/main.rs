@@ -40,10 +40,10 @@ fn main() -> ExitCode {
         tree::kill_below_us();
         return ExitCode::SUCCESS;
     }
-    if reap::is_wanted() {
+    if reap::is_requested() {
         return reap::run();
     }
-    if let Some(landlock_abi) = holder::is_wanted()
+    if let Some(landlock_abi) = holder::is_requested()
         && holder::hold(landlock_abi).is_err()
     {
         return ExitCode::FAILURE;

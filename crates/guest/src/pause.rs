@@ -102,7 +102,7 @@ fn stop_parents_first() {
 /// Stops all processes. One that hangs in the kernel uses no processor, and stops when it returns from there.
 fn stop_all() -> Result<(), Errno> {
     let start = Instant::now();
-    let mut times_as_told = 0;
+    let mut times_as_reported = 0;
     loop {
         match signal_all(Signal::STOP) {
             Ok(()) => {}
@@ -110,11 +110,11 @@ fn stop_all() -> Result<(), Errno> {
             Err(Errno::SRCH) => return Ok(()),
             Err(errno) => return Err(errno),
         }
-        times_as_told = match tree::stillness_below_us() {
+        times_as_reported = match tree::stillness_below_us() {
             Stillness::Yes => return Ok(()),
             // They are given the time to show themselves, by waking another.
-            Stillness::AsFarAsTold if times_as_told < ENOUGH => times_as_told + 1,
-            Stillness::AsFarAsTold => return Ok(()),
+            Stillness::AsReported if times_as_reported < ENOUGH => times_as_reported + 1,
+            Stillness::AsReported => return Ok(()),
             Stillness::No => 0,
         };
         if start.elapsed() > PAUSE_TIMEOUT {

@@ -23,7 +23,7 @@ use belljar_wire::planted::{self, MAX_NOTE_BYTES};
 use std::process::ExitCode;
 
 /// Whether this life was asked for.
-pub(crate) fn is_wanted() -> bool {
+pub(crate) fn is_requested() -> bool {
     std::env::args_os().nth(1).is_some_and(|word| word == REAP)
 }
 

@@ -255,9 +255,9 @@ fn build(
     };
     let ports = Ports::of(&setup.steps, egress.as_ref());
     let handover = if pump.is_some() { Handover::Impossible } else { Handover::Possible };
-    if let (Some(pump), Some(opened), Some(wanted)) = (&pump, relayed, relayed_egress(&setup.steps)) {
+    if let (Some(pump), Some(opened), Some(sockets)) = (&pump, relayed, relayed_egress(&setup.steps)) {
         // Confined like everything that comes after.
-        let served = relayed::serve(pump, wanted, opened);
+        let served = relayed::serve(pump, sockets, opened);
         egress = Some(served.map_err(|error| fault("serve the egress sockets", error))?);
     }
     let is_supervised = setup.confinement.supervision.is_some();

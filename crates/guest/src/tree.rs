@@ -160,7 +160,7 @@ pub(crate) enum Stillness {
     /// A process runs, or not all could be read.
     No,
     /// All with a known state are stopped; the state of some is unknown.
-    AsFarAsTold,
+    AsReported,
     Yes,
 }
 
@@ -174,7 +174,7 @@ pub(crate) fn stillness_below_us() -> Stillness {
     if below.iter().any(Seen::is_going) || !second.gone.is_subset(&first.gone) {
         Stillness::No
     } else if below.iter().any(Seen::is_untold) {
-        Stillness::AsFarAsTold
+        Stillness::AsReported
     } else {
         Stillness::Yes
     }
@@ -265,10 +265,10 @@ impl Look {
 
 /// Whether a process bears a mark. One that has tampered with its own counts as bearing every mark. One without a parent in
 /// here is process 1, or came from outside.
-fn bears(seen: &Seen, wanted: u64) -> Result<bool, Errno> {
+fn bears(seen: &Seen, expected: u64) -> Result<bool, Errno> {
     let Some(pid) = Pid::from_raw(seen.process.pid).filter(|_| seen.parent != 0) else { return Ok(false) };
     Ok(match mark::of(pid)? {
-        Mark::Of(mark) => mark == wanted,
+        Mark::Of(mark) => mark == expected,
         Mark::Tampered => true,
         Mark::Absent => false,
     })

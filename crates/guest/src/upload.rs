@@ -154,12 +154,12 @@ impl<'p> Upload<'p> {
         }
         let before = fstat(&self.file)?.st_size.try_into().unwrap_or(0);
         let ask = |flags| fallocate(&self.file, flags, 0, length);
-        let asked = match ask(FallocateFlags::KEEP_SIZE) {
+        let reserved = match ask(FallocateFlags::KEEP_SIZE) {
             // gVisor has only the plain kind, which makes it longer: it becomes as long as that anyway.
             Err(Errno::OPNOTSUPP) => ask(FallocateFlags::empty()),
             other => other,
         };
-        match asked {
+        match reserved {
             Err(Errno::NOSPC | Errno::DQUOT) => {
                 ftruncate(&self.file, before)?;
                 Err(Errno::NOSPC)

@@ -2,7 +2,7 @@
 
 use super::authorities::Authorities;
 use super::published::{self, NPM_ACCEPT};
-use super::versions::{Published, Wanted};
+use super::versions::{Published, VersionRequest};
 use belljar_spec::{ErrorCode, SandboxError};
 use reqwest::header::ACCEPT;
 use reqwest::{Client, Response, Url};
@@ -46,22 +46,26 @@ impl Asker {
         &self,
         registry: &str,
         package: &str,
-        wanted: &Wanted,
+        requested: &VersionRequest,
     ) -> Result<Version, SandboxError> {
         let ask = async || {
             let answer = self.get(&published::npm_address(registry, package), NPM_ACCEPT, package).await?;
             published::npm(package, &answer)
         };
-        settle(wanted, package, ask).await
+        settle(requested, package, ask).await
     }
 
     /// Which version is meant of a program whose versions are tags of a git repository.
-    pub(super) async fn git(&self, repository: &str, wanted: &Wanted) -> Result<Version, SandboxError> {
+    pub(super) async fn git(
+        &self,
+        repository: &str,
+        requested: &VersionRequest,
+    ) -> Result<Version, SandboxError> {
         let ask = async || {
             let answer = self.get(&published::git_address(repository), "*/*", repository).await?;
             published::git(repository, &answer)
         };
-        settle(wanted, repository, ask).await
+        settle(requested, repository, ask).await
     }
 
     async fn get(&self, address: &str, accept: &str, about: &str) -> Result<Vec<u8>, SandboxError> {
@@ -87,13 +91,13 @@ impl Asker {
 
 /// No registry is asked about an exact version.
 async fn settle(
-    wanted: &Wanted,
+    requested: &VersionRequest,
     program: &str,
     ask: impl AsyncFnOnce() -> Result<Published, SandboxError>,
 ) -> Result<Version, SandboxError> {
-    match wanted {
-        Wanted::Exact(version) => Ok(version.clone()),
-        Wanted::Tag(_) | Wanted::Range { .. } => wanted.among(program, &ask().await?),
+    match requested {
+        VersionRequest::Exact(version) => Ok(version.clone()),
+        VersionRequest::Tag(_) | VersionRequest::Range { .. } => requested.among(program, &ask().await?),
     }
 }
 
@@ -113,9 +117,9 @@ fn whole(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
-        let said = inner.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
+        let cause = inner.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
         }
         source = inner.source();
     }

@@ -2,8 +2,8 @@
 
 use super::ask::Asker;
 use super::authorities::Authorities;
-use super::daemon_build::{self, Ended, Files, How, Job, Told};
-use super::versions::Wanted;
+use super::daemon_build::{self, Ended, Files, How, Job, OnEvent};
+use super::versions::VersionRequest;
 use belljar_docker::Daemon;
 use belljar_spec::{CommandLine, ErrorCode, ImageName, SandboxError, hint};
 use std::collections::BTreeMap;
@@ -27,12 +27,12 @@ pub struct BaseRequest {
     /// Ask this registry for it instead of the one that its name means: `host[:port][/path]`.
     pub pull_from: Option<String>,
     pub npm_registry: WebAddress,
-    pub claude_code: Wanted,
-    pub codex: Wanted,
-    pub opencode: Wanted,
-    pub ast_grep: Wanted,
+    pub claude_code: VersionRequest,
+    pub codex: VersionRequest,
+    pub opencode: VersionRequest,
+    pub ast_grep: VersionRequest,
     /// Without one, the package of the distribution.
-    pub git_delta: Option<Wanted>,
+    pub git_delta: Option<VersionRequest>,
     pub git_delta_from: WebAddress,
     /// CAs to trust besides the system's, here and in the image: PEM.
     pub authorities: Option<Authorities>,
@@ -70,16 +70,16 @@ impl BaseRequest {
     pub async fn settle(&self) -> Result<BasePlan, SandboxError> {
         let asker = Asker::new(self.authorities.as_ref())?;
         let mut versions = BTreeMap::new();
-        for (program, package, wanted) in [
+        for (program, package, requested) in [
             ("claude-code", "@anthropic-ai/claude-code", &self.claude_code),
             ("codex", "@openai/codex", &self.codex),
             ("opencode", "opencode-ai", &self.opencode),
             ("ast-grep", "@ast-grep/cli", &self.ast_grep),
         ] {
-            versions.insert(program, asker.npm(&self.npm_registry.0, package, wanted).await?.to_string());
+            versions.insert(program, asker.npm(&self.npm_registry.0, package, requested).await?.to_string());
         }
         let delta = match &self.git_delta {
-            Some(wanted) => asker.git(&self.git_delta_from.0, wanted).await?.to_string(),
+            Some(requested) => asker.git(&self.git_delta_from.0, requested).await?.to_string(),
             None => DISTRIBUTION.to_string(),
         };
         versions.insert("git-delta", delta);
@@ -130,8 +130,8 @@ impl BaseRequest {
 
 impl BasePlan {
     /// Builds it.
-    pub fn build(&self, daemon: &Daemon, told: Told<'_>) -> Result<Ended, SandboxError> {
-        daemon_build::ensure(daemon, &self.from, self.how.pull, told)?;
+    pub fn build(&self, daemon: &Daemon, on_event: OnEvent<'_>) -> Result<Ended, SandboxError> {
+        daemon_build::ensure(daemon, &self.from, self.how.pull, on_event)?;
         let version = |program: &str| self.versions.get(program).cloned().unwrap_or_default();
         let authorities = self.authorities.as_ref().map(Authorities::pem).unwrap_or_default();
         let job = Job {
@@ -155,7 +155,7 @@ impl BasePlan {
             ]),
             how: &self.how,
         };
-        daemon_build::build(daemon, &job, told)
+        daemon_build::build(daemon, &job, on_event)
     }
 
     /// `claude-code 2.1.3, codex 0.9.0`.
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     fn request(from: &str, pull_from: Option<&str>) -> BaseRequest {
-        let exact = || "1.2.3".parse::<Wanted>().unwrap();
+        let exact = || "1.2.3".parse::<VersionRequest>().unwrap();
         BaseRequest {
             image: "belljar-base:latest".parse().unwrap(),
             from: from.parse().unwrap(),
@@ -245,7 +245,7 @@ mod tests {
         let plan = request.settle().await.unwrap();
         assert_eq!(plan.versions["claude-code"], "1.2.3");
         assert_eq!(plan.versions["git-delta"], "distribution");
-        request.codex = Wanted::latest();
+        request.codex = VersionRequest::latest();
         let error = request.settle().await.unwrap_err();
         assert_eq!(error.code, ErrorCode::RegistryFailed);
         assert!(error.message.contains("@openai/codex"), "{}", error.message);

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Receives the events of a build in progress.
-pub type Told<'t> = &'t mut (dyn FnMut(Event) + Send);
+pub type OnEvent<'t> = &'t mut (dyn FnMut(Event) + Send);
 
 /// What is to be built, and how.
 pub(super) struct Job<'j> {
@@ -85,13 +85,13 @@ pub struct Failed {
 }
 
 /// Builds it.
-pub(super) fn build(daemon: &Daemon, job: &Job<'_>, told: Told<'_>) -> Result<Ended, SandboxError> {
+pub(super) fn build(daemon: &Daemon, job: &Job<'_>, on_event: OnEvent<'_>) -> Result<Ended, SandboxError> {
     let total = job.files.bytes();
     let sent = AtomicU64::new(0);
     let (pieces, arriving) = mpsc::channel::<io::Result<Bytes>>(PIECES);
     let (written, outcome, listener) = thread::scope(|scope| {
         let writer = scope.spawn(|| write(&job.files, pieces, &sent));
-        let (outcome, listener) = hear(daemon, job, arriving, (&sent, total), told);
+        let (outcome, listener) = hear(daemon, job, arriving, (&sent, total), on_event);
         (writer.join(), outcome, listener)
     });
     // Why the files ended early is known here; the daemon only heard that they did.
@@ -128,14 +128,14 @@ pub(super) fn ensure(
     daemon: &Daemon,
     image: &ImageName,
     always: bool,
-    told: Told<'_>,
+    on_event: OnEvent<'_>,
 ) -> Result<(), SandboxError> {
     let name = image.to_string();
     if !always && inspect(daemon, &name)?.is_some() {
         return Ok(());
     }
     let options = CreateImageOptions { from_image: Some(name.clone()), ..CreateImageOptions::default() };
-    told(Event::Pulling { image: name.clone(), status: String::new() });
+    on_event(Event::Pulling { image: name.clone(), status: String::new() });
     let pulled = daemon.try_follow(async |client| {
         let mut answers = client.create_image(Some(options), None, None);
         while let Some(answer) = answers.next().await {
@@ -145,7 +145,7 @@ pub(super) fn ensure(
             }
             let layer = answer.id.unwrap_or_default();
             let status = format!("{layer} {}", answer.status.unwrap_or_default());
-            told(Event::Pulling { image: name.clone(), status: status.trim().to_string() });
+            on_event(Event::Pulling { image: name.clone(), status: status.trim().to_string() });
         }
         Ok(())
     });
@@ -167,7 +167,7 @@ fn hear(
     job: &Job<'_>,
     arriving: Arriving,
     (sent, total): (&AtomicU64, u64),
-    told: Told<'_>,
+    on_event: OnEvent<'_>,
 ) -> (Result<(), Error>, Listener) {
     let mut listener = Listener::default();
     let outcome = daemon.try_follow(async |client| {
@@ -180,19 +180,19 @@ fn hear(
             let answer = tokio::select! {
                 answer = answers.next() => answer,
                 _ = tick.tick(), if is_sending => {
-                    told(Event::Sent { bytes: sent.load(Ordering::Relaxed), of: total });
+                    on_event(Event::Sent { bytes: sent.load(Ordering::Relaxed), of: total });
                     continue;
                 }
             };
             if std::mem::take(&mut is_sending) {
-                told(Event::Sent { bytes: sent.load(Ordering::Relaxed), of: total });
+                on_event(Event::Sent { bytes: sent.load(Ordering::Relaxed), of: total });
             }
             let Some(answer) = answer.transpose()? else { return Ok(()) };
             if let Some(why) = answer.error_detail.and_then(|detail| detail.message) {
                 return Err(Error::DockerStreamError { error: why });
             }
             if let Some(text) = answer.stream {
-                listener.hear(&text, told);
+                listener.hear(&text, on_event);
             }
         }
     });

@@ -171,7 +171,7 @@ impl Token {
     /// Of those that are one byte.
     fn stands_for(&self, byte: u8) -> bool {
         match self {
-            Token::Byte(wanted) => byte == *wanted,
+            Token::Byte(literal) => byte == *literal,
             Token::One => byte != b'/',
             Token::Class(fits) => fits[usize::from(byte)],
             Token::Star | Token::Folders | Token::Anything => false,

@@ -40,15 +40,15 @@ pub(super) struct Listener {
 
 impl Listener {
     /// What was heard now; it need not end at the end of a line.
-    pub(super) fn hear(&mut self, text: &str, told: &mut dyn FnMut(Event)) {
+    pub(super) fn hear(&mut self, text: &str, on_event: &mut dyn FnMut(Event)) {
         self.begun.push_str(text);
         while let Some(end) = self.begun.find('\n') {
             let line: String = self.begun.drain(..=end).collect();
-            self.line(line.trim_end_matches(['\n', '\r']), told);
+            self.line(line.trim_end_matches(['\n', '\r']), on_event);
         }
         if self.begun.len() > MAX_LINE_BYTES {
             let line = std::mem::take(&mut self.begun);
-            self.line(&line, told);
+            self.line(&line, on_event);
         }
     }
 
@@ -57,11 +57,11 @@ impl Listener {
         self.wrote.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 
-    fn line(&mut self, line: &str, told: &mut dyn FnMut(Event)) {
-        self.plain_line(&plain(line), told);
+    fn line(&mut self, line: &str, on_event: &mut dyn FnMut(Event)) {
+        self.plain_line(&plain(line), on_event);
     }
 
-    fn plain_line(&mut self, line: &str, told: &mut dyn FnMut(Event)) {
+    fn plain_line(&mut self, line: &str, on_event: &mut dyn FnMut(Event)) {
         if let Some((number, of, instruction)) = step(line)
             && number == self.number + 1
             && (self.of == 0 || of == self.of)
@@ -72,16 +72,16 @@ impl Listener {
             self.wrote.clear();
             self.wrote_bytes = 0;
             self.at_head = true;
-            told(Event::Step { number, of, instruction: instruction.to_string() });
+            on_event(Event::Step { number, of, instruction: instruction.to_string() });
             return;
         }
         if self.at_head && line == " ---> Using cache" {
             self.cached += 1;
-            told(Event::Cached { number: self.number });
+            on_event(Event::Cached { number: self.number });
             return;
         }
         if let Some(text) = line.strip_prefix("[Warning] ") {
-            told(Event::Warning { text: text.to_string() });
+            on_event(Event::Warning { text: text.to_string() });
             return;
         }
         if self.at_head && line.starts_with(" ---> Running in ") {
@@ -97,13 +97,13 @@ impl Listener {
             return;
         }
         self.keep(line);
-        told(Event::Output { line: line.to_string() });
+        on_event(Event::Output { line: line.to_string() });
     }
 
     fn keep(&mut self, line: &str) {
         self.wrote_bytes += line.len();
         self.wrote.push_back(line.to_string());
-        while self.wrote_bytes > MAX_KEPT && self.wrote.len() > 1 {
+        while self.wrote_bytes > MAX_OUTPUT_BYTES && self.wrote.len() > 1 {
             self.wrote_bytes -= self.wrote.pop_front().map_or(0, |line| line.len());
         }
     }
@@ -139,13 +139,13 @@ fn step(line: &str) -> Option<(u32, u32, &str)> {
 /// A bar that is drawn anew a thousand times is one line to us.
 const MAX_LINE_BYTES: usize = 64 << 10;
 /// Enough to see why a step failed.
-const MAX_KEPT: usize = 64 << 10;
+const MAX_OUTPUT_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn heard(pieces: &[&str]) -> (Listener, Vec<Event>) {
+    fn listened(pieces: &[&str]) -> (Listener, Vec<Event>) {
         let (mut listener, mut events) = (Listener::default(), Vec::new());
         for piece in pieces {
             listener.hear(piece, &mut |event| events.push(event));
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn steps_their_output_and_the_cache_are_told_apart() {
-        let (listener, events) = heard(&[
+        let (listener, events) = listened(&[
             "Step 1/3 : FROM bb:1\n",
             " ---> 760c7e2ef9c8\n",
             "Step 2/3 : RUN make\n",
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_step_cannot_speak_for_the_builder() {
-        let (listener, _) = heard(&[
+        let (listener, _) = listened(&[
             "Step 1/2 : RUN evil\n ---> Running in 01\n",
             " ---> Using cache\nStep 9/9 : RUN nothing\nStep 2/7 : RUN nothing\n",
         ]);
@@ -202,7 +202,7 @@ mod tests {
             listener.hear(&format!("line {number}\n"), &mut |_| {});
         }
         let written = listener.written();
-        assert!(written.ends_with("line 99999") && written.len() < 2 * MAX_KEPT, "{}", written.len());
+        assert!(written.ends_with("line 99999") && written.len() < 2 * MAX_OUTPUT_BYTES, "{}", written.len());
         listener.hear(&"x".repeat(10 << 20), &mut |_| {});
         assert!(listener.begun.len() <= MAX_LINE_BYTES);
     }

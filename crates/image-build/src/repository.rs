@@ -2,7 +2,7 @@
 
 use super::base::BASE;
 use super::context::Context;
-use super::daemon_build::{self, Ended, Files, How, Job, Told};
+use super::daemon_build::{self, Ended, Files, How, Job, OnEvent};
 use super::dockerfile::starts_from;
 use aws_lc_rs::digest::{SHA256, digest};
 use belljar_docker::Daemon;
@@ -71,7 +71,7 @@ impl RepositoryPlan {
     }
 
     /// Builds it.
-    pub fn build(&self, daemon: &Daemon, told: Told<'_>) -> Result<Ended, SandboxError> {
+    pub fn build(&self, daemon: &Daemon, on_event: OnEvent<'_>) -> Result<Ended, SandboxError> {
         self.need_bases(daemon)?;
         let tag = self.base.tag().unwrap_or("latest");
         let job = Job {
@@ -86,7 +86,7 @@ impl RepositoryPlan {
             ]),
             how: &self.how,
         };
-        daemon_build::build(daemon, &job, told)
+        daemon_build::build(daemon, &job, on_event)
     }
 
     /// What the image says that belljar does not follow.

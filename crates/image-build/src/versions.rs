@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 /// A version as it was written: `2.1.3`, `latest`, `^2.1`, `>=1 <3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum VersionRequest {
     /// This one, whether or not a registry knows it.
     Exact(Version),
     /// What the makers call so: `latest`, `next`.
@@ -34,10 +34,10 @@ pub struct Published {
     pub versions: Vec<Version>,
 }
 
-impl Wanted {
+impl VersionRequest {
     /// What the makers call the newest.
-    pub fn latest() -> Wanted {
-        Wanted::Tag("latest".into())
+    pub fn latest() -> VersionRequest {
+        VersionRequest::Tag("latest".into())
     }
 
     /// The version that is meant, given what there is of `program`.
@@ -45,12 +45,12 @@ impl Wanted {
         let none =
             |why: String| ErrorCode::RequestValue.error(why).hint("write an exact version, or `latest`");
         match self {
-            Wanted::Exact(version) => Ok(version.clone()),
-            Wanted::Tag(tag) => {
+            VersionRequest::Exact(version) => Ok(version.clone()),
+            VersionRequest::Tag(tag) => {
                 let known = published.tags.get(tag).and_then(|version| Version::parse(version).ok());
                 known.ok_or_else(|| none(format!("no version of `{program}` is called `{tag}`")))
             }
-            Wanted::Range { written, any_of } => {
+            VersionRequest::Range { written, any_of } => {
                 let fits = |version: &&Version| any_of.iter().any(|range| range.matches(version));
                 let highest = published.versions.iter().filter(fits).max().cloned();
                 highest.ok_or_else(|| none(format!("no version of `{program}` fits `{written}`")))
@@ -59,10 +59,10 @@ impl Wanted {
     }
 }
 
-impl FromStr for Wanted {
+impl FromStr for VersionRequest {
     type Err = NoVersion;
 
-    fn from_str(text: &str) -> Result<Wanted, NoVersion> {
+    fn from_str(text: &str) -> Result<VersionRequest, NoVersion> {
         let no = || NoVersion(text.chars().filter(|letter| !letter.is_control()).take(60).collect());
         let text = text.trim();
         if text.is_empty() || text.len() > MAX_RANGE_BYTES {
@@ -70,22 +70,22 @@ impl FromStr for Wanted {
         }
         let plain = text.trim_start_matches('=').trim_start().trim_start_matches('v');
         if let Ok(version) = Version::parse(plain) {
-            return Ok(Wanted::Exact(version));
+            return Ok(VersionRequest::Exact(version));
         }
         let any_of: Option<Vec<VersionReq>> = text.split("||").map(range).collect();
         match any_of {
-            Some(any_of) => Ok(Wanted::Range { written: text.into(), any_of }),
-            None if is_tag(text) => Ok(Wanted::Tag(text.into())),
+            Some(any_of) => Ok(VersionRequest::Range { written: text.into(), any_of }),
+            None if is_tag(text) => Ok(VersionRequest::Tag(text.into())),
             None => Err(no()),
         }
     }
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for VersionRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wanted::Exact(version) => write!(f, "{version}"),
-            Wanted::Tag(text) | Wanted::Range { written: text, .. } => f.write_str(text),
+            VersionRequest::Exact(version) => write!(f, "{version}"),
+            VersionRequest::Tag(text) | VersionRequest::Range { written: text, .. } => f.write_str(text),
         }
     }
 }
@@ -163,15 +163,15 @@ mod tests {
             ("^0.9 || ^1.2", "1.3.0"),
             (">=3.0.0-beta", "3.0.0-beta.1"),
         ] {
-            let wanted: Wanted = written.parse().unwrap();
-            assert_eq!(wanted.among("it", &published()).unwrap().to_string(), meant, "{written}");
+            let requested: VersionRequest = written.parse().unwrap();
+            assert_eq!(requested.among("it", &published()).unwrap().to_string(), meant, "{written}");
         }
     }
 
     #[test]
     fn what_was_never_published_is_said() {
         for written in ["^4", "nightly", "broken"] {
-            let error = written.parse::<Wanted>().unwrap().among("it", &published()).unwrap_err();
+            let error = written.parse::<VersionRequest>().unwrap().among("it", &published()).unwrap_err();
             assert_eq!(error.code, ErrorCode::RequestValue, "{written}");
             assert!(error.message.contains(written) && error.message.contains("`it`"), "{}", error.message);
         }
@@ -182,8 +182,8 @@ mod tests {
         for text in
             ["", " ", "1.2.3; rm -rf /", "$(id)", "-g", "1.2.3\n", "file:/x", "git+ssh://x", "^", "a b"]
         {
-            let understood = text.parse::<Wanted>();
-            assert!(understood.is_err() || text.trim() == "1.2.3", "{text:?} is {understood:?}");
+            let parsed = text.parse::<VersionRequest>();
+            assert!(parsed.is_err() || text.trim() == "1.2.3", "{text:?} is {parsed:?}");
         }
     }
 }

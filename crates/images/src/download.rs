@@ -87,10 +87,10 @@ impl Downloader {
     pub async fn file(
         &self,
         url: &str,
-        wanted: &Digest,
+        expected: &Digest,
         largest: u64,
         path: &Path,
-        told: &dyn Fn(u64, Option<u64>),
+        progress: &dyn Fn(u64, Option<u64>),
     ) -> Result<(), ImageError> {
         let mut attempt = 0;
         let mut pace = Pace::within(self.window, Instant::now());
@@ -99,17 +99,17 @@ impl Downloader {
         loop {
             let mut part = Part::open(path).map_err(ImageError::store("open", path))?;
             let before = part.have;
-            match self.rest(&mut part, url, largest, &mut pace, told).await {
+            match self.rest(&mut part, url, largest, &mut pace, progress).await {
                 Ok(()) => {
                     let found = part.hasher.finish();
-                    if found == *wanted {
+                    if found == *expected {
                         return Ok(());
                     }
                     std::fs::remove_file(path).map_err(ImageError::store("remove", path))?;
                     // What an earlier try left may be damaged: once more, from the beginning.
                     if !was_there {
-                        let (wanted, found) = (wanted.to_string(), found.to_string());
-                        return Err(ImageError::Mismatch { what: "file", wanted, found });
+                        let (expected, found) = (expected.to_string(), found.to_string());
+                        return Err(ImageError::Mismatch { what: "file", expected, found });
                     }
                     was_there = false;
                 }
@@ -132,7 +132,7 @@ impl Downloader {
         url: &str,
         largest: u64,
         pace: &mut Pace,
-        told: &dyn Fn(u64, Option<u64>),
+        progress: &dyn Fn(u64, Option<u64>),
     ) -> Result<(), ImageError> {
         let failed = |source| ImageError::store("write", "a download")(source);
         let mut answer = self.in_time(self.get(url, part.have)).await?;
@@ -153,7 +153,7 @@ impl Downloader {
             if pace.is_too_slow(chunk.len() as u64, Instant::now()) {
                 return Err(ImageError::MirrorTooSlow { mirror: self.server.clone(), least: LEAST });
             }
-            told(part.have, size);
+            progress(part.have, size);
         }
         Ok(())
     }
@@ -262,8 +262,8 @@ mod tests {
     async fn a_server_that_breaks_off_and_then_lies_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = asked.clone();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = requests.clone();
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 count.fetch_add(1, Ordering::Relaxed);
@@ -283,14 +283,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let downloader = Downloader::new(&format!("http://{address}"), &[]).unwrap();
         let (url, path) = (format!("http://{address}/file"), folder.path().join("file"));
-        let wanted = Digest::of(b"something else");
-        let error = downloader.file(&url, &wanted, 1000, &path, &|_, _| {}).await.unwrap_err();
+        let digest = Digest::of(b"something else");
+        let error = downloader.file(&url, &digest, 1000, &path, &|_, _| {}).await.unwrap_err();
         assert!(matches!(error, ImageError::Mismatch { .. }), "{error}");
-        assert!(asked.load(Ordering::Relaxed) < 5 && !path.exists());
+        assert!(requests.load(Ordering::Relaxed) < 5 && !path.exists());
         // What an earlier call left may be to blame, once.
         std::fs::write(&path, "old").unwrap();
-        assert!(downloader.file(&url, &wanted, 1000, &path, &|_, _| {}).await.is_err());
-        assert!(asked.load(Ordering::Relaxed) < 12);
+        assert!(downloader.file(&url, &digest, 1000, &path, &|_, _| {}).await.is_err());
+        assert!(requests.load(Ordering::Relaxed) < 12);
     }
 
     #[tokio::test]
@@ -305,9 +305,9 @@ mod tests {
         downloader.time_limit = DOCUMENT_TIME;
         downloader.window = Duration::from_millis(200);
         let folder = tempfile::tempdir().unwrap();
-        let wanted = Digest::of(dripping::dripped("text").as_bytes());
+        let digest = Digest::of(dripping::dripped("text").as_bytes());
         let error =
-            downloader.file(&url, &wanted, 1000, &folder.path().join("file"), &|_, _| {}).await.unwrap_err();
+            downloader.file(&url, &digest, 1000, &folder.path().join("file"), &|_, _| {}).await.unwrap_err();
         assert!(matches!(error, ImageError::MirrorTooSlow { .. }), "{error}");
     }
 }

@@ -37,12 +37,12 @@ fn drip(mut stream: TcpStream, status: &str, headers: &str, text: &str) {
     let length = drips + text.len();
     let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n");
     let mut send = |bytes: &[u8]| stream.write_all(bytes).is_ok();
-    let is_heard = send(head.as_bytes())
+    let is_open = send(head.as_bytes())
         && (0..drips).all(|_| {
             sleep(Duration::from_millis(10));
             send(b" ")
         });
-    if is_heard {
+    if is_open {
         send(text.as_bytes());
     }
 }

@@ -34,8 +34,8 @@ pub enum ImageError {
     Unauthorized { registry: String, image: String },
     #[error("the registry `{registry}` cannot be reached: {why}")]
     Unreachable { registry: String, why: String },
-    #[error("the registry `{registry}` answered {status}: {said}")]
-    Answer { registry: String, status: u16, said: String },
+    #[error("the registry `{registry}` answered {status}: {detail}")]
+    Answer { registry: String, status: u16, detail: String },
     #[error("the registry `{registry}` sends us to `{to}`, which has no TLS")]
     Downgrade { registry: String, to: String },
     #[error("the mirror `{mirror}` has no `{file}`")]
@@ -48,8 +48,8 @@ pub enum ImageError {
     MirrorTooSlow { mirror: String, least: u64 },
     #[error("the image's {what} is refused: {why}")]
     Document { what: &'static str, why: String },
-    #[error("the {what} is not what was asked for: it is {found}, and should be {wanted}")]
-    Mismatch { what: &'static str, wanted: String, found: String },
+    #[error("the {what} is not what was asked for: it is {found}, and should be {expected}")]
+    Mismatch { what: &'static str, expected: String, found: String },
     #[error("the image has no variant for this machine, {here}: there is {there}")]
     Platform { here: String, there: String },
     #[error("the layer {layer} is refused")]
@@ -202,11 +202,11 @@ impl From<ImageError> for SandboxError {
             message = format!("{message}: {cause}");
             source = cause.source();
         }
-        let told = error.code().error(message);
-        let told = match error.hint() {
-            Some(hint) => told.hint(hint),
-            None => told,
+        let converted = error.code().error(message);
+        let converted = match error.hint() {
+            Some(hint) => converted.hint(hint),
+            None => converted,
         };
-        told.caused_by(error)
+        converted.caused_by(error)
     }
 }

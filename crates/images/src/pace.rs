@@ -29,8 +29,8 @@ impl Pace {
         if passed < self.window {
             return false;
         }
-        let wanted = u128::from(LEAST) * passed.as_millis() / 1000;
-        let is_slow = u128::from(self.bytes) < wanted;
+        let required = u128::from(LEAST) * passed.as_millis() / 1000;
+        let is_slow = u128::from(self.bytes) < required;
         (self.since, self.bytes) = (now, 0);
         is_slow
     }

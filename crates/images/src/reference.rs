@@ -38,7 +38,7 @@ impl Reference {
     }
 
     /// What a registry is asked for: the digest, if there is one.
-    pub(crate) fn wanted(&self) -> String {
+    pub(crate) fn tag_or_digest(&self) -> String {
         match (&self.digest, &self.tag) {
             (Some(digest), _) => digest.to_string(),
             (None, Some(tag)) => tag.clone(),

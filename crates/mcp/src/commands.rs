@@ -16,12 +16,12 @@ use tokio::time::{Instant, timeout_at};
 impl Conversation {
     pub(crate) async fn run_command(
         &self,
-        asked: RunCommand,
+        arguments: RunCommand,
         cancelled: &mut Cancelled,
     ) -> Result<String, SandboxError> {
-        let (started, before) = self.with(|held| start(held, &asked)).await?;
+        let (started, before) = self.with(|held| start(held, &arguments)).await?;
         let held = self.held().await?;
-        let wait = Duration::from_secs(asked.wait_s.unwrap_or(WAIT_S).min(MAX_WAIT_S));
+        let wait = Duration::from_secs(arguments.wait_s.unwrap_or(WAIT_S).min(MAX_WAIT_S));
         let mut events = held.sandbox.follow(&started.id, 0).await.map_err(failed)?;
         let seen = tokio::select! {
             seen = watch(&mut events, Instant::now() + wait) => seen?,
@@ -31,19 +31,19 @@ impl Conversation {
             }
         };
         self.shown().insert(started.id.clone(), events.cursor());
-        Ok(seen.told(&started.id, &hosts::since(&held, &before).await))
+        Ok(seen.report(&started.id, &hosts::since(&held, &before).await))
     }
 
     pub(crate) async fn command_output(
         &self,
-        asked: CommandOutput,
+        arguments: CommandOutput,
         cancelled: &mut Cancelled,
     ) -> Result<String, SandboxError> {
         let held = self.held().await?;
         let before = hosts::refusals(&held).await;
-        let id = asked.command_id;
-        let from = if asked.from_start { 0 } else { self.shown().get(&id).copied().unwrap_or(0) };
-        let wait = Duration::from_secs(asked.wait_s.unwrap_or(0).min(MAX_WAIT_S));
+        let id = arguments.command_id;
+        let from = if arguments.from_start { 0 } else { self.shown().get(&id).copied().unwrap_or(0) };
+        let wait = Duration::from_secs(arguments.wait_s.unwrap_or(0).min(MAX_WAIT_S));
         let events = match wait.is_zero() {
             true => held.sandbox.output(&id, from).await,
             false => held.sandbox.follow(&id, from).await,
@@ -61,13 +61,13 @@ impl Conversation {
             let info = held.sandbox.command(&id).await.map_err(failed)?;
             seen.result = info.result;
         }
-        Ok(seen.told(&id, &hosts::since(&held, &before).await))
+        Ok(seen.report(&id, &hosts::since(&held, &before).await))
     }
 
-    pub(crate) async fn stop_command(&self, asked: &OneCommand) -> Result<String, SandboxError> {
+    pub(crate) async fn stop_command(&self, arguments: &OneCommand) -> Result<String, SandboxError> {
         let held = self.held().await?;
-        held.sandbox.kill(&asked.command_id).await.map_err(failed)?;
-        Ok(format!("[{} was ended]", asked.command_id))
+        held.sandbox.kill(&arguments.command_id).await.map_err(failed)?;
+        Ok(format!("[{} was ended]", arguments.command_id))
     }
 
     pub(crate) async fn list_commands(&self) -> Result<String, SandboxError> {
@@ -80,12 +80,15 @@ impl Conversation {
 }
 
 /// Starts it. What was refused before is not its doing.
-async fn start(held: Arc<Held>, asked: &RunCommand) -> Result<(CommandInfo, Vec<RefusedInfo>), SandboxError> {
+async fn start(
+    held: Arc<Held>,
+    arguments: &RunCommand,
+) -> Result<(CommandInfo, Vec<RefusedInfo>), SandboxError> {
     let before = hosts::refusals(&held).await;
     let command = StartCommand {
-        argv: ["/bin/sh", "-c", WITH_BASH, &asked.command].map(Into::into).to_vec(),
-        cwd: held.directory(asked.cwd.as_deref()),
-        timeout_s: asked.timeout_s,
+        argv: ["/bin/sh", "-c", WITH_BASH, &arguments.command].map(Into::into).to_vec(),
+        cwd: held.directory(arguments.cwd.as_deref()),
+        timeout_s: arguments.timeout_s,
         ..StartCommand::default()
     };
     let started = held.sandbox.start(&command).await.map_err(failed)?;
@@ -123,7 +126,7 @@ async fn watch(events: &mut CommandEvents, until: Instant) -> Result<Seen, Sandb
 
 impl Seen {
     /// For a model: the output, how it ended, and what was refused meanwhile.
-    fn told(self, id: &str, refusals: &[String]) -> String {
+    fn report(self, id: &str, refusals: &[String]) -> String {
         let mut text = self.output.text();
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');

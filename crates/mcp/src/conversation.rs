@@ -121,7 +121,7 @@ impl Conversation {
     }
 
     /// What happened and what to do next, for a model.
-    pub(crate) fn told(&self, error: &SandboxError) -> String {
+    pub(crate) fn report(&self, error: &SandboxError) -> String {
         match (self.hint)(error) {
             Some(hint) => format!("belljar: {error}\nhint: {hint}"),
             None => format!("belljar: {error}"),

@@ -6,8 +6,8 @@ use belljar_api::{FileEntry, FileKind};
 use belljar_spec::{ErrorCode, SandboxError};
 
 impl Conversation {
-    pub(crate) async fn read_file(&self, asked: ReadFile) -> Result<String, SandboxError> {
-        let path = &asked.path;
+    pub(crate) async fn read_file(&self, arguments: ReadFile) -> Result<String, SandboxError> {
+        let path = &arguments.path;
         let bytes = self
             .with(|held| async move {
                 let stat = held.sandbox.stat(&held.inside(path)).await.map_err(failed)?;
@@ -23,11 +23,11 @@ impl Conversation {
                 .error(message)
                 .hint("look at it with run_command: `xxd`, `file`, `strings`")
         })?;
-        Ok(part(&text, asked.first_line.unwrap_or(1), asked.lines.unwrap_or(LINES)))
+        Ok(part(&text, arguments.first_line.unwrap_or(1), arguments.lines.unwrap_or(LINES)))
     }
 
-    pub(crate) async fn write_file(&self, asked: WriteFile) -> Result<String, SandboxError> {
-        let (path, content) = (&asked.path, &asked.content);
+    pub(crate) async fn write_file(&self, arguments: WriteFile) -> Result<String, SandboxError> {
+        let (path, content) = (&arguments.path, &arguments.content);
         self.with(|held| async move {
             held.sandbox.write_file(&held.inside(path), content.clone().into_bytes()).await.map_err(failed)
         })
@@ -35,8 +35,8 @@ impl Conversation {
         Ok(format!("wrote {} bytes to {path}", content.len()))
     }
 
-    pub(crate) async fn list_files(&self, asked: ListFiles) -> Result<String, SandboxError> {
-        let path = asked.path.as_deref();
+    pub(crate) async fn list_files(&self, arguments: ListFiles) -> Result<String, SandboxError> {
+        let path = arguments.path.as_deref();
         let mut entries = self
             .with(|held| async move {
                 let folder = held.directory(path).unwrap_or_else(|| ".".into());

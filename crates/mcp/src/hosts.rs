@@ -24,8 +24,8 @@ impl Conversation {
     }
 
     /// Only the user can allow a host, with a command of the host. A model that could would be held by nothing.
-    pub(crate) async fn ask_for_host(&self, asked: AskForHost) -> Result<String, SandboxError> {
-        let AskForHost { host, reason } = asked;
+    pub(crate) async fn ask_for_host(&self, arguments: AskForHost) -> Result<String, SandboxError> {
+        let AskForHost { host, reason } = arguments;
         let rule = Rule::allow(&host, RuleSource::Flag).map_err(|error| {
             ErrorCode::RequestValue
                 .error(format!("`{}` is not a host that can be allowed: {error}", host.escape_debug()))

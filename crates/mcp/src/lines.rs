@@ -19,8 +19,8 @@ pub async fn serve(
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let server = Arc::new(server);
-    let (say, said) = mpsc::channel(ANSWERS);
-    let both = async { tokio::try_join!(listen(&server, input, say), speak(output, said)).map(|_| ()) };
+    let (say, messages) = mpsc::channel(ANSWERS);
+    let both = async { tokio::try_join!(listen(&server, input, say), speak(output, messages)).map(|_| ()) };
     let outcome = tokio::select! {
         outcome = both => outcome,
         () = server.conversation().keep() => Ok(()),
@@ -73,8 +73,8 @@ async fn listen(
     Ok(())
 }
 
-async fn speak(mut output: impl AsyncWrite + Unpin, mut said: mpsc::Receiver<Value>) -> io::Result<()> {
-    while let Some(message) = said.recv().await {
+async fn speak(mut output: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver<Value>) -> io::Result<()> {
+    while let Some(message) = messages.recv().await {
         output.write_all(format!("{message}\n").as_bytes()).await?;
         output.flush().await?;
     }

@@ -87,8 +87,8 @@ fn failed(id: &Value, fault: &Fault) -> Value {
 }
 
 /// The version to speak with a client that wants this one: the same if it is known here, else the newest, which the client may refuse.
-pub(crate) fn version(wanted: Option<&str>) -> &'static str {
-    VERSIONS.into_iter().find(|known| Some(*known) == wanted).unwrap_or(VERSIONS[0])
+pub(crate) fn version(requested: Option<&str>) -> &'static str {
+    VERSIONS.into_iter().find(|known| Some(*known) == requested).unwrap_or(VERSIONS[0])
 }
 
 /// The newest first. They differ in nothing that a server of tools alone says.
@@ -138,13 +138,13 @@ mod tests {
 
     #[test]
     fn a_client_gets_its_own_version_if_it_is_known() {
-        for (wanted, expected) in [
+        for (requested, expected) in [
             (Some("2025-06-18"), "2025-06-18"),
             (Some("2024-11-05"), "2024-11-05"),
             (Some("2099-01-01"), "2025-11-25"),
             (None, "2025-11-25"),
         ] {
-            assert_eq!(version(wanted), expected);
+            assert_eq!(version(requested), expected);
         }
     }
 }

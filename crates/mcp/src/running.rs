@@ -14,7 +14,7 @@ pub(crate) struct Running {
 /// Tells a request that its client no longer wants it.
 #[derive(Debug, Clone)]
 pub(crate) struct Cancelled {
-    told: watch::Receiver<bool>,
+    requested: watch::Receiver<bool>,
 }
 
 /// A request that runs. Dropped with it.
@@ -26,10 +26,10 @@ pub(crate) struct Entry {
 
 impl Running {
     pub(crate) fn enter(&self, id: &Value) -> Entry {
-        let (tell, told) = watch::channel(false);
+        let (tell, requested) = watch::channel(false);
         let id = id.to_string();
         self.locked().insert(id.clone(), tell);
-        Entry { running: self.clone(), id, cancelled: Cancelled { told } }
+        Entry { running: self.clone(), id, cancelled: Cancelled { requested } }
     }
 
     pub(crate) fn cancel(&self, id: &Value) {
@@ -52,13 +52,13 @@ impl Running {
 impl Cancelled {
     /// Waits until it is cancelled, for ever if it never is.
     pub(crate) async fn wait(&mut self) {
-        if self.told.wait_for(|told| *told).await.is_err() {
+        if self.requested.wait_for(|requested| *requested).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    pub(crate) fn is_told(&self) -> bool {
-        *self.told.borrow()
+    pub(crate) fn is_requested(&self) -> bool {
+        *self.requested.borrow()
     }
 }
 

@@ -36,7 +36,7 @@ impl Server {
                 let mut entry = self.running.enter(&id);
                 let outcome = self.carry_out(&method, params, &mut entry.cancelled).await;
                 // A request that was cancelled has no answer.
-                (!entry.cancelled.is_told()).then(|| answer(&id, outcome))
+                (!entry.cancelled.is_requested()).then(|| answer(&id, outcome))
             }
         }
     }
@@ -65,29 +65,29 @@ impl Server {
     async fn call(&self, call: Call, cancelled: &mut Cancelled) -> Value {
         let conversation = &self.conversation;
         let outcome = match call {
-            Call::RunCommand(asked) => conversation.run_command(asked, cancelled).await,
-            Call::CommandOutput(asked) => conversation.command_output(asked, cancelled).await,
-            Call::StopCommand(asked) => conversation.stop_command(&asked).await,
+            Call::RunCommand(arguments) => conversation.run_command(arguments, cancelled).await,
+            Call::CommandOutput(arguments) => conversation.command_output(arguments, cancelled).await,
+            Call::StopCommand(arguments) => conversation.stop_command(&arguments).await,
             Call::ListCommands => conversation.list_commands().await,
-            Call::ReadFile(asked) => conversation.read_file(asked).await,
-            Call::WriteFile(asked) => conversation.write_file(asked).await,
-            Call::ListFiles(asked) => conversation.list_files(asked).await,
-            Call::TakeSnapshot(asked) => conversation.take_snapshot(asked).await,
-            Call::RestoreSnapshot(asked) => conversation.restore_snapshot(asked).await,
+            Call::ReadFile(arguments) => conversation.read_file(arguments).await,
+            Call::WriteFile(arguments) => conversation.write_file(arguments).await,
+            Call::ListFiles(arguments) => conversation.list_files(arguments).await,
+            Call::TakeSnapshot(arguments) => conversation.take_snapshot(arguments).await,
+            Call::RestoreSnapshot(arguments) => conversation.restore_snapshot(arguments).await,
             Call::AllowedHosts => conversation.allowed_hosts().await,
-            Call::AskForHost(asked) => conversation.ask_for_host(asked).await,
+            Call::AskForHost(arguments) => conversation.ask_for_host(arguments).await,
         };
         let (text, is_error) = match outcome {
             Ok(text) => (text, false),
-            Err(error) => (conversation.told(&error), true),
+            Err(error) => (conversation.report(&error), true),
         };
         json!({ "content": [{ "type": "text", "text": text }], "isError": is_error })
     }
 }
 
-fn introduction(wanted: Option<&str>) -> Value {
+fn introduction(requested: Option<&str>) -> Value {
     json!({
-        "protocolVersion": version(wanted),
+        "protocolVersion": version(requested),
         "capabilities": { "tools": {} },
         "serverInfo": { "name": "belljar", "title": "belljar", "version": env!("CARGO_PKG_VERSION") },
         "instructions": INSTRUCTIONS,

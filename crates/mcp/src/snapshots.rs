@@ -6,8 +6,8 @@ use belljar_api::SnapshotPart;
 use belljar_spec::{ErrorCode, SandboxError, SnapshotName};
 
 impl Conversation {
-    pub(crate) async fn take_snapshot(&self, asked: TakeSnapshot) -> Result<String, SandboxError> {
-        let name = asked.name.as_deref().map(named).transpose()?;
+    pub(crate) async fn take_snapshot(&self, arguments: TakeSnapshot) -> Result<String, SandboxError> {
+        let name = arguments.name.as_deref().map(named).transpose()?;
         let take = belljar_api::TakeSnapshot { name, ..belljar_api::TakeSnapshot::default() };
         let take = &take;
         let taken =
@@ -20,15 +20,15 @@ impl Conversation {
         Ok(text)
     }
 
-    pub(crate) async fn restore_snapshot(&self, asked: RestoreSnapshot) -> Result<String, SandboxError> {
-        let restore = belljar_api::RestoreSandbox { snapshot: named(&asked.name)?, force: false };
+    pub(crate) async fn restore_snapshot(&self, arguments: RestoreSnapshot) -> Result<String, SandboxError> {
+        let restore = belljar_api::RestoreSandbox { snapshot: named(&arguments.name)?, force: false };
         let restore = &restore;
         let restored =
             self.with(|held| async move { held.sandbox.restore(restore).await.map_err(failed) }).await?;
         // Its commands are counted anew.
         self.shown().clear();
         let saved = restored.saved.map(|saved| format!("; the files before are kept as `{}`", saved.name));
-        Ok(format!("the sandbox has the files of `{}`{}", asked.name, saved.unwrap_or_default()))
+        Ok(format!("the sandbox has the files of `{}`{}", arguments.name, saved.unwrap_or_default()))
     }
 }
 

@@ -104,8 +104,8 @@ fn open_at(directory: impl AsFd, name: &[u8], flags: OFlags) -> io::Result<Owned
 
 /// The metadata of a name in a directory, if it exists. Does not follow a link.
 pub fn stat_at(directory: impl AsFd, name: &[u8]) -> io::Result<Option<Stat>> {
-    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-    match fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted) {
+    let fields = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    match fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, fields) {
         Ok(found) => Ok(Some(Stat::from(&found))),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(error) => Err(error.into()),
@@ -114,14 +114,14 @@ pub fn stat_at(directory: impl AsFd, name: &[u8]) -> io::Result<Option<Stat>> {
 
 /// The metadata of an open file.
 pub fn stat_of(open: impl AsFd) -> io::Result<Stat> {
-    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-    Ok(Stat::from(&fs::statx(open, "", AtFlags::EMPTY_PATH, wanted)?))
+    let fields = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    Ok(Stat::from(&fs::statx(open, "", AtFlags::EMPTY_PATH, fields)?))
 }
 
 /// The identity of an open directory.
 pub fn identity_of(open: impl AsFd) -> io::Result<Identity> {
-    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-    Ok(Identity::from(&fs::statx(open, "", AtFlags::EMPTY_PATH, wanted)?))
+    let fields = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    Ok(Identity::from(&fs::statx(open, "", AtFlags::EMPTY_PATH, fields)?))
 }
 
 /// The names in a directory, in order.

@@ -33,17 +33,17 @@ impl Guard {
     pub(super) fn anchors(&self, path: &RelPath) -> bool {
         let parts: Vec<&[u8]> = path.parts().collect();
         let leads_to = |named: &Vec<u8>| {
-            let wanted: Vec<&[u8]> = named.split(|byte| *byte == b'/').collect();
-            wanted.len() > parts.len() && parts.iter().zip(&wanted).all(|(a, b)| a.eq_ignore_ascii_case(b))
+            let names: Vec<&[u8]> = named.split(|byte| *byte == b'/').collect();
+            names.len() > parts.len() && parts.iter().zip(&names).all(|(a, b)| a.eq_ignore_ascii_case(b))
         };
         self.named.iter().any(leads_to)
     }
 }
 
 fn begins_with(parts: &[&[u8]], named: &[u8]) -> bool {
-    let mut wanted = named.split(|byte| *byte == b'/');
+    let mut names = named.split(|byte| *byte == b'/');
     let mut parts = parts.iter();
-    wanted.all(|name| parts.next().is_some_and(|part| part.eq_ignore_ascii_case(name)))
+    names.all(|name| parts.next().is_some_and(|part| part.eq_ignore_ascii_case(name)))
 }
 
 #[cfg(test)]

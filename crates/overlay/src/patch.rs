@@ -69,15 +69,15 @@ impl Patch {
     ) -> io::Result<()> {
         let from = change.from.as_ref().unwrap_or(&change.path);
         let (a, b) = (quote::prefixed("a/", from.as_bytes()), quote::prefixed("b/", change.path.as_bytes()));
-        let mut said = Vec::new();
+        let mut header = Vec::new();
         let final_mode = change.mode();
         let mode = |stat: &Stat| match stat.kind {
             Kind::Link => 0o120000,
             _ => 0o100000 | if stat.mode & 0o100 != 0 { 0o755 } else { 0o644 },
         };
         match (&old, &new) {
-            (None, Some(new)) => writeln!(said, "new file mode {:o}", mode(new))?,
-            (Some(old), None) => writeln!(said, "deleted file mode {:o}", mode(old))?,
+            (None, Some(new)) => writeln!(header, "new file mode {:o}", mode(new))?,
+            (Some(old), None) => writeln!(header, "deleted file mode {:o}", mode(old))?,
             (Some(old), Some(new)) if old.kind == Kind::File && Some(old.permissions()) != final_mode => {
                 // git knows two modes of a file; if both are the same for git, the full mode is written, which git accepts too.
                 let (before, after) = match (mode(old), mode(new)) {
@@ -85,21 +85,21 @@ impl Patch {
                     _ => (0o100000 | old.permissions(), 0o100000 | new.permissions()),
                 };
                 if before != after {
-                    writeln!(said, "old mode {before:o}\nnew mode {after:o}")?;
+                    writeln!(header, "old mode {before:o}\nnew mode {after:o}")?;
                 }
             }
             _ => {}
         }
         if change.from.is_some() {
-            writeln!(said, "similarity index 100%\nrename from {from}\nrename to {}", change.path)?;
+            writeln!(header, "similarity index 100%\nrename from {from}\nrename to {}", change.path)?;
         }
         let stays = old.is_some() && new.is_some() && !change.content;
         // git refuses the whole patch because of a file without any change line.
-        if stays && said.is_empty() {
+        if stays && header.is_empty() {
             return Ok(());
         }
         line(out, &[b"diff --git ", &a, b" ", &b])?;
-        out.write_all(&said)?;
+        out.write_all(&header)?;
         let empty = |stat: &Option<Stat>| stat.is_none_or(|stat| stat.kind == Kind::File && stat.size == 0);
         if empty(&old) && empty(&new) {
             // An empty file has no hunks. patch(1) needs this line to recognize the file.

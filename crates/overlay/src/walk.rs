@@ -367,8 +367,8 @@ impl Walk<'_> {
     }
 
     fn note_set_id(&mut self, change: &Change) {
-        let wanted = change.new.map_or(0, |new| new.mode) & 0o6000;
-        if wanted & !change.mode().unwrap_or(0) != 0 {
+        let set_id_bits = change.new.map_or(0, |new| new.mode) & 0o6000;
+        if set_id_bits & !change.mode().unwrap_or(0) != 0 {
             self.found.left_out.push(LeftOut { path: change.path.clone(), why: LeftOutWhy::SetId });
         }
     }

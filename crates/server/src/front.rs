@@ -111,7 +111,7 @@ impl Front {
         asking.caller.may_have_sandboxes()?;
         let in_use = self.fleet.shim(name, asking).await?;
         let line = self.link.line(&in_use.alive().id);
-        let line = line.ok_or_else(|| LinkError::Gone(io::ErrorKind::NotFound.into()).told())?;
+        let line = line.ok_or_else(|| LinkError::Gone(io::ErrorKind::NotFound.into()).to_error())?;
         Ok((in_use, line))
     }
 

@@ -13,7 +13,7 @@ pub(crate) fn matches(glob: &str, name: &str) -> bool {
                 glob = rest;
             }
             ([], []) => return true,
-            ([wanted, more @ ..], [found, rest @ ..]) if wanted == found => {
+            ([literal, more @ ..], [found, rest @ ..]) if literal == found => {
                 (glob, name) = (more, rest);
             }
             _ => match retry {

@@ -19,9 +19,9 @@ mod glob;
 mod golden;
 mod hint;
 mod id;
-mod kept;
 mod limits;
 pub mod llm;
+mod persistent;
 mod quantity;
 mod regional;
 pub mod request;
@@ -51,11 +51,11 @@ pub use forwarded_port::{ForwardedAt, ForwardedPort, ForwardedPortError};
 pub use golden::GoldenTier;
 pub use hint::{CommandLine, Hint, Piece, Term};
 pub use id::SandboxId;
-pub use kept::{
-    Admin, Kept, SnapshotName, SnapshotNameError, Volume, VolumeName, VolumeNameError, VolumePath,
-    VolumePathError,
-};
 pub use limits::{Limit, LimitHit, Limits, Machine, Origin};
+pub use persistent::{
+    Admin, PersistentIdentity, SnapshotName, SnapshotNameError, Volume, VolumeName, VolumeNameError,
+    VolumePath, VolumePathError,
+};
 pub use quantity::{ByteSize, Cpus, ParseQuantityError, parse_time};
 pub use regional::{REGIONAL_VARIABLES, TIME_ZONE_VARIABLE, is_regional_variable};
 pub use request::{LimitsRequest, SandboxRequest};

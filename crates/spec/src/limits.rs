@@ -39,7 +39,7 @@ pub enum Origin {
     /// A default: enforced as well as this machine can.
     Default,
     /// The caller asked for it.
-    Asked,
+    Requested,
 }
 
 /// What defaults depend on.
@@ -51,33 +51,33 @@ pub struct Machine {
 
 impl Limits {
     /// Fills in the defaults.
-    pub fn understand(asked: &LimitsRequest, machine: Machine) -> Limits {
+    pub fn understand(requested: &LimitsRequest, machine: Machine) -> Limits {
         let half = ByteSize::bytes(machine.memory.as_u64() / 2);
-        let memory = limit(asked.memory, half);
+        let memory = limit(requested.memory, half);
         Limits {
             memory,
-            cpus: limit(asked.cpus, Cpus::whole(machine.cpus)),
+            cpus: limit(requested.cpus, Cpus::whole(machine.cpus)),
             // More than the kernel can count is as many as there can be.
-            pids: limit(asked.pids.map(|pids| pids.min(MAX_PIDS)), DEFAULT_PIDS),
-            open_files: limit(asked.open_files, DEFAULT_OPEN_FILES),
+            pids: limit(requested.pids.map(|pids| pids.min(MAX_PIDS)), DEFAULT_PIDS),
+            open_files: limit(requested.open_files, DEFAULT_OPEN_FILES),
             // Private files live in memory: never more of them than half of it.
-            disk: limit(asked.disk, DEFAULT_DISK.min(ByteSize::bytes(memory.value.as_u64() / 2))),
-            wall_time: limit(asked.timeout, DEFAULT_WALL_TIME),
-            output: limit(asked.output, DEFAULT_OUTPUT),
-            ready: limit(asked.ready, Limits::DEFAULT_READY),
+            disk: limit(requested.disk, DEFAULT_DISK.min(ByteSize::bytes(memory.value.as_u64() / 2))),
+            wall_time: limit(requested.timeout, DEFAULT_WALL_TIME),
+            output: limit(requested.output, DEFAULT_OUTPUT),
+            ready: limit(requested.ready, Limits::DEFAULT_READY),
         }
     }
 
     /// How long a command of the sandbox's own holder may run: as long as the holder asks for.
-    pub fn time_for(&self, asked: Option<Duration>) -> Duration {
-        asked.unwrap_or(self.wall_time.value).min(FOR_EVER)
+    pub fn time_for(&self, requested: Option<Duration>) -> Duration {
+        requested.unwrap_or(self.wall_time.value).min(FOR_EVER)
     }
 
     /// How long a command of another caller may run: no longer than the sandbox was made for, if that was said.
-    pub fn time_within(&self, asked: Option<Duration>) -> Duration {
-        match (asked, self.wall_time.origin) {
-            (Some(asked), Origin::Asked) => asked.min(self.wall_time.value).min(FOR_EVER),
-            (asked, _) => self.time_for(asked),
+    pub fn time_within(&self, requested: Option<Duration>) -> Duration {
+        match (requested, self.wall_time.origin) {
+            (Some(requested), Origin::Requested) => requested.min(self.wall_time.value).min(FOR_EVER),
+            (requested, _) => self.time_for(requested),
         }
     }
 
@@ -85,9 +85,9 @@ impl Limits {
     pub const DEFAULT_READY: Duration = Duration::from_secs(15);
 }
 
-fn limit<T>(asked: Option<T>, default: T) -> Limit<T> {
-    match asked {
-        Some(value) => Limit { value, origin: Origin::Asked },
+fn limit<T>(requested: Option<T>, default: T) -> Limit<T> {
+    match requested {
+        Some(value) => Limit { value, origin: Origin::Requested },
         None => Limit { value: default, origin: Origin::Default },
     }
 }
@@ -165,7 +165,7 @@ mod tests {
         let machine = Machine { memory: ByteSize::mebibytes(1024), cpus: 2 };
         let spec = LimitsRequest { memory: Some(ByteSize::mebibytes(100)), ..LimitsRequest::default() };
         let limits = Limits::understand(&spec, machine);
-        assert_eq!(limits.memory, Limit { value: ByteSize::mebibytes(100), origin: Origin::Asked });
+        assert_eq!(limits.memory, Limit { value: ByteSize::mebibytes(100), origin: Origin::Requested });
         assert_eq!(limits.cpus, Limit { value: Cpus::whole(2), origin: Origin::Default });
         assert_eq!(
             limits.disk.value,

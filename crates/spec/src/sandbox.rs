@@ -6,7 +6,7 @@ use crate::llm::LlmRoute;
 use crate::secret::{Credential, Forwarded, GitHubGrant};
 use crate::workspace::{GitAccess, HidePattern, ProtectedPath, WorkspaceMode};
 use crate::{
-    Admin, Assurance, BackendChoice, ForwardedPort, Kept, LimitsRequest, Root, SandboxId, UserName, Volume,
+    Admin, Assurance, BackendChoice, ForwardedPort, LimitsRequest, PersistentIdentity, Root, SandboxId, UserName, Volume,
 };
 use std::ffi::OsString;
 use std::fmt;
@@ -67,7 +67,7 @@ pub struct SandboxSpec {
     /// The secrets that it really holds. Each is recorded.
     pub forwarded: Vec<Forwarded>,
     /// Who it is among those that are kept, if it is one of them.
-    pub kept: Option<Kept>,
+    pub persistent: Option<PersistentIdentity>,
     /// What outlives it, beside the workspace.
     pub volumes: Vec<Volume>,
     /// Its home, if that outlives it: a directory that belljar keeps. Its disk limit does not count there.

@@ -201,8 +201,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let mut holder = child("lock::tests::child_holds_a_lock", &path);
-        let said = BufReader::new(holder.stdout.take().unwrap());
-        assert!(said.lines().any(|line| line.unwrap() == "locked"));
+        let stdout = BufReader::new(holder.stdout.take().unwrap());
+        assert!(stdout.lines().any(|line| line.unwrap() == "locked"));
         assert!(Lock::try_now(&path).unwrap().is_none());
         assert!(Lock::try_existing(&path).unwrap().is_none());
         assert!(Lock::wait_within(&path, Duration::from_millis(20)).unwrap().is_none());

@@ -51,8 +51,8 @@ pub(crate) fn raise_ambient() -> Result<(), Errno> {
     sets.inheritable = sets.permitted;
     sets.effective = sets.permitted;
     set(sets)?;
-    let wanted = SETUP.into_iter().chain(MAINTENANCE);
-    for capability in wanted.filter(|bit| sets.permitted & (1 << bit) != 0) {
+    let needed = SETUP.into_iter().chain(MAINTENANCE);
+    for capability in needed.filter(|bit| sets.permitted & (1 << bit) != 0) {
         prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE as u64, capability)?;
     }
     Ok(())

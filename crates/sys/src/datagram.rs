@@ -65,13 +65,13 @@ pub fn send(socket: impl AsFd, bytes: &[u8], to: SocketAddr, from: Option<IpAddr
             let [a, b, c, d] = from.octets();
             let address = libc::in_addr { s_addr: u32::from_ne_bytes([a, b, c, d]) };
             let any = libc::in_addr { s_addr: 0 };
-            let said = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: any };
-            say(&mut message, &mut room, libc::SOL_IP, libc::IP_PKTINFO, said);
+            let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: any };
+            say(&mut message, &mut room, libc::SOL_IP, libc::IP_PKTINFO, info);
         }
         Some(IpAddr::V6(from)) => {
             let ipi6_addr = libc::in6_addr { s6_addr: from.octets() };
-            let said = libc::in6_pktinfo { ipi6_addr, ipi6_ifindex: 0 };
-            say(&mut message, &mut room, libc::SOL_IPV6, libc::IPV6_PKTINFO, said);
+            let info = libc::in6_pktinfo { ipi6_addr, ipi6_ifindex: 0 };
+            say(&mut message, &mut room, libc::SOL_IPV6, libc::IPV6_PKTINFO, info);
         }
         None => {}
     }
@@ -81,7 +81,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], to: SocketAddr, from: Option<IpAddr
 }
 
 /// Puts one word of control (cmsg(3)) into a message, with room for it that must live as long as the message.
-fn say<T>(message: &mut libc::msghdr, room: &mut Room, level: libc::c_int, kind: libc::c_int, said: T) {
+fn say<T>(message: &mut libc::msghdr, room: &mut Room, level: libc::c_int, kind: libc::c_int, info: T) {
     let length = size_of::<T>() as libc::c_uint;
     message.msg_control = room.0.as_mut_ptr().cast();
     // SAFETY: both only compute a length.
@@ -94,7 +94,7 @@ fn say<T>(message: &mut libc::msghdr, room: &mut Room, level: libc::c_int, kind:
         (*header).cmsg_level = level;
         (*header).cmsg_type = kind;
         (*header).cmsg_len = whole as _;
-        libc::CMSG_DATA(header).cast::<T>().write_unaligned(said);
+        libc::CMSG_DATA(header).cast::<T>().write_unaligned(info);
     }
 }
 
@@ -106,12 +106,12 @@ fn destination(message: &libc::msghdr) -> Option<IpAddr> {
             let data = libc::CMSG_DATA(header);
             match ((*header).cmsg_level, (*header).cmsg_type) {
                 (libc::SOL_IP, libc::IP_PKTINFO) => {
-                    let said = data.cast::<libc::in_pktinfo>().read_unaligned();
-                    return Some(Ipv4Addr::from(said.ipi_addr.s_addr.to_ne_bytes()).into());
+                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                    return Some(Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes()).into());
                 }
                 (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
-                    let said = data.cast::<libc::in6_pktinfo>().read_unaligned();
-                    return Some(Ipv6Addr::from(said.ipi6_addr.s6_addr).into());
+                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                    return Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
                 }
                 _ => header = libc::CMSG_NXTHDR(message, header),
             }
@@ -138,15 +138,15 @@ mod tests {
         tell_destinations(&served).unwrap();
         let port = served.local_addr().unwrap().port();
         // Every address of this range is local.
-        let asked = SocketAddr::from(([127, 9, 8, 7], port));
+        let server = SocketAddr::from(([127, 9, 8, 7], port));
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
-        client.send_to(b"what", asked).unwrap();
+        client.send_to(b"what", server).unwrap();
         let mut buffer = [0; 16];
         let received = receive(&served, &mut buffer).unwrap();
         let from = client.local_addr().unwrap();
-        assert_eq!(received, Received { length: 4, from, to: Some(asked.ip()) });
+        assert_eq!(received, Received { length: 4, from, to: Some(server.ip()) });
         send(&served, b"that", from, received.to).unwrap();
-        assert_eq!(client.recv_from(&mut buffer).unwrap(), (4, asked));
+        assert_eq!(client.recv_from(&mut buffer).unwrap(), (4, server));
     }
 
     #[test]
@@ -154,14 +154,14 @@ mod tests {
         // A machine may have none.
         let Ok(served) = UdpSocket::bind("[::]:0") else { return };
         tell_destinations(&served).unwrap();
-        let asked = SocketAddr::from((Ipv6Addr::LOCALHOST, served.local_addr().unwrap().port()));
+        let server = SocketAddr::from((Ipv6Addr::LOCALHOST, served.local_addr().unwrap().port()));
         let Ok(client) = UdpSocket::bind("[::1]:0") else { return };
-        client.send_to(b"what", asked).unwrap();
+        client.send_to(b"what", server).unwrap();
         let mut buffer = [0; 16];
         let received = receive(&served, &mut buffer).unwrap();
-        assert_eq!((received.length, received.to), (4, Some(asked.ip())));
+        assert_eq!((received.length, received.to), (4, Some(server.ip())));
         send(&served, b"that", received.from, received.to).unwrap();
-        assert_eq!(client.recv_from(&mut buffer).unwrap(), (4, asked));
+        assert_eq!(client.recv_from(&mut buffer).unwrap(), (4, server));
     }
 
     #[test]

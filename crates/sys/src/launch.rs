@@ -557,16 +557,16 @@ mod tests {
     }
 
     /// Runs a script of a shell with one descriptor, and returns what it wrote to its standard error.
-    fn said(script: &CStr, given: &File) -> String {
+    fn stderr_of(script: &CStr, given: &File) -> String {
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let (argv, given) = ([c"sh", c"-c", script], [given.as_fd()]);
         let (started, ()) = launch(&giving(c"/bin/sh", &argv, &given, Some(theirs.as_fd())), |_| ()).unwrap();
         started.executed().unwrap().unwrap();
         drop(theirs);
-        let mut said = String::new();
-        File::from(ours).read_to_string(&mut said).unwrap();
+        let mut stderr_of = String::new();
+        File::from(ours).read_to_string(&mut stderr_of).unwrap();
         let _ = waitid(WaitId::PidFd(started.pidfd.as_fd()), WaitIdOptions::EXITED);
-        said
+        stderr_of
     }
 
     #[test]
@@ -578,11 +578,11 @@ mod tests {
             let given = File::open("/proc/self/comm").unwrap();
             let above_it: Vec<_> = (0..above).map(|_| open()).collect();
             // Without a listing of the folder, which would be open itself.
-            let said = said(
+            let stderr_text = stderr_of(
                 c"exec >&2; n=0; while [ $n -lt 900 ]; do [ -e /proc/$$/fd/$n ] && echo $n; n=$((n + 1)); done; cat <&3",
                 &given,
             );
-            let mut words: Vec<&str> = said.split_whitespace().collect();
+            let mut words: Vec<&str> = stderr_text.split_whitespace().collect();
             let given = words.pop();
             assert_eq!(given, fs::read_to_string("/proc/self/comm").unwrap().split_whitespace().next());
             assert_eq!(words, ["0", "1", "2", "3"], "{below} below, {above} above");
@@ -628,7 +628,7 @@ mod tests {
                     assert!(clone3::is_available());
                     refuse_clone3(refusal);
                     assert!(!clone3::is_available());
-                    assert_eq!(said(c"echo started >&2", &given), "started\n");
+                    assert_eq!(stderr_of(c"echo started >&2", &given), "started\n");
                     let (map, _dying) =
                         with_user_namespace(|pid| fs::read_to_string(format!("/proc/{pid}/uid_map")))
                             .unwrap();

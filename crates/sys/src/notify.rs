@@ -50,10 +50,15 @@ pub fn install(program: &[u8]) -> Result<OwnedFd, Errno> {
 /// The next call. `NOENT`: the caller is gone by now.
 pub fn receive(listener: impl AsFd) -> Result<Waiting, Errno> {
     // The kernel wants zeros.
-    let mut told = Told::default();
+    let mut notification = Notification::default();
     // SAFETY: the kernel writes one structure of this size to the address.
-    ioctl(listener, RECEIVE, (&raw mut told).cast())?;
-    Ok(Waiting { id: told.id, thread: told.pid, number: told.data.nr, arguments: told.data.args })
+    ioctl(listener, RECEIVE, (&raw mut notification).cast())?;
+    Ok(Waiting {
+        id: notification.id,
+        thread: notification.pid,
+        number: notification.data.nr,
+        arguments: notification.data.args,
+    })
 }
 
 /// Whether the call still waits: what was read of its thread by number was that thread's.
@@ -113,7 +118,7 @@ fn ioctl(listener: impl AsFd, request: u32, argument: *mut libc::c_void) -> Resu
 /// `struct seccomp_notif`.
 #[repr(C)]
 #[derive(Default)]
-struct Told {
+struct Notification {
     id: u64,
     pid: u32,
     flags: u32,
@@ -287,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_call_waits_for_its_answer_and_fails_when_nobody_is_left_to_give_one() {
-        let (tell, told) = channel();
+        let (tell, receiver) = channel();
         let caller = thread::spawn(move || {
             seccomp::no_new_privileges().expect("no privileges");
             let Ok(listener) = install(&program()) else { return None };
@@ -297,7 +302,7 @@ mod tests {
             Some([call(), call(), call()])
         });
         // A kernel, or a filter around us, that has none of it.
-        let Ok(listener) = told.recv() else { return };
+        let Ok(listener) = receiver.recv() else { return };
         let first = receive(&listener).expect("a call");
         assert!(Name::of(first.number).is_none() && is_waiting(&listener, first.id));
         answer(&listener, first.id, Answer::Value(4711)).expect("it waits");

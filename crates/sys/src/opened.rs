@@ -38,8 +38,8 @@ impl OpenedPath {
     pub fn open(path: &Path) -> Result<OpenedPath, Errno> {
         let descriptor = open_real(path)?;
         // Folders on the way may have been moved while the kernel followed it.
-        let told = readlinkat(CWD, by_descriptor(&descriptor), Vec::new())?;
-        if told.to_bytes() != path.as_os_str().as_bytes() {
+        let named = readlinkat(CWD, by_descriptor(&descriptor), Vec::new())?;
+        if named.to_bytes() != path.as_os_str().as_bytes() {
             return Err(Errno::STALE);
         }
         let found = fstat(&descriptor)?;

@@ -126,8 +126,8 @@ fn arrange(order: &Order) -> Result<(), Errno> {
     let opened = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?.into_raw_fd();
     // SAFETY: it was opened just now.
     let null = fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(opened) }, above)?.into_raw_fd();
-    let wanted = [null; 3].into_iter().chain(moved.into_iter().take(order.descriptors.len()));
-    for (target, source) in wanted.enumerate() {
+    let moves = [null; 3].into_iter().chain(moved.into_iter().take(order.descriptors.len()));
+    for (target, source) in moves.enumerate() {
         // SAFETY: only numbers go in; what this process, a copy, had at the target is closed.
         check(unsafe { libc::dup2(source, target as i32) }.into())?;
     }

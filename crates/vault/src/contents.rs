@@ -55,7 +55,7 @@ impl Contents {
         let file: File = serde_json::from_slice(bytes).map_err(not_ours)?;
         let mut contents = Contents { key: file.key, entries: BTreeMap::new() };
         for (number, written) in (1..).zip(file.secrets) {
-            let (name, entry) = written.understood().ok_or(Damage::Entry(number))?;
+            let (name, entry) = written.parsed().ok_or(Damage::Entry(number))?;
             if contents.entries.insert(name, entry).is_some() {
                 return Err(Damage::Twice(number));
             }
@@ -108,7 +108,7 @@ struct Written {
 }
 
 impl Written {
-    fn understood(&self) -> Option<(SecretName, Entry)> {
+    fn parsed(&self) -> Option<(SecretName, Entry)> {
         let bytes = |text: &str| HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok();
         let nonce = bytes(&self.nonce)?.try_into().ok()?;
         let sealed = bytes(&self.sealed).filter(|sealed| sealed.len() > TAG)?;

@@ -19,7 +19,7 @@ pub struct Vault {
 
 /// The result of setting a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum SetOutcome {
     /// There was no secret of this name.
     New,
     /// There was one of this name; its old value is gone.
@@ -61,7 +61,7 @@ impl Vault {
     }
 
     /// Stores a value under a name. The first one in a vault also makes the key, if none was given.
-    pub fn set(&self, name: &SecretName, value: &Secret) -> Result<Kept, VaultError> {
+    pub fn set(&self, name: &SecretName, value: &Secret) -> Result<SetOutcome, VaultError> {
         if value.is_empty() {
             return Err(VaultError::Empty { name: name.clone() });
         }
@@ -78,7 +78,7 @@ impl Vault {
         let before = contents.entries.insert(name.clone(), entry);
         contents.key = Some(key.id());
         self.write(&contents, &held)?;
-        Ok(if before.is_some() { Kept::Replaced } else { Kept::New })
+        Ok(if before.is_some() { SetOutcome::Replaced } else { SetOutcome::New })
     }
 
     /// Removes secrets: all of these, or none if one of them does not exist. Needs no key.
@@ -181,7 +181,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn set(vault: &Vault, called: &str, value: &str) -> Result<Kept, VaultError> {
+    fn set(vault: &Vault, called: &str, value: &str) -> Result<SetOutcome, VaultError> {
         vault.set(&name(called), &Secret::new(value.into()))
     }
 
@@ -204,9 +204,9 @@ mod tests {
     fn what_is_set_is_read_until_it_is_removed() {
         let (_folder, vault) = vault();
         assert_eq!(vault.list().unwrap(), []);
-        assert_eq!(set(&vault, "b", "hunter2 1").unwrap(), Kept::New);
-        assert_eq!(set(&vault, "a", "hunter2 2").unwrap(), Kept::New);
-        assert_eq!(set(&vault, "b", "hunter2 3").unwrap(), Kept::Replaced);
+        assert_eq!(set(&vault, "b", "hunter2 1").unwrap(), SetOutcome::New);
+        assert_eq!(set(&vault, "a", "hunter2 2").unwrap(), SetOutcome::New);
+        assert_eq!(set(&vault, "b", "hunter2 3").unwrap(), SetOutcome::Replaced);
         assert!(reads(&vault, "a", "hunter2 2") && reads(&vault, "b", "hunter2 3"));
         let listed: Vec<String> =
             vault.list().unwrap().iter().map(|listed| listed.name.to_string()).collect();

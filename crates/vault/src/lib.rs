@@ -24,6 +24,6 @@ pub use check::{Finding, Part, Report};
 pub use contents::{Contents, Damage, Entry};
 pub use error::VaultError;
 pub use host::HostSecrets;
-pub use keep::{Kept, Listed, Vault};
+pub use keep::{Listed, SetOutcome, Vault};
 pub use key::{Key, KeySource, named_key_file};
 pub use secret::{MAX, Secret, SecretError, SecretStore};

@@ -6,7 +6,7 @@
 use crate::settings::{HostFiles, MAX_BYTES_TOGETHER};
 use belljar_git::config::quoted;
 use belljar_spec::git::BranchName;
-use belljar_spec::secret::{Carrier, Credential};
+use belljar_spec::secret::{Credential, CredentialLocation};
 use belljar_spec::workspace::View;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -36,8 +36,8 @@ impl Person {
         let own: Vec<PathBuf> = repository.map(|git_dir| git_dir.join("config")).into_iter().collect();
         let settings = host.settings(&own, git_dir.as_deref(), MAX_BYTES_TOGETHER).unwrap_or_default();
         let last = |name: &str| {
-            let said = settings.iter().rfind(|one| one.counts && one.variable.name == name);
-            said.and_then(|one| one.variable.text()).filter(|text| !text.is_empty()).map(str::to_string)
+            let configured = settings.iter().rfind(|one| one.counts && one.variable.name == name);
+            configured.and_then(|one| one.variable.text()).filter(|text| !text.is_empty()).map(str::to_string)
         };
         Person {
             name: last("user.name").unwrap_or_else(|| DEFAULT_AUTHOR.0.to_string()),
@@ -84,18 +84,18 @@ pub fn config(person: &Person, remote: Option<&Remote>) -> String {
 /// alone. A program that unsets the variable gets none.
 pub fn helpers(credentials: &[Credential]) -> String {
     let mut text = String::new();
-    for (credential, place) in
-        credentials.iter().flat_map(|one| one.places.iter().map(move |place| (one, place)))
+    for (credential, binding) in
+        credentials.iter().flat_map(|one| one.bindings.iter().map(move |binding| (one, binding)))
     {
-        let user = place.carriers.iter().find_map(|carrier| match carrier {
-            Carrier::Basic { user } => Some(user),
-            Carrier::Bearer | Carrier::Header(_) | Carrier::Query(_) => None,
+        let user = binding.locations.iter().find_map(|location| match location {
+            CredentialLocation::Basic { user } => Some(user),
+            CredentialLocation::Bearer | CredentialLocation::Header(_) | CredentialLocation::Query(_) => None,
         });
         let (Some(user), Some(variable)) = (user, credential.variables.first()) else { continue };
-        if place.ports.first() != place.ports.last() {
+        if binding.ports.first() != binding.ports.last() {
             continue;
         }
-        let port = match place.ports.first() {
+        let port = match binding.ports.first() {
             443 => String::new(),
             port => format!(":{port}"),
         };
@@ -105,8 +105,8 @@ pub fn helpers(credentials: &[Credential]) -> String {
             "!f() {{ test \"$1\" = get && test -n \"${variable}\" && \
              printf 'username=%s\\npassword=%s\\n' '{user}' \"${variable}\"; }}; f"
         );
-        let name = place.host.name();
-        let below = (place.host.to_string() != format!("={name}")).then(|| format!("*.{name}"));
+        let name = binding.host.name();
+        let below = (binding.host.to_string() != format!("={name}")).then(|| format!("*.{name}"));
         for host in below.into_iter().chain([name.to_string()]) {
             let url = quoted(&format!("https://{host}{port}"));
             let _ = write!(text, "[credential {url}]\n\thelper = {}\n", quoted(&helper));
@@ -176,10 +176,10 @@ mod tests {
         let github = built_in("github").unwrap().credential.clone();
         let mut own = github.clone();
         own.variables = vec!["OWN".parse().unwrap()];
-        own.places.truncate(1);
-        own.places[0].host = "git.example.com".parse().unwrap();
-        own.places[0].ports = "8443".parse().unwrap();
-        own.places[0].carriers = vec![Carrier::basic("it's").unwrap()];
+        own.bindings.truncate(1);
+        own.bindings[0].host = "git.example.com".parse().unwrap();
+        own.bindings[0].ports = "8443".parse().unwrap();
+        own.bindings[0].locations = vec![CredentialLocation::basic("it's").unwrap()];
         let inside =
             variables(helpers(&[github, built_in("openai").unwrap().credential.clone(), own]).as_bytes());
         let names: Vec<&str> = inside.iter().map(|one| one.name.as_str()).collect();
@@ -192,7 +192,7 @@ mod tests {
             "git.example.com:8443",
         ];
         assert_eq!(names, hosts.map(|host| format!("credential.https://{host}.helper")));
-        let said = |helper: &str, operation: &str, value: &str| {
+        let answer = |helper: &str, operation: &str, value: &str| {
             let script = format!("{} {operation}", helper.strip_prefix('!').unwrap());
             let mut shell = std::process::Command::new("sh");
             let output =
@@ -200,9 +200,9 @@ mod tests {
             String::from_utf8(output.stdout).unwrap()
         };
         let (first, last) = (inside[3].text().unwrap(), inside[5].text().unwrap());
-        assert_eq!(said(first, "get", "ghp_x'$y"), "username=x-access-token\npassword=ghp_x'$y\n");
-        assert_eq!(said(last, "get", "v"), "username=it's\npassword=v\n");
-        assert_eq!((said(first, "store", "v"), said(first, "get", "")), (String::new(), String::new()));
+        assert_eq!(answer(first, "get", "ghp_x'$y"), "username=x-access-token\npassword=ghp_x'$y\n");
+        assert_eq!(answer(last, "get", "v"), "username=it's\npassword=v\n");
+        assert_eq!((answer(first, "store", "v"), answer(first, "get", "")), (String::new(), String::new()));
     }
 
     #[test]

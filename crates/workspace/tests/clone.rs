@@ -468,7 +468,7 @@ fn a_token_opens_a_host_and_stays_out_of_sight() {
         clone::collect(&machine.state(), id, PushLimits::default()).unwrap();
         clone::push(&machine.state(), id, None, Some(Secret::from_text(SECRET))).unwrap();
     }
-    assert!(host.authorizations().iter().all(|said| said == BASIC));
+    assert!(host.authorizations().iter().all(|value| value == BASIC));
     assert!(!host.authorizations().is_empty());
     let seen = host.seen.lock().unwrap();
     let listed = seen.iter().any(|seen| contains(&seen.words, b"s3cret") || contains(&seen.words, b"Z2hwX3"));
@@ -519,14 +519,14 @@ fn where_nothing_can_be_cloned_nothing_starts_and_the_reason_has_no_token() {
 
 /// Stands in for a host's API.
 struct Api {
-    asked: Mutex<Vec<(String, String, String)>>,
+    requests: Mutex<Vec<(String, String, String)>>,
     status: u16,
     answer: &'static str,
 }
 
 impl Forge for Api {
     fn post_json(&self, url: &str, body: &str, token: &Secret) -> Result<(u16, Vec<u8>), String> {
-        self.asked.lock().unwrap().push((url.into(), body.into(), token.reveal_text().into()));
+        self.requests.lock().unwrap().push((url.into(), body.into(), token.reveal_text().into()));
         Ok((self.status, self.answer.as_bytes().to_vec()))
     }
 }
@@ -541,7 +541,7 @@ fn a_pull_request_is_opened_for_what_was_pushed() {
     inside(&cloned).commit("mine", "m\n", "mine");
     drop(cloned);
     let (state, id, token) = (machine.state(), machine.id, Secret::from_text(SECRET));
-    let api = |status, answer| Api { asked: Mutex::new(Vec::new()), status, answer };
+    let api = |status, answer| Api { requests: Mutex::new(Vec::new()), status, answer };
     let request = PullRequest {
         title: "A \"title\"".into(),
         body: "Words".into(),
@@ -553,19 +553,19 @@ fn a_pull_request_is_opened_for_what_was_pushed() {
         clone::pull_request(&state, id, &request, &early, &token),
         Err(CloneError::NothingToPush)
     ));
-    assert!(early.asked.lock().unwrap().is_empty());
+    assert!(early.requests.lock().unwrap().is_empty());
     machine.collect();
     clone::push(&state, id, None, Some(Secret::from_text(SECRET))).unwrap();
     let good = api(201, "{\"html_url\":\"https://example.com/ada/engine/pull/1\"}");
     let page = clone::pull_request(&state, id, &request, &good, &token).unwrap();
     assert_eq!(page.as_str(), "https://example.com/ada/engine/pull/1");
-    let asked = good.asked.lock().unwrap().remove(0);
-    assert_eq!(asked.0, "https://api.example.com/repos/ada/engine/pulls");
+    let requests = good.requests.lock().unwrap().remove(0);
+    assert_eq!(requests.0, "https://api.example.com/repos/ada/engine/pulls");
     assert_eq!(
-        asked.1,
+        requests.1,
         "{\"title\":\"A \\\"title\\\"\",\"body\":\"Words\",\"head\":\"belljar/0102030405060708\",\"base\":\"main\"}"
     );
-    assert_eq!(asked.2, SECRET);
+    assert_eq!(requests.2, SECRET);
     let bad = api(
         422,
         "{\"message\":\"Validation Failed\",\"errors\":[{\"message\":\"one exists for ghp_s3cret/x+y\"}]}",
@@ -627,10 +627,11 @@ fn a_clone_whose_label_is_not_understood_is_listed_and_never_swept() {
         drop(cloned);
         let root = machine.state().join("clones").join(machine.id.to_string());
         damage(&root.join("clone.json"));
-        let damaged = |list: Vec<Result<clone::Kept, belljar_state::damage::Damaged>>| match list.as_slice() {
-            [Err(damaged)] => (damaged.id.clone(), damaged.directory.clone()),
-            other => panic!("{name}: {other:?}"),
-        };
+        let damaged =
+            |list: Vec<Result<clone::StoredClone, belljar_state::damage::Damaged>>| match list.as_slice() {
+                [Err(damaged)] => (damaged.id.clone(), damaged.directory.clone()),
+                other => panic!("{name}: {other:?}"),
+            };
         for _ in 0..2 {
             let listed = damaged(clone::list(&machine.state()).unwrap());
             assert_eq!(listed, (machine.id.to_string(), root.clone()), "{name}");

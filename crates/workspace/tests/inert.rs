@@ -217,7 +217,7 @@ fn nothing_of_a_repository_runs_whatever_we_do_with_it() {
         ("fetch by address", on().args(["fetch", "https://127.0.0.1:1/x"]), b""),
         ("fetch by ssh", on().args(["fetch", "ssh://127.0.0.1:1/x"]), b""),
         ("fetch by git's own", on().args(["fetch", "git://127.0.0.1:1/x"]), b""),
-        ("ask for a password", on().args(["credential", "fill"]), ASKED),
+        ("ask for a password", on().args(["credential", "fill"]), CREDENTIAL_QUERY),
         ("update submodules", on().args(["submodule", "update", "--init"]), b""),
         ("push", on().args(["push", "origin", "HEAD:refs/heads/x"]), b""),
         ("collect", on().args(["gc", "--auto"]), b""),
@@ -231,7 +231,7 @@ fn nothing_of_a_repository_runs_whatever_we_do_with_it() {
     }
 }
 
-const ASKED: &[u8] = b"protocol=https\nhost=example.com\n\n";
+const CREDENTIAL_QUERY: &[u8] = b"protocol=https\nhost=example.com\n\n";
 
 #[test]
 fn a_repository_that_bites_can_be_fetched_from() {
@@ -328,7 +328,7 @@ fn the_trap_is_one() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    std::io::Write::write_all(&mut asking.stdin.take().unwrap(), ASKED).unwrap();
+    std::io::Write::write_all(&mut asking.stdin.take().unwrap(), CREDENTIAL_QUERY).unwrap();
     asking.wait().unwrap();
     fs::write(folder.join(".gitattributes"), "").unwrap();
     fs::write(trap.repository.git_directory().join("info/attributes"), "").unwrap();

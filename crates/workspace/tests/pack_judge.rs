@@ -104,11 +104,11 @@ impl World {
     /// The findings on a push from `old` to `new`, with the objects that the server provides on request.
     fn seen(&self, old: &ObjectId, new: &ObjectId) -> Facts {
         let mut quarantine = self.take(self.pack(new, &[old], &[])).unwrap();
-        let wanted: String = quarantine.wanted().iter().map(|id| format!("{id}\n")).collect();
-        if !wanted.is_empty() {
+        let needed: String = quarantine.needed_commits().iter().map(|id| format!("{id}\n")).collect();
+        if !needed.is_empty() {
             let words = ["pack-objects", "--revs", "--stdout", "-q", "--filter=blob:none"];
-            quarantine.add(self.pack_of(&words, &wanted)).unwrap();
-            assert_eq!(quarantine.wanted(), []);
+            quarantine.add(self.pack_of(&words, &needed)).unwrap();
+            assert_eq!(quarantine.needed_commits(), []);
         }
         quarantine.facts(&update(old, new))
     }
@@ -148,7 +148,7 @@ fn without_the_server_it_is_not_known_what_a_parent_had() {
     world.write("src/main.rs", "a");
     let new = world.commit();
     let quarantine = world.take(world.pack(&new, &[&old], &[])).unwrap();
-    assert_eq!(quarantine.wanted(), std::slice::from_ref(&old));
+    assert_eq!(quarantine.needed_commits(), std::slice::from_ref(&old));
     let facts = quarantine.facts(&update(&old, &new));
     assert_eq!(facts, Facts { follows: Seen::Yes, keeps_workflows: Seen::Unknown });
 }
@@ -204,9 +204,9 @@ fn a_merge_has_the_workflows_of_a_side() {
     // The server has both sides.
     let new = world.head();
     let mut quarantine = world.take(world.pack(&new, &[&topic, &main], &[])).unwrap();
-    let wanted: String = quarantine.wanted().iter().map(|id| format!("{id}\n")).collect();
+    let needed: String = quarantine.needed_commits().iter().map(|id| format!("{id}\n")).collect();
     quarantine
-        .add(world.pack_of(&["pack-objects", "--revs", "--stdout", "-q", "--filter=blob:none"], &wanted))
+        .add(world.pack_of(&["pack-objects", "--revs", "--stdout", "-q", "--filter=blob:none"], &needed))
         .unwrap();
     assert_eq!(quarantine.facts(&update(&topic, &new)), FINE);
     // A merge with a change of its own.
@@ -228,7 +228,10 @@ fn what_the_server_has_passes_with_its_workflows() {
     let theirs = world.commit();
     // A branch is moved there, without any objects.
     let empty = world.take(world.pack(&theirs, &[&theirs], &[])).unwrap();
-    assert_eq!((empty.wanted(), empty.facts(&update(&old, &theirs)).keeps_workflows), (vec![], Seen::Yes));
+    assert_eq!(
+        (empty.needed_commits(), empty.facts(&update(&old, &theirs)).keeps_workflows),
+        (vec![], Seen::Yes)
+    );
     // A commit is built on it.
     world.write("src/main.rs", "more");
     let mine = world.commit();

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::relay::{self, Stage, policy, push, said, try_push};
+use crate::relay::{self, Stage, policy, push, stderr_text, try_push};
 use crate::repository::{Repository, git};
 use belljar_spec::ByteSize;
 use belljar_spec::git::{PushLimits, RefPolicy};
@@ -14,7 +14,7 @@ fn refused(stage: &Stage, clone: &Repository, words: &[&str], code: &str, messag
     let before = stage.everything();
     let recorded = stage.refusals().len();
     let output = try_push(clone, words);
-    let text = said(&output);
+    let text = stderr_text(&output);
     assert!(!output.status.success(), "{words:?}: {text}");
     assert!(text.contains(message), "{words:?}: {text}");
     assert!(stage.everything() == before, "{words:?} changed something: {text}");
@@ -123,7 +123,7 @@ fn a_mirror_moves_nothing_but_what_may_move() {
     let before = stage.refs();
     let output = try_push(&clone, &["--mirror"]);
     assert!(!output.status.success());
-    assert_eq!(stage.refs(), before, "{}", said(&output));
+    assert_eq!(stage.refs(), before, "{}", stderr_text(&output));
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn names_in_the_way_of_others() {
     stage.host.git(&["branch", "agent/deep/er"]);
     refused(&stage, &clone, &["y:agent/deep"], "push_in_the_way", "`refs/heads/agent/deep/er` is in the way");
     let output = try_push(&clone, &["y:agent/a", "y:agent/a/b"]);
-    assert!(!output.status.success(), "{}", said(&output));
+    assert!(!output.status.success(), "{}", stderr_text(&output));
     assert!(stage.refs().contains("refs/heads/agent/a"));
 }
 
@@ -173,7 +173,11 @@ fn the_host_commits_while_a_push_is_on_its_way() {
     );
     clone.commit("work", "two\n", "work");
     let output = try_push(&clone, &["agent/x"]);
-    assert!(said(&output).contains("it moved meanwhile: fetch, then push again"), "{}", said(&output));
+    assert!(
+        stderr_text(&output).contains("it moved meanwhile: fetch, then push again"),
+        "{}",
+        stderr_text(&output)
+    );
     assert_eq!(stage.host.git(&["log", "-1", "--format=%s", "agent/x"]), "theirs");
     assert!(stage.refusals().contains(&"push_stale"));
     // And with a merge, as the message says.
@@ -196,7 +200,7 @@ fn of_two_pushes_one_wins() {
         &format!("#!/bin/sh\ncd {}; unset GIT_DIR; git push -q host agent/x\n", second.folder.display()),
     );
     let output = try_push(&first, &["agent/x"]);
-    assert!(!output.status.success(), "{}", said(&output));
+    assert!(!output.status.success(), "{}", stderr_text(&output));
     assert_eq!(stage.host.git(&["log", "-1", "--format=%s", "agent/x"]), "theirs");
 }
 
@@ -366,9 +370,9 @@ fn objects_that_are_not_shown_cannot_be_had_by_name() {
     let stash = stage.host.git(&["rev-parse", "refs/stash"]);
     let blob = stage.host.git(&["rev-parse", "refs/stash:README"]);
     for version in ["0", "1", "2"] {
-        for wanted in [&stash, &blob, "refs/stash"] {
-            let words = ["-c", &format!("protocol.version={version}"), "fetch", "-q", "host", wanted];
-            assert!(!git(&clone.folder, &words).status.success(), "{version} {wanted}");
+        for object in [&stash, &blob, "refs/stash"] {
+            let words = ["-c", &format!("protocol.version={version}"), "fetch", "-q", "host", object];
+            assert!(!git(&clone.folder, &words).status.success(), "{version} {object}");
         }
         let words =
             ["-c", &format!("protocol.version={version}"), "clone", "-q", "--no-local", "--filter=blob:none"];

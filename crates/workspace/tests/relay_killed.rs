@@ -85,7 +85,7 @@ fn a_killed_relay_leaves_the_host_whole() {
     let (mut child, address) = start(&place);
     clone.git(&["remote", "set-url", "host", &format!("git://{address}/repo")]);
     let output = try_push(&clone, &["agent/x", "HEAD:agent/y"]);
-    assert!(output.status.success(), "{}", relay::said(&output));
+    assert!(output.status.success(), "{}", relay::stderr_text(&output));
     child.kill().unwrap();
     child.wait().unwrap();
 }

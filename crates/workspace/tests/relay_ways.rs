@@ -1,6 +1,6 @@
 //! Actions that the relay allows, with ordinary git.
 
-use crate::relay::{self, Stage, policy, push, said};
+use crate::relay::{self, Stage, policy, push, stderr_text};
 use crate::repository::{Repository, git};
 use belljar_spec::git::RefPolicy;
 use belljar_workspace::inert::Git;
@@ -115,7 +115,11 @@ fn what_waits_is_not_lost_to_a_rewrite() {
     clone.git(&["commit", "-q", "--amend", "-m", "other"]);
     let output = relay::try_push(&clone, &["main"]);
     assert!(!output.status.success());
-    assert!(said(&output).contains("earlier commits wait at refs/belljar/main"), "{}", said(&output));
+    assert!(
+        stderr_text(&output).contains("earlier commits wait at refs/belljar/main"),
+        "{}",
+        stderr_text(&output)
+    );
     assert_eq!(stage.host.git(&["rev-parse", "refs/belljar/main"]), first);
     // As soon as the host has the commits, in any way, the name is free.
     stage.host.commit("b", "b\n", "the host's");
@@ -303,7 +307,7 @@ fn a_shallow_clone_can_push_what_it_adds() {
         &stage.place,
         &["clone", "-q", "-o", "host", "--depth", "1", &stage.url(), folder.to_str().unwrap()],
     );
-    assert!(clone.status.success(), "{}", said(&clone));
+    assert!(clone.status.success(), "{}", stderr_text(&clone));
     let clone = Repository { folder };
     assert_eq!(clone.git(&["rev-list", "--count", "HEAD"]), "1");
     let commit = clone.commit("d", "d\n", "fourth");

@@ -26,7 +26,7 @@ pub struct Done {
 
 impl Done {
     pub(crate) fn of(job: &Job, status: ExitStatus) -> Done {
-        let (stdout, stderr) = (job.said("stdout"), job.said("stderr"));
+        let (stdout, stderr) = (job.output_text("stdout"), job.output_text("stderr"));
         let line = |text: &str| -> Line {
             serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in a line of the log: {text}"))
         };
@@ -57,7 +57,7 @@ impl Done {
     }
 
     /// All text of the model.
-    pub fn said(&self) -> String {
+    pub fn output_text(&self) -> String {
         self.blocks()
             .filter_map(|block| match block {
                 Block::Text { text } => Some(text.as_str()),

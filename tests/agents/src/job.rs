@@ -179,7 +179,7 @@ impl Job {
         command
     }
 
-    pub(crate) fn said(&self, name: &str) -> String {
+    pub(crate) fn output_text(&self, name: &str) -> String {
         String::from_utf8_lossy(&fs::read(self.home.path().join(name)).unwrap_or_default()).into_owned()
     }
 
@@ -203,8 +203,8 @@ impl Started<'_> {
             assert!(
                 !is_over,
                 "it ended before {what}: {}{}",
-                self.job.said("stdout"),
-                self.job.said("stderr")
+                self.job.output_text("stdout"),
+                self.job.output_text("stderr")
             );
             assert!(start.elapsed() < WAIT_TIMEOUT, "waited in vain until {what}");
             thread::sleep(Duration::from_millis(20));
@@ -233,8 +233,8 @@ impl Started<'_> {
             assert!(
                 start.elapsed() < WAIT_TIMEOUT,
                 "it does not end: {}{}",
-                self.job.said("stdout"),
-                self.job.said("stderr")
+                self.job.output_text("stdout"),
+                self.job.output_text("stderr")
             );
             thread::sleep(Duration::from_millis(10));
         }

@@ -90,11 +90,17 @@ impl Outside {
     pub fn run(&self, agent: &str, words: &[&str], steps: impl Into<Vec<Step>>) -> Vec<String> {
         self.model.script(steps);
         let output = self.agent(agent, words).output().unwrap();
-        let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let printed =
+            [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         let results =
-            self.model.asked().iter().rev().find(|asked| !asked.side).map(|asked| asked.tool_results.clone());
+            self.model.calls().iter().rev().find(|call| !call.side).map(|call| call.tool_results.clone());
         let results = results.unwrap_or_default();
-        assert!(output.status.success() && !results.is_empty(), "{results:?}\n{}\n{}", said[0], said[1]);
+        assert!(
+            output.status.success() && !results.is_empty(),
+            "{results:?}\n{}\n{}",
+            printed[0],
+            printed[1]
+        );
         results
     }
 

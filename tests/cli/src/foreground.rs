@@ -58,9 +58,9 @@ impl Foreground {
 
     /// What it still wrote, and its exit code.
     pub fn ends(mut self) -> (String, Option<i32>) {
-        let mut said = String::new();
-        self.stdout.read_to_string(&mut said).expect("it writes text");
-        (said, self.child.wait().expect("it is our child").code())
+        let mut printed = String::new();
+        self.stdout.read_to_string(&mut printed).expect("it writes text");
+        (printed, self.child.wait().expect("it is our child").code())
     }
 }
 

@@ -86,7 +86,7 @@ impl Home {
     }
 
     /// What is said on both streams, and the exit code.
-    pub fn said(&self, args: &[&str]) -> String {
+    pub fn transcript(&self, args: &[&str]) -> String {
         let Run { code, stdout, stderr } = self.run(args);
         format!("{stdout}---\n{stderr}--- {code}\n")
     }

@@ -34,10 +34,10 @@ impl Person {
         let mut reader = File::from(controller);
         let keys = reader.try_clone().expect("there are descriptors");
         let shown = Arc::new((Mutex::new(Shown::default()), Condvar::new()));
-        let told = shown.clone();
+        let reported = shown.clone();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            let (seen, news) = &*told;
+            let (seen, news) = &*reported;
             loop {
                 let read = reader.read(&mut buffer);
                 let mut seen = seen.lock().expect(WHOLE);

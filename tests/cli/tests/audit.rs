@@ -314,11 +314,11 @@ fn a_command_that_cannot_be_recorded_is_not_run() {
             .stdin(Stdio::null())
             .output()
             .expect("belljar runs");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(125), "{backend}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{backend}: {printed}");
         // Where a note has to be written as well, that is said first.
-        let says = said.contains("cannot be recorded") || said.contains("cannot note");
-        assert!(says && said.contains("hint: "), "{backend}: {said}");
+        let says = printed.contains("cannot be recorded") || printed.contains("cannot note");
+        assert!(says && printed.contains("hint: "), "{backend}: {printed}");
         assert!(!folder.path().join("ran").exists(), "{backend}: it ran");
     }
 }
@@ -333,9 +333,9 @@ fn old_logs_are_pruned() {
         file.set_modified(long_ago).expect("a time can be set");
     };
     age(1);
-    let said = state.run(&["prune", "--older-than", "30d", "--dry-run"]).stdout;
-    assert!(said.starts_with(&format!("{}\n1 log, ", id(1))), "{said}");
-    assert!(said.ends_with(": would be removed\n"), "{said}");
+    let printed = state.run(&["prune", "--older-than", "30d", "--dry-run"]).stdout;
+    assert!(printed.starts_with(&format!("{}\n1 log, ", id(1))), "{printed}");
+    assert!(printed.ends_with(": would be removed\n"), "{printed}");
     assert!(state.log(1).exists());
     let json: serde_json::Value =
         serde_json::from_str(&state.run(&["prune", "--older-than", "30d", "--json"]).stdout).expect("JSON");

@@ -260,8 +260,8 @@ fn a_folder_that_cannot_be_shown_under_another_user_is_refused() {
         for words in [r#"--workspace "$1/x""#, r#"--rw "$1/x""#] {
             let Some(result) = with(backend, words) else { return };
             assert_eq!((result.code, &*result.stdout), (125, ""), "{backend} {words}: {}", result.stderr);
-            let said = "cannot show its files under another user";
-            assert!(result.stderr.contains(said), "{backend} {words}: {}", result.stderr);
+            let printed = "cannot show its files under another user";
+            assert!(result.stderr.contains(printed), "{backend} {words}: {}", result.stderr);
             assert!(
                 result.stderr.contains("as the owner of the folder"),
                 "{backend} {words}: {}",
@@ -298,14 +298,14 @@ exec "$0" run --at-least namespace -- touch ran"#;
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "sh", "-c", script]).arg(belljar()).current_dir(folder.path());
     let Output { status, stdout, stderr } = command.output().expect("unshare starts");
-    let said = String::from_utf8_lossy(&stderr);
-    if status.code() == Some(99) || said.starts_with("unshare:") {
+    let printed = String::from_utf8_lossy(&stderr);
+    if status.code() == Some(99) || printed.starts_with("unshare:") {
         // This machine gives no user a user namespace to try it in.
         return;
     }
-    assert_eq!((status.code(), stdout.as_slice()), (Some(125), &b""[..]), "{said}");
+    assert_eq!((status.code(), stdout.as_slice()), (Some(125), &b""[..]), "{printed}");
     for saying in ["no backend works here", "native: ", "bwrap: ", "hint: "] {
-        assert!(said.contains(saying), "{said}");
+        assert!(printed.contains(saying), "{printed}");
     }
     nothing_is_in(folder.path());
 }
@@ -321,15 +321,15 @@ exec "$0" run --backend "$1" -- sh -c 'echo 60 > /proc/sys/vm/swappiness; touch 
         command.args(["--user", "--map-root-user", "sh", "-c", script]).arg(belljar()).arg(backend);
         let Output { status, stderr, .. } =
             command.current_dir(folder.path()).output().expect("unshare starts");
-        let said = String::from_utf8_lossy(&stderr);
-        if status.code() == Some(99) || said.starts_with("unshare:") {
+        let printed = String::from_utf8_lossy(&stderr);
+        if status.code() == Some(99) || printed.starts_with("unshare:") {
             // Who starts this test is not root, or gets no user namespace.
             return;
         }
-        assert_eq!(status.code(), Some(125), "{backend}: {said}");
+        assert_eq!(status.code(), Some(125), "{backend}: {printed}");
         assert!(
-            said.contains("bwrap` is not installed") || said.contains("would be root"),
-            "{backend}: {said}"
+            printed.contains("bwrap` is not installed") || printed.contains("would be root"),
+            "{backend}: {printed}"
         );
         nothing_is_in(folder.path());
     }
@@ -354,15 +354,15 @@ fn a_guest_that_dies_while_it_is_set_up_is_named() {
     let killed =
         found.map(|pid| Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
     let Output { status, stdout, stderr } = belljar.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&stderr);
-    if said.contains("no cgroup is delegated to belljar") {
+    let printed = String::from_utf8_lossy(&stderr);
+    if printed.contains("no cgroup is delegated to belljar") {
         // An ordinary user without delegated cgroups.
         return;
     }
-    assert_eq!(killed, Some(true), "{said}");
-    assert_eq!((status.code(), stdout.as_slice()), (Some(125), &b""[..]), "{said}");
-    assert!(said.contains("the sandbox's first process died while it was set up"), "{said}");
-    assert!(said.contains("hint: "), "{said}");
+    assert_eq!(killed, Some(true), "{printed}");
+    assert_eq!((status.code(), stdout.as_slice()), (Some(125), &b""[..]), "{printed}");
+    assert!(printed.contains("the sandbox's first process died while it was set up"), "{printed}");
+    assert!(printed.contains("hint: "), "{printed}");
     nothing_is_in(folder.path());
 }
 

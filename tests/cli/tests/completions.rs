@@ -39,8 +39,8 @@ fn in_shell(home: &Home, shell: &str, script: &str) -> Option<String> {
         .env("XDG_CONFIG_HOME", home.path("config"))
         .output()
         .expect(OURS);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.is_empty(), "{shell}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && printed.is_empty(), "{shell}: {printed}");
     Some(String::from_utf8(output.stdout).expect(OURS))
 }
 
@@ -68,8 +68,8 @@ fn bash_completes_commands_and_what_is_there() {
             "source SCRIPT; COMP_WORDS=({typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
              compopt() {{ :; }}; _belljar; printf '%s\\n' \"${{COMPREPLY[@]}}\""
         );
-        let Some(said) = in_shell(&home, "bash", &script) else { return };
-        assert_eq!(said.trim(), *expected, "{typed}");
+        let Some(printed) = in_shell(&home, "bash", &script) else { return };
+        assert_eq!(printed.trim(), *expected, "{typed}");
     }
 }
 
@@ -78,8 +78,8 @@ fn fish_completes_commands_and_what_is_there() {
     let home = furnished();
     for (typed, expected) in TYPED {
         let script = format!("source SCRIPT; complete -C '{typed}'");
-        let Some(said) = in_shell(&home, "fish", &script) else { return };
-        assert!(said.lines().any(|line| line.split('\t').next() == Some(*expected)), "{typed}: {said}");
+        let Some(printed) = in_shell(&home, "fish", &script) else { return };
+        assert!(printed.lines().any(|line| line.split('\t').next() == Some(*expected)), "{typed}: {printed}");
     }
 }
 
@@ -92,8 +92,8 @@ fn zsh_completes_commands_and_what_is_there() {
             "autoload -Uz compinit && compinit -u -D; _describe() {{ print -l -- \"${{(@P)4}}\" }}; _files() {{ }}; \
              source SCRIPT; words=({typed}); CURRENT=$#words; _belljar"
         );
-        let Some(said) = in_shell(&home, "zsh", &script) else { return };
-        assert!(said.lines().any(|line| line.split(':').next() == Some(*expected)), "{typed}: {said}");
+        let Some(printed) = in_shell(&home, "zsh", &script) else { return };
+        assert!(printed.lines().any(|line| line.split(':').next() == Some(*expected)), "{typed}: {printed}");
     }
 }
 
@@ -102,6 +102,6 @@ fn zsh_completes_commands_and_what_is_there() {
 fn a_name_that_a_shell_would_obey_is_not_offered() {
     let home = furnished();
     home.write("work/.git/refs/heads/fix/$(touch x)", "0000\n");
-    let said = home.run(&["complete", "bash", "--", "run", "--branch", "fix"]).stdout;
-    assert_eq!(said, "fix/login\t\n");
+    let printed = home.run(&["complete", "bash", "--", "run", "--branch", "fix"]).stdout;
+    assert_eq!(printed, "fix/login\t\n");
 }

@@ -47,11 +47,11 @@ fn help_stays_as_it_is() {
 #[test]
 fn what_holds_is_shown_with_where_it_comes_from() {
     let home = home();
-    insta::assert_snapshot!("show_nothing", home.said(&["config", "show"]));
+    insta::assert_snapshot!("show_nothing", home.transcript(&["config", "show"]));
     home.user(USER);
     repository(&home, "[egress]\nmode = \"none\"\n");
     let flags = ["config", "show", "--allow", "x.com/ssh", "--egress", "strict"];
-    insta::assert_snapshot!("show", home.said(&flags));
+    insta::assert_snapshot!("show", home.transcript(&flags));
     let shown = home.run(&["config", "show", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&shown.stdout).expect("one JSON object");
     assert_eq!(json["mode"], serde_json::json!({ "value": "strict", "from": "default" }));
@@ -70,29 +70,29 @@ fn the_schema_is_json() {
 #[test]
 fn a_repositorys_file_is_shown_before_it_is_trusted() {
     let home = home();
-    insta::assert_snapshot!("trust_nothing", home.said(&["trust"]));
+    insta::assert_snapshot!("trust_nothing", home.transcript(&["trust"]));
     repository(&home, USER);
-    insta::assert_snapshot!("trust_without_a_terminal", home.said(&["trust"]));
+    insta::assert_snapshot!("trust_without_a_terminal", home.transcript(&["trust"]));
     insta::assert_snapshot!(
         "trust_untrusted",
-        home.said(&["policy", "explain", "--no-resolve", "example.com"])
+        home.transcript(&["policy", "explain", "--no-resolve", "example.com"])
     );
-    insta::assert_snapshot!("trust_yes", home.said(&["config", "trust", "--yes"]));
+    insta::assert_snapshot!("trust_yes", home.transcript(&["config", "trust", "--yes"]));
     insta::assert_snapshot!(
         "trust_trusted",
-        home.said(&["policy", "explain", "--no-resolve", "example.com"])
+        home.transcript(&["policy", "explain", "--no-resolve", "example.com"])
     );
     assert_eq!(home.run(&["trust"]).code, 0, "the user is not asked twice");
     repository(&home, &USER.replace("example.com", "example.org"));
     insta::assert_snapshot!(
         "trust_changed",
-        home.said(&["policy", "explain", "--no-resolve", "example.com"])
+        home.transcript(&["policy", "explain", "--no-resolve", "example.com"])
     );
     let json = home.run(&["trust", "--yes", "--json"]).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).expect("one JSON object");
     assert_eq!((json["trusted"].clone(), json["before"].clone()), (true.into(), "changed".into()));
-    insta::assert_snapshot!("trust_revoke", home.said(&["trust", "--revoke"]));
-    insta::assert_snapshot!("trust_revoke_again", home.said(&["trust", "--revoke", "--json"]));
+    insta::assert_snapshot!("trust_revoke", home.transcript(&["trust", "--revoke"]));
+    insta::assert_snapshot!("trust_revoke_again", home.transcript(&["trust", "--revoke", "--json"]));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn what_a_repositorys_sandboxes_need_is_shown_before_it_is_trusted() {
         &home,
         "[sandbox]\nports = [3000]\nprofile = \"web\"\nvolumes = { cache = \"/volumes/cache\" }\nenv = { CI = \"1\" }\n",
     );
-    insta::assert_snapshot!("trust_sandbox", home.said(&["config", "trust", "--yes"]));
+    insta::assert_snapshot!("trust_sandbox", home.transcript(&["config", "trust", "--yes"]));
     let json: serde_json::Value =
         serde_json::from_str(&home.run(&["trust", "--json"]).stdout).expect("one JSON object");
     assert_eq!(json["sandbox"]["ports"], serde_json::json!([3000]));
@@ -119,7 +119,7 @@ fn what_a_repositorys_sandboxes_need_is_shown_before_it_is_trusted() {
 fn a_file_is_checked_and_counted() {
     let home = home();
     home.write("work/team.toml", USER);
-    insta::assert_snapshot!("check_fine", home.said(&["policy", "check", "team.toml"]));
+    insta::assert_snapshot!("check_fine", home.transcript(&["policy", "check", "team.toml"]));
     let wrong = [
         ("typo", "[egress]\nmode = \"strict\"\nalow = [\"x.com\"]\n"),
         ("group", "[egress]\ngroups = [\n  \"github\",\n  \"registres\",\n]\n"),
@@ -134,7 +134,7 @@ fn a_file_is_checked_and_counted() {
     ];
     for (name, content) in wrong {
         home.write("work/team.toml", content);
-        insta::assert_snapshot!(format!("check_{name}"), home.said(&["policy", "check", "team.toml"]));
+        insta::assert_snapshot!(format!("check_{name}"), home.transcript(&["policy", "check", "team.toml"]));
     }
     home.write("work/team.toml", wrong[4].1);
     assert_eq!(home.run(&["policy", "check", "--as", "operator", "team.toml"]).code, 0);
@@ -157,7 +157,7 @@ fn a_name_is_explained() {
         ("address", &["127.0.0.1:80"]),
     ] {
         let args: Vec<&str> = ["policy", "explain", "--no-resolve"].iter().chain(args).copied().collect();
-        insta::assert_snapshot!(format!("explain_{name}"), home.said(&args));
+        insta::assert_snapshot!(format!("explain_{name}"), home.transcript(&args));
     }
     let explained = home.run(&["policy", "explain", "--no-resolve", "--json", "example.com:443"]).stdout;
     let json: serde_json::Value = serde_json::from_str(&explained).expect("one JSON object");
@@ -184,8 +184,8 @@ fn an_explanation_says_where_a_name_leads_and_whether_it_may() {
         ("private.test:443", "not public"),
         ("nowhere.test:443", "there is no such name"),
     ] {
-        let said = home.said(&["policy", "explain", name]);
-        assert!(said.contains(says), "{name}: {said}");
+        let printed = home.transcript(&["policy", "explain", name]);
+        assert!(printed.contains(says), "{name}: {printed}");
     }
 }
 
@@ -235,13 +235,13 @@ fn the_users_configuration_is_in_no_sandbox_not_even_behind_a_link() {
     let run_in = |folder: &str, args: &[&str]| {
         let mut command = home.belljar(args);
         let output = command.current_dir(home.path(folder)).output().expect("belljar starts");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), said)
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), printed)
     };
     let refused = |folder: &str, args: &[&str]| {
-        let (code, stdout, said) = run_in(folder, args);
-        assert_eq!((code, stdout.as_str()), (Some(126), ""), "{folder}: {said}");
-        assert!(said.contains("holds what belljar keeps to itself"), "{folder}: {said}");
+        let (code, stdout, printed) = run_in(folder, args);
+        assert_eq!((code, stdout.as_str()), (Some(126), ""), "{folder}: {printed}");
+        assert!(printed.contains("holds what belljar keeps to itself"), "{folder}: {printed}");
     };
     link("work/dots/belljar.toml", "config/belljar/belljar.toml");
     refused("work/dots", &write);
@@ -262,8 +262,8 @@ fn the_users_configuration_is_in_no_sandbox_not_even_behind_a_link() {
     let text = fs::read_to_string(home.path("work/dots/belljar.toml")).expect("it is there");
     assert_eq!(text, "[egress]\nmode = \"strict\"\n");
     // Elsewhere all is as ever.
-    let (code, stdout, said) = run_in("work/other", &write);
-    assert_eq!((code, stdout.as_str()), (Some(0), "ran\n"), "{said}");
+    let (code, stdout, printed) = run_in("work/other", &write);
+    assert_eq!((code, stdout.as_str()), (Some(0), "ran\n"), "{printed}");
 }
 
 /// A person's default profile is what their commands use; flags win, and a trusted repository names one of theirs and no other.

@@ -35,9 +35,9 @@ fn what_cannot_be_used_is_refused_with_what_to_do() {
         ("no_repository", &["--github", "read", "--github-repo", "widgets"]),
     ] {
         let args = [&["run"][..], args, &["--", "echo", "it ran"]].concat();
-        let said = home.said(&args);
-        assert!(!said.starts_with("it ran"), "{name}: {said}");
-        insta::assert_snapshot!(name, said);
+        let printed = home.transcript(&args);
+        assert!(!printed.starts_with("it ran"), "{name}: {printed}");
+        insta::assert_snapshot!(name, printed);
     }
 }
 
@@ -45,11 +45,18 @@ fn what_cannot_be_used_is_refused_with_what_to_do() {
 fn the_apps_key_stays_behind_two_gates() {
     let app = "[github]\napp = 1\ninstallation = 2\nkey = \"secret:app\"\n";
     let home = Home::new(app);
-    let said =
-        home.said(&["run", "--github", "review-write", "--danger-forward-app-key", "--", "echo", "it ran"]);
-    insta::assert_snapshot!("one_gate", said);
+    let printed = home.transcript(&[
+        "run",
+        "--github",
+        "review-write",
+        "--danger-forward-app-key",
+        "--",
+        "echo",
+        "it ran",
+    ]);
+    insta::assert_snapshot!("one_gate", printed);
     let home = Home::new(&format!("{app}danger_forward_app_key = true\n"));
-    insta::assert_snapshot!("no_such_gate", home.said(&["run", "--", "echo", "it ran"]));
+    insta::assert_snapshot!("no_such_gate", home.transcript(&["run", "--", "echo", "it ran"]));
 }
 
 #[test]
@@ -58,7 +65,7 @@ fn a_forwarded_secret_is_announced() {
     home.keep("token", "0123456789");
     let args =
         ["run", "--env", "TOKEN=secret:token", "--forward-secret", "token", "--", "sh", "-c", "echo $TOKEN"];
-    insta::assert_snapshot!("forwarded", home.said(&args));
+    insta::assert_snapshot!("forwarded", home.transcript(&args));
     let shown = home.run(&["audit", "show"]).stdout;
     assert!(shown.contains("forwarded   the real value of secret:token is inside, in TOKEN"), "{shown}");
     assert!(!shown.contains("0123456789"), "{shown}");
@@ -69,7 +76,7 @@ fn a_variable_that_a_secret_has_is_not_set_beside_it() {
     let home = Home::new("");
     home.keep("anthropic", KEY);
     let args = ["run", "--secret", "anthropic", "--env", "ANTHROPIC_API_KEY=mine", "--", "echo", "it ran"];
-    insta::assert_snapshot!("twice", home.said(&args));
+    insta::assert_snapshot!("twice", home.transcript(&args));
 }
 
 #[test]
@@ -79,7 +86,7 @@ fn what_files_bind_is_shown() {
          [credential.deploy]\nhost = \"=deploy.example.com\"\ninject = \"always\"\n\n[github]\napp = 1\n\
          installation = 2\nkey = \"secret:app\"\n",
     );
-    insta::assert_snapshot!("shown", home.said(&["config", "show"]));
+    insta::assert_snapshot!("shown", home.transcript(&["config", "show"]));
 }
 
 #[test]
@@ -91,6 +98,6 @@ fn a_repository_binds_nothing() {
     );
     insta::assert_snapshot!(
         "repository",
-        home.said(&["policy", "check", "--as", "repository", "config.toml"])
+        home.transcript(&["policy", "check", "--as", "repository", "config.toml"])
     );
 }

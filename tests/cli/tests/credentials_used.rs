@@ -125,17 +125,17 @@ fn each_that_belljar_knows_arrives_as_its_host_wants_it() {
         let value = world.keep(name);
         let script: String =
             sent.iter().map(|(option, url, _)| format!("curl -sS {option} 'https://{url}'; ")).collect();
-        let said = world.run(flags, &script);
-        assert_eq!(said, "ok".repeat(sent.len()), "{name}");
+        let printed = world.run(flags, &script);
+        assert_eq!(printed, "ok".repeat(sent.len()), "{name}");
         let arrived = world.arrived();
         assert_eq!(arrived.len(), sent.len(), "{name}: {arrived:?}");
         for ((_, url, header), request) in sent.iter().zip(&arrived) {
-            let wanted = if *header == "BASIC" { basic(&value) } else { header.replace("VALUE", &value) };
-            let (key, wanted) = wanted.split_once(": ").expect("a header");
+            let expected = if *header == "BASIC" { basic(&value) } else { header.replace("VALUE", &value) };
+            let (key, expected) = expected.split_once(": ").expect("a header");
             assert_eq!(at(request), *url);
-            assert_eq!(request.header(key), Some(wanted), "{name}: {url}");
-            let carriers = ["authorization", "x-api-key", "x-subscription-token"];
-            let carried = request.headers.iter().filter(|(name, _)| carriers.contains(&name.as_str()));
+            assert_eq!(request.header(key), Some(expected), "{name}: {url}");
+            let locations = ["authorization", "x-api-key", "x-subscription-token"];
+            let carried = request.headers.iter().filter(|(name, _)| locations.contains(&name.as_str()));
             assert_eq!(carried.count(), 1, "{name}: {url}: {request:?}");
         }
     }
@@ -169,8 +169,9 @@ fn none_that_belljar_knows_goes_anywhere_else() {
         }
         script += "curl -sS https://other.example.com/plain";
         let host = elsewhere.split('/').next().expect("a host");
-        let said = world.run(&[flag, "--inspect", "--allow", "other.example.com", "--allow", host], &script);
-        assert_eq!(said, format!("{}ok", "403 ".repeat(8)), "{name}");
+        let printed =
+            world.run(&[flag, "--inspect", "--allow", "other.example.com", "--allow", host], &script);
+        assert_eq!(printed, format!("{}ok", "403 ".repeat(8)), "{name}");
         let arrived = world.arrived();
         assert_eq!(arrived.iter().map(at).collect::<Vec<_>>(), ["other.example.com/plain"], "{name}");
         assert!(!format!("{arrived:?}").contains(&value));
@@ -186,13 +187,13 @@ fn one_of_a_file_arrives_at_its_places_alone() {
         return;
     };
     let value = world.keep("ci");
-    let said = world.run(
+    let printed = world.run(
         &["--secret", "build"],
         "for url in api/x other; do curl -sS -H \"x-build-key: $BUILD_KEY\" https://build.example.com/$url; done; \
          curl -sS -X POST -H \"x-build-key: $BUILD_KEY\" https://build.example.com/api/x; \
          curl -sS -H \"authorization: Bearer $BUILD_KEY\" https://build.example.com/api/x",
     );
-    assert!(said.starts_with("ok{") && said.matches("\"code\"").count() == 3, "{said}");
+    assert!(printed.starts_with("ok{") && printed.matches("\"code\"").count() == 3, "{printed}");
     let arrived = world.arrived();
     assert_eq!(arrived.len(), 1, "{arrived:?}");
     assert_eq!(
@@ -226,8 +227,8 @@ fn the_log_has_no_value_of_a_secret_a_variable_an_argument_or_a_query() {
         "word-value",
     ];
     for format in ["json", "text"] {
-        let [said, log] = logged("trace", format, &args);
-        assert_eq!(said, "okBELLJAR=1\n", "{log}");
+        let [printed, log] = logged("trace", format, &args);
+        assert_eq!(printed, "okBELLJAR=1\n", "{log}");
         assert_eq!(world.arrived()[0].header("x-api-key"), Some(value.as_str()));
         for part in
             ["sandbox", "start", "gateway", "dns", "dial", "tls", "http", "exec", "refused.example.com"]
@@ -242,8 +243,8 @@ fn the_log_has_no_value_of_a_secret_a_variable_an_argument_or_a_query() {
     for (log, format, accepted) in
         [("loud", "json", "off, error, warn, info, debug, trace"), ("info", "xml", "`text` or `json`")]
     {
-        let [_, said] = logged(log, format, &["run", "--", "true"]);
-        assert!(said.contains(accepted), "{said}");
+        let [_, printed] = logged(log, format, &["run", "--", "true"]);
+        assert!(printed.contains(accepted), "{printed}");
     }
 }
 

@@ -36,7 +36,7 @@ fn a_grant_has_only_limits_that_a_sandbox_can_have() {
 #[test]
 fn grants_are_kept_without_a_daemon_and_never_their_tokens() {
     let home = Home::new("");
-    insta::assert_snapshot!("grants_none", home.said(&["grants", "list"]));
+    insta::assert_snapshot!("grants_none", home.transcript(&["grants", "list"]));
     let made = home.run(&["grants", "create", "ci", "--key", "ci/*", "--disk", "1g", "--sandboxes", "2"]);
     assert_eq!(made.code, 0, "{}", made.stderr);
     let token = made.stdout.trim();
@@ -49,14 +49,17 @@ fn grants_are_kept_without_a_daemon_and_never_their_tokens() {
     assert!(list.contains(id) && list.contains("2 sandboxes, keys ci/*") && !list.contains(secret), "{list}");
     assert_eq!(home.run(&["grants", "revoke", id]).code, 0);
     assert_eq!(home.run(&["grants", "list", "--json"]).stdout.trim(), "[]");
-    insta::assert_snapshot!("grants_revoke_unknown", home.said(&["grants", "revoke", "000000000000"]));
-    insta::assert_snapshot!("grants_wrong", home.said(&["grants", "create", "x", "--egress", "wide"]));
+    insta::assert_snapshot!("grants_revoke_unknown", home.transcript(&["grants", "revoke", "000000000000"]));
+    insta::assert_snapshot!("grants_wrong", home.transcript(&["grants", "create", "x", "--egress", "wide"]));
 }
 
 #[test]
 fn units_say_where_belljar_is_and_are_written_where_systemd_looks() {
     let home = Home::new("");
-    insta::assert_snapshot!("service_print_user", home.said(&["service", "install", "--print", "--user"]));
+    insta::assert_snapshot!(
+        "service_print_user",
+        home.transcript(&["service", "install", "--print", "--user"])
+    );
     insta::assert_snapshot!(
         "service_print_system",
         home.run(&["service", "install", "--print", "--system"]).stdout
@@ -70,12 +73,12 @@ fn units_say_where_belljar_is_and_are_written_where_systemd_looks() {
 #[test]
 fn what_is_not_encrypted_stays_on_this_machine() {
     let home = Home::new("");
-    insta::assert_snapshot!("serve_plain", home.said(&["serve", "--listen", "0.0.0.0:0"]));
+    insta::assert_snapshot!("serve_plain", home.transcript(&["serve", "--listen", "0.0.0.0:0"]));
 }
 
 #[test]
 fn there_is_nothing_to_sweep_where_nothing_was() {
-    insta::assert_snapshot!("sweep_nothing", Home::new("").said(&["sweep", "--dry-run"]));
+    insta::assert_snapshot!("sweep_nothing", Home::new("").transcript(&["sweep", "--dry-run"]));
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn next_start(home: &Home) -> String {
     loop {
         let run = home.run(&["run", "--", "true"]);
         assert_eq!(run.code, 0, "{}", run.stderr);
-        if run.stderr.contains(SAID) {
+        if run.stderr.contains(MESSAGE) {
             return run.stderr;
         }
         assert!(Instant::now() < until, "nothing is said: {}", run.stderr);
@@ -74,19 +74,20 @@ fn next_start(home: &Home) -> String {
 
 /// The next start says nothing of it.
 fn is_silent(home: &Home) {
-    let said = home.run(&["run", "--", "true"]).stderr;
-    assert!(!said.contains(SAID), "it says so once: {said}");
+    let printed = home.run(&["run", "--", "true"]).stderr;
+    assert!(!printed.contains(MESSAGE), "it says so once: {printed}");
 }
 
-const SAID: &str = "ended before";
+const MESSAGE: &str = "ended before";
 
 #[test]
 fn commits_of_a_killed_sandbox_are_there_after_the_next_start() {
     let home = killed();
     let folder = home.path("work");
-    let said = next_start(&home);
-    let (_, kept) =
-        said.split_once("ended before its commits were imported; they are kept as ").expect("it says where");
+    let printed = next_start(&home);
+    let (_, kept) = printed
+        .split_once("ended before its commits were imported; they are kept as ")
+        .expect("it says where");
     let kept = kept.lines().next().expect("a ref");
     assert_eq!(git(&folder, &format!("log -1 --format=%s {kept}")), "late");
     assert_eq!(git(&folder, "log -1 --format=%s main"), "first");
@@ -99,8 +100,8 @@ fn commits_of_a_killed_sandbox_go_into_no_other_repository() {
     let folder = home.path("work");
     fs::remove_dir_all(folder.join(".git")).expect("it goes");
     git(&folder, "init -q -b main .");
-    let said = next_start(&home);
-    assert!(said.contains("is another repository now"), "{said}");
+    let printed = next_start(&home);
+    assert!(printed.contains("is another repository now"), "{printed}");
     assert_eq!(git(&folder, "for-each-ref"), "");
     is_silent(&home);
 }

@@ -25,8 +25,8 @@ fn no_sandbox_works_in_a_folder_of_the_system_by_any_way_in() {
                 way.iter().map(|word| if *word == "DIR" { folder } else { word }).collect();
             let run = home.run(&words);
             assert_ne!(run.code, 0, "{words:?}: {}", run.stderr);
-            let said = format!("{}{}", run.stdout, run.stderr);
-            assert!(said.contains("no sandbox w"), "{words:?}: {said}");
+            let printed = format!("{}{}", run.stdout, run.stderr);
+            assert!(printed.contains("no sandbox w"), "{words:?}: {printed}");
         }
     }
     let named = home.run(&["run", "--rw", "/etc/ssl", "--", "true"]);

@@ -1,7 +1,7 @@
 //! What package managers install inside goes into the home, and is found there. The packages are made inside and come from a server on
 //! the sandbox's own loopback: nothing of the network is needed.
 
-use crate::kept::home::Home as Folder;
+use crate::persistent::home::Home as Folder;
 use belljar_tests_cli::Home;
 use std::process::Command;
 
@@ -15,7 +15,7 @@ fn works(program: &str, args: &[&str]) -> bool {
     works
 }
 
-fn said(script: &str) -> (u8, String, String) {
+fn printed(script: &str) -> (u8, String, String) {
     let home = Home::new("");
     let run = home.run(&["run", "--", "sh", "-ec", script]);
     (run.code as u8, run.stdout, run.stderr)
@@ -27,14 +27,14 @@ fn pip_installs_into_the_home() {
     if !works("/usr/bin/python3", &["-m", "pip", "--version"]) {
         return;
     }
-    let (code, stdout, stderr) = said(PIP);
+    let (code, stdout, stderr) = printed(PIP);
     assert_eq!(
         (code, stdout.as_str()),
         (0, "/home/agent/.local/bin/bjhello\nhello from pip\nhello from pip\n"),
         "{stderr}"
     );
     if works("/usr/bin/python3", &["-m", "ensurepip", "--version"]) {
-        let (code, stdout, stderr) = said(&format!("{PIP}\n{VENV}"));
+        let (code, stdout, stderr) = printed(&format!("{PIP}\n{VENV}"));
         assert_eq!((code, stdout.lines().last()), (0, Some("in the environment")), "{stderr}");
     }
 }
@@ -44,13 +44,13 @@ fn npm_installs_into_the_home() {
     if !works("npm", &["--version"]) {
         return;
     }
-    let (code, stdout, stderr) = said(NPM);
+    let (code, stdout, stderr) = printed(NPM);
     assert_eq!((code, stdout.as_str()), (0, "/home/agent/.local/bin/bjnode\nhello from npm\n"), "{stderr}");
 }
 
 #[test]
 fn programs_of_cargo_and_go_are_found_in_the_home() {
-    let (code, stdout, stderr) = said(
+    let (code, stdout, stderr) = printed(
         "for folder in .cargo/bin go/bin; do
              mkdir -p ~/$folder
              printf '#!/bin/sh\\necho from %s\\n' $folder > ~/$folder/${folder%/bin}-program
@@ -81,7 +81,7 @@ fn go_installs_into_the_home() {
     if !works("go", &["version"]) {
         return;
     }
-    let (code, stdout, stderr) = said(GO);
+    let (code, stdout, stderr) = printed(GO);
     assert_eq!((code, stdout.as_str()), (0, "/home/agent/go/bin/bjgo\nhello from go\n"), "{stderr}");
 }
 

@@ -93,7 +93,7 @@ impl Home {
     }
 
     /// What is said on both streams, and the exit code; an id that is gone by then is sixteen digits.
-    fn said(&self, args: &[&str]) -> String {
+    fn transcript(&self, args: &[&str]) -> String {
         let Run { code, stdout, stderr } = self.run(args);
         steady(&format!("{stdout}---\n{stderr}--- {code}\n"))
     }
@@ -125,10 +125,10 @@ fn help_stays_as_it_is() {
 fn a_layer_is_shown_in_three_ways() {
     let home = Home::new();
     home.layer();
-    insta::assert_snapshot!("diff", home.said(&["diff"]));
-    insta::assert_snapshot!("diff_names", home.said(&["diff", "--names"]));
-    insta::assert_snapshot!("diff_stat", home.said(&["diff", "--stat"]));
-    insta::assert_snapshot!("diff_part", home.said(&["diff", "--names", "src", "./moved"]));
+    insta::assert_snapshot!("diff", home.transcript(&["diff"]));
+    insta::assert_snapshot!("diff_names", home.transcript(&["diff", "--names"]));
+    insta::assert_snapshot!("diff_stat", home.transcript(&["diff", "--stat"]));
+    insta::assert_snapshot!("diff_part", home.transcript(&["diff", "--names", "src", "./moved"]));
 }
 
 #[test]
@@ -176,13 +176,13 @@ fn git_takes_the_patch() {
 fn what_is_applied_is_the_folders_own() {
     let home = Home::new();
     home.layer();
-    insta::assert_snapshot!("apply_part", home.said(&["apply", "src/main.rs"]));
+    insta::assert_snapshot!("apply_part", home.transcript(&["apply", "src/main.rs"]));
     assert!(fs::read_to_string(home.folder().join("src/main.rs")).unwrap().contains("hello, world"));
     assert!(home.folder().join("notes.txt").exists());
-    insta::assert_snapshot!("apply_rest", home.said(&["apply"]));
+    insta::assert_snapshot!("apply_rest", home.transcript(&["apply"]));
     assert!(!home.folder().join("notes.txt").exists() && home.folder().join("moved/lib.rs").exists());
     assert!(!home.folder().join(".husky").exists());
-    insta::assert_snapshot!("apply_nothing", home.said(&["apply"]));
+    insta::assert_snapshot!("apply_nothing", home.transcript(&["apply"]));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_file_that_changed_here_is_never_overwritten() {
     home.layer();
     home.write(&home.folder().join("src/main.rs"), "mine\n");
     home.write(&home.folder().join("src/new file.rs"), "mine too\n");
-    insta::assert_snapshot!("apply_conflict", home.said(&["apply"]));
+    insta::assert_snapshot!("apply_conflict", home.transcript(&["apply"]));
     assert_eq!(fs::read_to_string(home.folder().join("src/main.rs")).unwrap(), "mine\n");
     assert!(home.folder().join("notes.txt").exists(), "nothing was applied");
     let json = home.run(&["apply", "--json"]);
@@ -205,7 +205,7 @@ fn a_file_that_changed_here_is_never_overwritten() {
 fn a_layer_that_is_in_use_stays() {
     let home = Home::new();
     let held = home.layer().hold().expect("no process holds it");
-    insta::assert_snapshot!("apply_in_use", home.said(&["apply"]));
+    insta::assert_snapshot!("apply_in_use", home.transcript(&["apply"]));
     let listed = home.run(&["layers"]).stdout;
     assert!(listed.starts_with("KIND   ID ") && listed.contains("[layer number 0]"), "{listed}");
     assert!(listed.trim_end().ends_with("-        running"), "{listed}");
@@ -217,11 +217,11 @@ fn a_layer_that_is_in_use_stays() {
 fn what_is_discarded_is_gone() {
     let home = Home::new();
     home.layer();
-    insta::assert_snapshot!("discard_unasked", home.said(&["discard"]));
-    insta::assert_snapshot!("discard", home.said(&["discard", "--yes"]));
+    insta::assert_snapshot!("discard_unasked", home.transcript(&["discard"]));
+    insta::assert_snapshot!("discard", home.transcript(&["discard", "--yes"]));
     assert_eq!(home.layers().list().unwrap().len(), 0);
-    insta::assert_snapshot!("discard_nothing", home.said(&["discard", "--yes"]));
-    insta::assert_snapshot!("list_none", home.said(&["layers"]));
+    insta::assert_snapshot!("discard_nothing", home.transcript(&["discard", "--yes"]));
+    insta::assert_snapshot!("list_none", home.transcript(&["layers"]));
     assert!(home.folder().join("notes.txt").exists());
 }
 
@@ -230,7 +230,7 @@ fn layers_are_found_by_id_and_folder() {
     let home = Home::new();
     let first = home.layer().id.to_string();
     home.layer();
-    insta::assert_snapshot!("newest", home.said(&["diff", "--names", "run.sh"]));
+    insta::assert_snapshot!("newest", home.transcript(&["diff", "--names", "run.sh"]));
     let result = home.run(&["diff", &first[..8], "--names", "run.sh"]);
     assert_eq!((result.code, result.stdout.as_str()), (0, "P run.sh\n"), "{}", result.stderr);
     // From elsewhere, paths begin at the folder.
@@ -241,9 +241,9 @@ fn layers_are_found_by_id_and_folder() {
     let below =
         home.command(&["diff", &first, "--names", "main.rs"]).current_dir(home.folder().join("src")).output();
     assert_eq!(String::from_utf8_lossy(&below.unwrap().stdout), "M src/main.rs\n");
-    insta::assert_snapshot!("no_such_layer", home.said(&["diff", "0123456789abcdef"]));
-    insta::assert_snapshot!("no_such_path", home.said(&["apply", "nowhere"]));
-    insta::assert_snapshot!("path_outside", home.said(&["apply", "../../etc"]));
+    insta::assert_snapshot!("no_such_layer", home.transcript(&["diff", "0123456789abcdef"]));
+    insta::assert_snapshot!("no_such_path", home.transcript(&["apply", "nowhere"]));
+    insta::assert_snapshot!("path_outside", home.transcript(&["apply", "../../etc"]));
 }
 
 #[test]

@@ -60,11 +60,11 @@ exec "$0" run --backend native --cpus 1 -- touch ran"#;
     let output = command.output().unwrap();
     // One that holds another cannot be removed.
     let are_empty = homes.iter().map(fs::remove_dir).all(|removed| removed.is_ok());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(125), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{printed}");
     assert!(
-        said.contains("the kernel does not take this value") && said.contains("hint: ask for less"),
-        "{said}"
+        printed.contains("the kernel does not take this value") && printed.contains("hint: ask for less"),
+        "{printed}"
     );
     assert!(are_empty, "{:?}", left::cgroups(&name));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

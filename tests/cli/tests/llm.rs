@@ -86,9 +86,11 @@ fn a_key_of_the_vault_opens_the_model() {
         &script,
     ]);
     assert_eq!((run.code, run.stdout.as_str()), (0, "200\nsk-kept-decoy\n"), "{}", run.stderr);
-    let asked = model.requests();
-    assert!(asked.iter().all(|request| request.header("authorization") == Some("Bearer sk-kept-0123456789")));
-    assert!(!asked.is_empty());
+    let requested = model.requests();
+    assert!(
+        requested.iter().all(|request| request.header("authorization") == Some("Bearer sk-kept-0123456789"))
+    );
+    assert!(!requested.is_empty());
     assert_eq!(files_with(&home, "sk-kept-0"), "");
     assert_ne!(files_with(&home, "sandbox_started"), "", "what belljar wrote was looked through");
 }
@@ -146,8 +148,8 @@ fn a_budget_in_dollars_needs_no_price_table() {
         (&11_002.into(), &1.into()),
         "{report:#}"
     );
-    let said = report["stdout"].as_str().expect("text");
-    assert!(said.contains("`unheard-of` has no price") && !said.contains("spent"), "{said}");
+    let printed = report["stdout"].as_str().expect("text");
+    assert!(printed.contains("`unheard-of` has no price") && !printed.contains("spent"), "{printed}");
 }
 
 #[test]
@@ -172,7 +174,7 @@ fn prices_are_listed_with_their_source() {
 #[test]
 fn what_is_missing_is_said_before_anything_runs() {
     let home = home("");
-    for (args, code, said) in [
+    for (args, code, printed) in [
         (&["--llm-key", "env:MODEL_KEY"][..], 126, "add `--llm URL`"),
         (
             &["--llm", "http://127.0.0.1:9", "--llm-key", "env:NOT_THERE"],
@@ -192,7 +194,7 @@ fn what_is_missing_is_said_before_anything_runs() {
     ] {
         let run = home.run(&[&["run"], args, &["--", "touch", "ran"]].concat());
         assert_eq!(run.code, code, "{args:?}: {}", run.stderr);
-        assert!(run.stderr.contains(said), "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains(printed), "{args:?}: {}", run.stderr);
         assert!(!home.path("work/ran").exists());
         assert!(!run.stderr.contains("sk-secret-value"), "{}", run.stderr);
     }
@@ -226,16 +228,16 @@ fn a_record_is_held_against_litellms_books() {
             "only there  gpt-5 0.10 USD x",
         ),
     ];
-    for (rows, code, said) in cases {
+    for (rows, code, printed) in cases {
         let books = format!("[{}]", rows.join(","));
         model.instead(move |request| {
-            let is_asked = request.target.starts_with("/spend/logs?end_user=team-1&start_date=");
+            let is_requested = request.target.starts_with("/spend/logs?end_user=team-1&start_date=");
             let opened = request.header("authorization") == Some("Bearer sk-admin-0123456789");
-            Some(if is_asked && opened { Response::ok(books.clone()) } else { Response::status(403) })
+            Some(if is_requested && opened { Response::ok(books.clone()) } else { Response::status(403) })
         });
         let run = home.run(&["llm", "spend", &sandbox]);
         assert_eq!(run.code, code, "{}{}", run.stdout, run.stderr);
-        assert!(run.stdout.contains(said) && !run.stdout.contains(" y\n"), "{}", run.stdout);
+        assert!(run.stdout.contains(printed) && !run.stdout.contains(" y\n"), "{}", run.stdout);
     }
     let json: serde_json::Value =
         serde_json::from_str(&home.run(&["llm", "spend", "--json", &sandbox]).stdout).expect("one object");

@@ -44,23 +44,23 @@ fn a_container_as_the_only_backend_is_announced() {
         return;
     }
     assert_eq!((run.code, run.stdout.as_str()), (0, "it ran\n"), "{}", run.stderr);
-    let is_said = |said: &str| said.starts_with(CONTAINER) && said.lines().count() == 1;
-    assert!(is_said(&run.stderr), "{}", run.stderr);
+    let is_reported = |printed: &str| printed.starts_with(CONTAINER) && printed.lines().count() == 1;
+    assert!(is_reported(&run.stderr), "{}", run.stderr);
     let shell = home.run_with_input(&["shell", "--backend", "container"], "echo it ran");
     assert_eq!(shell.stdout, "it ran\n");
-    assert!(is_said(&shell.stderr), "{}", shell.stderr);
+    assert!(is_reported(&shell.stderr), "{}", shell.stderr);
 }
 
 #[test]
 fn a_real_value_inside_is_announced() {
     let home = Home::new("");
     home.keep("token", "0123456789");
-    let said = "belljar: the real value of `secret:token` is inside, in TOKEN (--forward-secret)\n";
+    let printed = "belljar: the real value of `secret:token` is inside, in TOKEN (--forward-secret)\n";
     let flags = ["--env", "TOKEN=secret:token", "--forward-secret", "token"];
     let run = home.run(&[&["run"], &flags[..], &["--", "sh", "-c", "echo ${#TOKEN}"]].concat());
-    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "10\n", said));
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "10\n", printed));
     let json = home.run(&[&["run", "--json"], &flags[..], &["--", "true"]].concat());
-    assert_eq!((json.code, json.stderr.as_str()), (0, said));
+    assert_eq!((json.code, json.stderr.as_str()), (0, printed));
     let shell = home.run_with_input(&[&["shell"], &flags[..]].concat(), "echo ${#TOKEN}");
-    assert_eq!((shell.stdout.as_str(), shell.stderr.as_str()), ("10\n", said));
+    assert_eq!((shell.stdout.as_str(), shell.stderr.as_str()), ("10\n", printed));
 }

@@ -1,7 +1,7 @@
 //! What a person sees after usual mistakes: the exit code, and all that is said. A row is a mistake; what belljar answers to it is in
 //! `snapshots/`, to be read aloud when it changes.
 
-use crate::kept::home::Home as Folder;
+use crate::persistent::home::Home as Folder;
 use belljar_sys::rustix::process::geteuid;
 use belljar_tests_cli::{Home, belljar};
 use std::ffi::OsStr;
@@ -34,6 +34,16 @@ const TYPOS: &[Mistake] = &[
     ("set_a_setting", &["config", "set", "egress", "open"]),
     ("docker_logs", &["logs", "--tail", "20"]),
     ("unknown_topic", &["help", "topics", "nonsense"]),
+    ("version_in_short", &["-v"]),
+    ("docker_restart", &["restart", "web"]),
+    ("docker_stats", &["stats"]),
+    ("update_itself", &["update"]),
+    ("an_agent_as_a_command", &["claude"]),
+    ("a_prompt_as_an_argument", &["agent", "run", "claude", "fix it"]),
+    ("where_is_the_configuration", &["config", "path"]),
+    ("start_the_daemon", &["daemon", "start"]),
+    ("remove_all", &["rm", "--all"]),
+    ("listen_at_a_port_by_flag", &["serve", "--port", "7070"]),
 ];
 
 /// Values that no flag takes.
@@ -65,6 +75,10 @@ const VALUES: &[Mistake] = &[
     ("allow_nonsense", &["allow", "not a host"]),
     ("model_without_a_provider", &["agent", "run", "claude", "--model", "opus", "--prompt", "x"]),
     ("wrong_budget", &["run", "--llm-budget", "dollars=1", "--", "true"]),
+    ("several_hosts", &["run", "--allow", "example.com,example.org", "--", "true"]),
+    ("zero_pids", &["run", "--pids", "0", "--", "true"]),
+    ("a_disk_without_a_unit", &["run", "--disk", "10", "--", "true"]),
+    ("a_variable_as_a_credential", &["run", "--secret", "ANTHROPIC_API_KEY", "--", "true"]),
     ("huge_budget", &["run", "--llm-budget", "calls=99999999999999999999", "--", "true"]),
 ];
 
@@ -79,6 +93,8 @@ const MISSING: &[Mistake] = &[
     ("no_such_profile", &["run", "--profile", "nosuch", "--", "true"]),
     ("no_such_workspace", &["run", "--workspace", "nosuch", "--", "true"]),
     ("no_such_path", &["run", "--ro", "nosuch", "--", "true"]),
+    ("no_such_secret_to_remove", &["secrets", "rm", "nosuch"]),
+    ("a_command_by_its_number", &["logs", "2"]),
     ("no_such_policy_file", &["policy", "check", "nosuch.toml"]),
     ("no_such_sandbox_to_forward", &["forward", "nosuch", "3000"]),
     ("no_such_agent", &["agent", "run", "cloude", "--prompt", "x"]),
@@ -100,6 +116,8 @@ const CIRCUMSTANCES: &[Mistake] = &[
     ("a_system_folder_as_workspace", &["run", "--workspace", "/etc", "--", "true"]),
     ("a_command_that_is_not_there", &["run", "--", "nosuch-command"]),
     ("a_line_as_a_command", &["run", "--", "ls -la"]),
+    ("an_agent_in_a_sandbox", &["run", "--", "codex"]),
+    ("an_image_as_the_command", &["run", "alpine", "sh"]),
     ("a_part_of_the_shell", &["run", "--", "cd", "/tmp"]),
     ("a_command_that_is_no_program", &["run", "--", "/etc/passwd"]),
     ("no_network", &["run", "--", "getent", "hosts", "example.com"]),
@@ -123,15 +141,15 @@ const CIRCUMSTANCES: &[Mistake] = &[
 
 /// Every mistake of a table, in a new home each.
 fn all(title: &str, mistakes: &[Mistake]) {
-    let said: Vec<String> = mistakes
+    let printed: Vec<String> = mistakes
         .iter()
         .map(|(name, typed)| {
             let home = Folder::new();
-            let said = answer(home.command(typed), &home.path(""));
-            format!("# {name}\n$ belljar {}\n{said}\n", typed.join(" "))
+            let printed = answer(home.command(typed), &home.path(""));
+            format!("# {name}\n$ belljar {}\n{printed}\n", typed.join(" "))
         })
         .collect();
-    insta::assert_snapshot!(title, said.concat());
+    insta::assert_snapshot!(title, printed.concat());
 }
 
 /// Both streams, and the exit code; the home is called `[home]`.
@@ -203,7 +221,7 @@ fn a_stopped_sandbox_says_that_it_is() {
     let home = Folder::ready();
     assert_eq!(home.run(&["start"]).code, 0);
     assert_eq!(home.run(&["stop"]).code, 0);
-    let mut said = String::new();
+    let mut printed = String::new();
     for typed in [
         &["stop"][..],
         &["sandbox", "pause"],
@@ -214,9 +232,9 @@ fn a_stopped_sandbox_says_that_it_is() {
     ] {
         let answer = answer(home.command(typed), &home.path(""));
         let name = name_in(&answer);
-        said += &format!("$ belljar {}\n{}\n", typed.join(" "), answer.replace(&name, "[name]"));
+        printed += &format!("$ belljar {}\n{}\n", typed.join(" "), answer.replace(&name, "[name]"));
     }
-    insta::assert_snapshot!("stopped", said);
+    insta::assert_snapshot!("stopped", printed);
 }
 
 /// The name of the sandbox in a text, which depends on the folder.
@@ -237,13 +255,13 @@ fn a_mistake_in_a_file_is_found_at_its_line() {
         ("not TOML", b"[egress\n"),
         ("not UTF-8", b"[egress]\nallow = [\"\xff\"]\n"),
     ];
-    let mut said = String::new();
+    let mut printed = String::new();
     for (name, content) in files {
         let home = Home::new("[egress]\n");
         fs::write(home.path("config/belljar/belljar.toml"), content).unwrap();
-        said += &format!("# {name}\n{}\n", answer(home.belljar(&["run", "--", "true"]), &home.path("")));
+        printed += &format!("# {name}\n{}\n", answer(home.belljar(&["run", "--", "true"]), &home.path("")));
     }
-    insta::assert_snapshot!("files", said);
+    insta::assert_snapshot!("files", printed);
 }
 
 #[test]
@@ -300,8 +318,8 @@ fn nothing_is_coloured_or_wider_than_the_terminal_where_it_may_not_be() {
     assert!(widest.chars().count() <= 40, "{widest:?}");
     for typed in [&["rnu"][..], &["diff", "ffffffff"], &["run", "--nosuch"], &["doctor"]] {
         let output = home.belljar(typed).env("NO_COLOR", "1").output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        assert!(!said.contains(&0x1b), "{typed:?}: {}", String::from_utf8_lossy(&said));
+        let printed = [output.stdout, output.stderr].concat();
+        assert!(!printed.contains(&0x1b), "{typed:?}: {}", String::from_utf8_lossy(&printed));
     }
 }
 
@@ -340,9 +358,9 @@ fn a_run_in_a_subfolder_works_on_its_repository() {
     assert!(init.success());
     let mut command = home.belljar(&["run", "--", "sh", "-c", "pwd; git rev-parse --show-toplevel"]);
     command.current_dir(home.path("work/repo/sub"));
-    let said =
+    let printed =
         "belljar: working on the repository [home]/work/repo; `--workspace .` shows this folder alone\n";
-    let expected = format!("/workspace/sub\n/workspace\n{said}exit code 0\n");
+    let expected = format!("/workspace/sub\n/workspace\n{printed}exit code 0\n");
     assert_eq!(answer(command, &home.path("")), expected);
     let mut shell = home.belljar(&["shell", "--once"]);
     fs::write(home.path("typed"), "pwd; git rev-parse --show-toplevel\n").unwrap();

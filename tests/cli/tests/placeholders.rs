@@ -1,6 +1,6 @@
 //! `--placeholders` and `[workspace] placeholders`: files of variables as a program inside finds them.
 
-use crate::kept::home::Home as Folder;
+use crate::persistent::home::Home as Folder;
 use belljar_tests_cli::Home;
 use std::fs;
 use std::path::Path;

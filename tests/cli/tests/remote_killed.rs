@@ -21,7 +21,7 @@ impl SilentRemote {
     }
 
     /// Waits for a client, and returns its connection.
-    fn asked(&self) -> TcpStream {
+    fn accept(&self) -> TcpStream {
         self.listener.accept().expect("git connects").0
     }
 
@@ -48,7 +48,7 @@ impl SilentRemote {
 
     /// belljar is killed when `git-remote-http` waits for an answer.
     fn kill(&self, mut belljar: Child) {
-        let _connection = self.asked();
+        let _connection = self.accept();
         let askers = self.askers();
         assert!(askers.iter().any(|name| name.starts_with("git-remote-http")), "{askers:?}");
         belljar.kill().expect("it is ours");
@@ -67,10 +67,13 @@ fn no_helper_of_git_is_left_when_belljar_is_killed_during_a_clone() {
 #[test]
 fn a_shell_that_ignores_sigterm_changes_nothing_about_that() {
     let (home, remote) = (Home::new(""), SilentRemote::new());
-    let wanted = home.belljar(&["run", "--clone", &remote.url, "--", "true"]);
+    let expected = home.belljar(&["run", "--clone", &remote.url, "--", "true"]);
     let mut shell = Command::new("sh");
-    shell.args(["-c", r#"trap "" TERM; exec "$@""#, "sh"]).arg(wanted.get_program()).args(wanted.get_args());
-    shell.envs(wanted.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell
+        .args(["-c", r#"trap "" TERM; exec "$@""#, "sh"])
+        .arg(expected.get_program())
+        .args(expected.get_args());
+    shell.envs(expected.get_envs().filter_map(|(name, value)| Some((name, value?))));
     shell.current_dir(home.path("work")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     remote.kill(shell.spawn().expect("there is a shell"));
 }

@@ -75,8 +75,8 @@ fn root_of_a_rootless_container_gets_a_sandbox() {
             .current_dir(folder.path())
             .output()
             .expect("util-linux is everywhere");
-        let said = String::from_utf8_lossy(&result.stderr);
-        assert_eq!(String::from_utf8_lossy(&result.stdout), "agent\n", "{backend}: {said}");
+        let printed = String::from_utf8_lossy(&result.stderr);
+        assert_eq!(String::from_utf8_lossy(&result.stdout), "agent\n", "{backend}: {printed}");
         let made = fs::metadata(folder.path().join(backend)).expect("the command's file");
         assert_eq!(made.uid(), fs::metadata(folder.path()).expect("ours").uid(), "{backend}");
     }
@@ -241,17 +241,17 @@ fn variables_come_from_the_command_line_only() {
 
 #[test]
 fn the_time_zone_is_ours_where_the_system_knows_it() {
-    let asked = |zone: &str| {
+    let requested = |zone: &str| {
         let home = Home::new("").env("TZ", zone);
-        let said = home.run(&["run", "--", "sh", "-c", "echo \"zone=$TZ $(date +%Z)\""]);
-        assert_eq!(said.code, 0, "{}", said.stderr);
-        said.stdout
+        let printed = home.run(&["run", "--", "sh", "-c", "echo \"zone=$TZ $(date +%Z)\""]);
+        assert_eq!(printed.code, 0, "{}", printed.stderr);
+        printed.stdout
     };
     for unknown in ["/etc/passwd", "../../../etc/passwd", "Nowhere/City", "$(id)"] {
-        assert!(asked(unknown).starts_with("zone= "), "{unknown}");
+        assert!(requested(unknown).starts_with("zone= "), "{unknown}");
     }
     if Path::new("/usr/share/zoneinfo/Asia/Tokyo").exists() {
-        assert_eq!(asked("Asia/Tokyo"), "zone=Asia/Tokyo JST\n");
+        assert_eq!(requested("Asia/Tokyo"), "zone=Asia/Tokyo JST\n");
     }
 }
 

@@ -67,12 +67,12 @@ impl Home {
     }
 
     /// What is said on both streams, and the exit code.
-    fn said(&self, args: &[&str]) -> String {
-        said(&self.run(self.command(args), ""))
+    fn transcript(&self, args: &[&str]) -> String {
+        printed(&self.run(self.command(args), ""))
     }
 }
 
-fn said(Run { code, stdout, stderr }: &Run) -> String {
+fn printed(Run { code, stdout, stderr }: &Run) -> String {
     format!("{stdout}---\n{stderr}--- {code}\n")
 }
 
@@ -97,17 +97,17 @@ fn help_stays_as_it_is() {
 #[test]
 fn a_secret_is_set_listed_checked_and_removed() {
     let home = Home::new();
-    insta::assert_snapshot!("list_none", home.said(&["list"]));
-    insta::assert_snapshot!("check_none", home.said(&["check"]));
-    insta::assert_snapshot!("set_new", said(&home.set("github", "hunter2\n")));
-    insta::assert_snapshot!("set_anew", said(&home.set("github", "hunter3")));
+    insta::assert_snapshot!("list_none", home.transcript(&["list"]));
+    insta::assert_snapshot!("check_none", home.transcript(&["check"]));
+    insta::assert_snapshot!("set_new", printed(&home.set("github", "hunter2\n")));
+    insta::assert_snapshot!("set_anew", printed(&home.set("github", "hunter3")));
     home.set("app-key", "-----BEGIN KEY-----\nhunter2\n-----END KEY-----\n");
-    insta::assert_snapshot!("list", timeless(&home.said(&["list"])));
-    insta::assert_snapshot!("list_json", timeless(&home.said(&["list", "--json"])));
-    insta::assert_snapshot!("check_fine", home.said(&["check"]));
-    insta::assert_snapshot!("rm_unknown", home.said(&["rm", "github", "gitlab"]));
-    insta::assert_snapshot!("rm", home.said(&["rm", "github", "app-key"]));
-    insta::assert_snapshot!("rm_again", home.said(&["rm", "github"]));
+    insta::assert_snapshot!("list", timeless(&home.transcript(&["list"])));
+    insta::assert_snapshot!("list_json", timeless(&home.transcript(&["list", "--json"])));
+    insta::assert_snapshot!("check_fine", home.transcript(&["check"]));
+    insta::assert_snapshot!("rm_unknown", home.transcript(&["rm", "github", "gitlab"]));
+    insta::assert_snapshot!("rm", home.transcript(&["rm", "github", "app-key"]));
+    insta::assert_snapshot!("rm_again", home.transcript(&["rm", "github"]));
 }
 
 #[test]
@@ -119,9 +119,9 @@ fn a_value_in_the_arguments_is_refused_and_not_repeated() {
         ("set_no_name", &["set", "hunter2/hunter2"]),
         ("set_two", &["set", "github", "hunter2", "hunter2"]),
     ] {
-        let said = home.said(args);
-        assert!(!said.contains("hunter2"), "{said}");
-        insta::assert_snapshot!(name, said);
+        let printed = home.transcript(args);
+        assert!(!printed.contains("hunter2"), "{printed}");
+        insta::assert_snapshot!(name, printed);
     }
     assert!(!home.vault("").exists(), "nothing was kept");
 }
@@ -129,8 +129,8 @@ fn a_value_in_the_arguments_is_refused_and_not_repeated() {
 #[test]
 fn a_value_is_something_and_not_a_document() {
     let home = Home::new();
-    insta::assert_snapshot!("set_empty", said(&home.set("github", "\n")));
-    insta::assert_snapshot!("set_long", said(&home.set("github", &"hunter2".repeat(10_000))));
+    insta::assert_snapshot!("set_empty", printed(&home.set("github", "\n")));
+    insta::assert_snapshot!("set_long", printed(&home.set("github", &"hunter2".repeat(10_000))));
 }
 
 #[test]
@@ -144,30 +144,30 @@ fn what_is_wrong_with_a_vault_is_said_with_what_to_do() {
         fs::set_permissions(home.vault(name), Permissions::from_mode(mode)).expect("it is ours")
     };
     fs::write(&file, whole.replace(r#""a""#, r#""c""#)).expect("it can be written");
-    insta::assert_snapshot!("check_changed", home.said(&["check"]));
+    insta::assert_snapshot!("check_changed", home.transcript(&["check"]));
     fs::write(&file, &whole[..whole.len() / 2]).expect("it can be written");
-    insta::assert_snapshot!("check_cut", home.said(&["check"]));
-    insta::assert_snapshot!("list_cut", home.said(&["list"]));
+    insta::assert_snapshot!("check_cut", home.transcript(&["check"]));
+    insta::assert_snapshot!("list_cut", home.transcript(&["list"]));
     fs::write(&file, whole.replace(r#""format": 1"#, r#""format": 2"#)).expect("it can be written");
-    insta::assert_snapshot!("list_newer", home.said(&["list"]));
+    insta::assert_snapshot!("list_newer", home.transcript(&["list"]));
     fs::write(&file, &whole).expect("it can be written");
     mode("key", 0o644);
     mode("", 0o755);
-    insta::assert_snapshot!("check_open", home.said(&["check"]));
-    insta::assert_snapshot!("set_open", said(&home.set("c", "hunter2")));
+    insta::assert_snapshot!("check_open", home.transcript(&["check"]));
+    insta::assert_snapshot!("set_open", printed(&home.set("c", "hunter2")));
     mode("key", 0o600);
     mode("", 0o700);
     fs::rename(home.vault("key"), home.path("key")).expect("it can be moved");
-    insta::assert_snapshot!("check_no_key", home.said(&["check"]));
+    insta::assert_snapshot!("check_no_key", home.transcript(&["check"]));
     let mut elsewhere = home.command(&["check"]);
     elsewhere.env("BELLJAR_VAULT_KEY_FILE", home.path("key"));
     assert_eq!(home.run(elsewhere, "").code, 0);
     let mut another = home.command(&["set", "c"]);
     another.env("BELLJAR_VAULT_KEY", "0".repeat(64));
-    insta::assert_snapshot!("set_another_key", said(&home.run(another, "hunter2")));
+    insta::assert_snapshot!("set_another_key", printed(&home.run(another, "hunter2")));
     let mut no_key = home.command(&["check"]);
     no_key.env("BELLJAR_VAULT_KEY", "hunter2");
-    insta::assert_snapshot!("check_bad_key", said(&home.run(no_key, "")));
+    insta::assert_snapshot!("check_bad_key", printed(&home.run(no_key, "")));
 }
 
 #[test]
@@ -194,9 +194,9 @@ fn typed(home: &Home, keys: &[u8]) -> (i32, String) {
     // In the end no process has the other side open, which is an error. The kernel may report it a moment before it hands out
     // what was written last.
     while let Ok(count) = read(&controller, &mut some).or_else(|_| read(&controller, &mut some)) {
-        let asked = shown.ends_with(QUESTION);
+        let requested = shown.ends_with(QUESTION);
         shown.extend_from_slice(&some[..count]);
-        if !asked && shown.ends_with(QUESTION) {
+        if !requested && shown.ends_with(QUESTION) {
             write(&controller, keys).expect("keys can be pressed");
         }
     }
@@ -240,7 +240,7 @@ fn a_kill_loses_nothing() {
         }
     }
     assert!(killed > 0, "no process was killed");
-    assert_eq!(home.run(home.command(&["check"]), "").code, 0, "{}", home.said(&["check"]));
+    assert_eq!(home.run(home.command(&["check"]), "").code, 0, "{}", home.transcript(&["check"]));
     let listed = home.run(home.command(&["list"]), "").stdout;
     for name in &done {
         assert!(listed.lines().any(|line| line.split(' ').next() == Some(name)), "{name}: {listed}");

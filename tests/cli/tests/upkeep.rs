@@ -55,9 +55,9 @@ fn what_is_old_goes_and_work_and_what_is_young_stay() {
         .collect();
     File::options().append(true).open(&logs[0]).expect("it is ours").set_modified(old).expect("it is ours");
 
-    let asked = home.run(&["prune"]);
-    assert_eq!(asked.code, 126, "there is no terminal to ask at: {}", asked.stderr);
-    assert!(asked.stdout.contains("audit logs of sandboxes that ended long ago"), "{}", asked.stdout);
+    let requested = home.run(&["prune"]);
+    assert_eq!(requested.code, 126, "there is no terminal to ask at: {}", requested.stderr);
+    assert!(requested.stdout.contains("audit logs of sandboxes that ended long ago"), "{}", requested.stdout);
     let dry = home.run(&["prune", "--dry-run"]);
     assert!(dry.code == 0 && logs.iter().all(|log| log.exists()), "{}", dry.stderr);
     let done = home.run(&["prune", "--yes", "--json"]);
@@ -148,8 +148,8 @@ fn everything_goes_and_what_stays_is_said() {
     assert_eq!(dry.code, 0, "{}", dry.stderr);
     assert!(dry.stderr.contains("work that was not applied"), "{}", dry.stderr);
     assert!(home.path("state/belljar").exists() && home.path("config/systemd/user/belljar.socket").exists());
-    let asked = home.run(&["uninstall"]);
-    assert!(asked.code == 126 && home.path("state/belljar").exists(), "{}", asked.stderr);
+    let requested = home.run(&["uninstall"]);
+    assert!(requested.code == 126 && home.path("state/belljar").exists(), "{}", requested.stderr);
     let gone = home.run(&["uninstall", "--yes"]);
     assert_eq!(gone.code, 0, "{}", gone.stderr);
     assert!(!home.path("state/belljar").exists());
@@ -188,8 +188,8 @@ fn a_daemon_hands_over_to_the_executable_that_replaced_its_own() {
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
         )
     };
-    let (code, said) = run(&["start"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = run(&["start"]);
+    assert_eq!(code, Some(0), "{printed}");
     let lock = home.path("state/belljar/fleet/daemon.lock");
     let first = holder(&lock).expect("a daemon runs");
     // As a package manager does it.
@@ -204,8 +204,8 @@ fn a_daemon_hands_over_to_the_executable_that_replaced_its_own() {
     let (code, listed) = run(&["list"]);
     assert!(code == Some(0) && listed.contains("live"), "{listed}");
     assert_ne!(holder(&lock), Some(first));
-    let (code, said) = run(&["rm", "--force", "."]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = run(&["rm", "--force", "."]);
+    assert_eq!(code, Some(0), "{printed}");
     run(&["daemon", "stop"]);
 }
 

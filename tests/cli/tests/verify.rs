@@ -57,8 +57,8 @@ fn a_planted_hole_is_found_in_its_class() {
     const APART: &str = "--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup --proc /proc --cap-drop ALL";
     let peer = |parts: &[&str]| format!("bwrap {}", parts.join(" "));
     let tried = |command: &str, words: &[&str]| {
-        let wanted = words.iter().flat_map(|word| ["--promise", word]);
-        let args: Vec<&str> = ["--command", command].into_iter().chain(wanted).collect();
+        let expected = words.iter().flat_map(|word| ["--promise", word]);
+        let args: Vec<&str> = ["--command", command].into_iter().chain(expected).collect();
         let (code, report) = verified(&home, &args);
         assert_eq!(report["targets"][0]["complete"], true, "{command}: {report:#}");
         let found: Vec<String> = promises(&report).into_iter().map(String::from).collect();

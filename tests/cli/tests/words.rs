@@ -24,7 +24,7 @@ fn help_stays_as_it_is() {
 }
 
 #[test]
-fn the_version_is_said() {
+fn the_version_is_printed() {
     let result = run(Path::new("/"), ["--version"]);
     assert_eq!(result.stdout.trim(), concat!("belljar ", env!("CARGO_PKG_VERSION")));
 }
@@ -79,10 +79,10 @@ fn the_doctor_does_not_take_a_filesystem_for_a_backend() {
     if String::from_utf8_lossy(&output.stderr).contains("unshare") {
         return; // Only root makes mounts.
     }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{printed}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    assert_eq!(json["inside"]["tools"]["ls"]["available"], true, "{said}");
+    assert_eq!(json["inside"]["tools"]["ls"]["available"], true, "{printed}");
     assert_eq!(json["inside"]["folders"]["works"], false);
     assert!(json["inside"]["folders"]["remedy"].as_str().unwrap().contains("owner of the folder"), "{json}");
     let text = String::from_utf8_lossy(&doctor("").stdout).into_owned();
@@ -96,8 +96,8 @@ fn a_reader_that_goes_away_is_no_failure() {
     for words in ["doctor", "doctor --json", "man", "config schema", "run --json -- true"] {
         let script = format!("{} {words} </dev/null | true", belljar().display());
         let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!said.contains("panicked") && !said.contains("cannot write"), "{words}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(!printed.contains("panicked") && !printed.contains("cannot write"), "{words}: {printed}");
     }
 }
 
@@ -112,7 +112,7 @@ fn an_older_spelling_does_the_same() {
         (&["trust", "--help"], &["config", "trust", "--help"]),
     ] {
         let home = Home::new("");
-        assert_eq!(home.said(old), home.said(new), "{old:?}");
+        assert_eq!(home.transcript(old), home.transcript(new), "{old:?}");
     }
 }
 

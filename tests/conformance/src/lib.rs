@@ -11,10 +11,10 @@
 //! hangs fails by the runner's time limit.
 
 mod differences;
+mod fixture;
 mod inspected;
 mod model;
 mod outside;
-mod place;
 mod root;
 mod runner;
 mod secrets;
@@ -30,15 +30,15 @@ pub use differences::{
     sees_short_lives, stops_the_restless, supervisor_leads_session, tells_all_of_a_process,
     tells_of_read_only,
 };
+pub use fixture::{SandboxFixture, as_owner, command, is_isolated, refused_for, sh, spec, text};
 pub use inspected::about_requests;
 pub use model::{KEY, Keys, RouteTo, model, routed};
 pub use outside::{
     Marker, cgroup_can_be_ours, is_root, parent, process_user, processes_below, settles, wait_until,
 };
-pub use place::{Place, as_owner, command, is_isolated, refused_for, sh, spec, text};
 pub use root::{everything, has_roots, import, import_archives, packed, sha256, system};
 pub use runner::{Check, DOCKER, RUNSC, again, run, run_in_one_sandbox};
-pub use secrets::{Drawer, credential, place};
+pub use secrets::{Drawer, binding, credential};
 pub use streamed::{drain, end, next, read_until};
 pub use world::{Connection, LOOPBACK, World, python, web};
 

@@ -1,6 +1,6 @@
 //! A sandbox with a route to a model, and a place for its key.
 
-use crate::{LOOPBACK, Place, World};
+use crate::{LOOPBACK, SandboxFixture, World};
 use belljar_engine::Engine;
 use belljar_spec::BackendName;
 use belljar_spec::egress::EgressPolicy;
@@ -39,7 +39,7 @@ pub struct RouteTo {
     pub world: World,
     pub model: Arc<Model>,
     pub keys: Arc<Keys>,
-    pub place: Place,
+    pub fixture: SandboxFixture,
 }
 
 /// What the route is opened with.
@@ -63,24 +63,24 @@ pub async fn routed(backend: BackendName, kind: UpstreamKind, change: impl FnOnc
     route.key = Some("secret:model".parse().expect("a reference"));
     change(&mut route);
     let engine = Engine::new().with_records(world.records()).with_secrets(keys.clone());
-    let made = Place::made_by(&engine, backend, |spec| {
+    let made = SandboxFixture::made_by(&engine, backend, |spec| {
         spec.egress = Some(EgressPolicy::none());
         spec.llm = Some(route);
     });
-    let place = made.await.unwrap_or_else(|error| panic!("no sandbox: {error} ({})", error.code));
-    RouteTo { world, model, keys, place }
+    let fixture = made.await.unwrap_or_else(|error| panic!("no sandbox: {error} ({})", error.code));
+    RouteTo { world, model, keys, fixture }
 }
 
 impl RouteTo {
     /// What the record says of calls, and of those that were refused.
     pub fn events(&self, kind: &str) -> Vec<serde_json::Value> {
-        let events = self.world.events(&self.place);
+        let events = self.world.events(&self.fixture);
         events.into_iter().filter(|event| event["kind"] == *kind).collect()
     }
 
     /// What a Python program wrote that may use [`ASK`].
     pub async fn ask(&self, script: &str) -> String {
-        self.place.python(&format!("{ASK}{script}")).await
+        self.fixture.python(&format!("{ASK}{script}")).await
     }
 }
 

@@ -89,8 +89,8 @@ pub fn cgroup_can_be_ours(controller: &str) -> bool {
     let version_1 = format!("/sys/fs/cgroup/{controller}");
     let version_2 = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap_or_default();
     let home = if !version_2.trim().is_empty() { "/sys/fs/cgroup" } else { version_1.as_str() };
-    let place = format!("{home}/{name}");
-    fs::create_dir(&place).and_then(|()| fs::remove_dir(&place)).is_ok()
+    let path = format!("{home}/{name}");
+    fs::create_dir(&path).and_then(|()| fs::remove_dir(&path)).is_ok()
 }
 
 /// Waits until `happened`; fails when that takes longer than anything here can.

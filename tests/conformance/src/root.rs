@@ -84,18 +84,18 @@ pub fn import(state: &Path, name: &str, layers: &[&Path], variables: &[&str]) {
 
 /// The same, of archives.
 pub fn import_archives(state: &Path, name: &str, layers: &[Vec<u8>], variables: &[&str]) {
-    let place = TempDir::new().unwrap();
+    let folder = TempDir::new().unwrap();
     let ids: Vec<String> = layers.iter().map(|layer| format!("sha256:{}", sha256(layer))).collect();
     let config = serde_json::json!({ "rootfs": { "type": "layers", "diff_ids": ids }, "config": { "Env": variables } });
     let members: Vec<String> = (0..layers.len()).map(|number| format!("{number}.tar")).collect();
     let manifest = serde_json::json!([{ "Config": "config.json", "RepoTags": [name], "Layers": members }]);
-    fs::write(place.path().join("config.json"), config.to_string()).unwrap();
-    fs::write(place.path().join("manifest.json"), manifest.to_string()).unwrap();
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    fs::write(folder.path().join("manifest.json"), manifest.to_string()).unwrap();
     for (member, layer) in members.iter().zip(layers) {
-        fs::write(place.path().join(member), layer).unwrap();
+        fs::write(folder.path().join(member), layer).unwrap();
     }
     let archive = tempfile::NamedTempFile::new().unwrap();
-    fs::write(archive.path(), packed(place.path())).unwrap();
+    fs::write(archive.path(), packed(folder.path())).unwrap();
     let store = Store::open(&state.join("images")).unwrap();
     store.import(archive.path(), &name.parse().unwrap(), &Limits::default(), &Silent).unwrap();
 }

@@ -166,7 +166,7 @@ pub fn run_in_one_sandbox<const N: usize>(backend: BackendName, checks: &'static
 
 /// Runs a body on a thread of its own, so that a hang in blocking code fails too. A long one says now and then that it is alive.
 fn watched(backend: BackendName, body: impl FnOnce(&dyn Fn()) + Send + 'static) {
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let body = thread::spawn(move || {
         body(&|| {
             let _ = tell.send(());
@@ -174,7 +174,7 @@ fn watched(backend: BackendName, body: impl FnOnce(&dyn Fn()) + Send + 'static) 
     });
     let time_limit = if is_dockers(backend) { 2 * WAIT_TIMEOUT } else { WAIT_TIMEOUT };
     loop {
-        match told.recv_timeout(time_limit) {
+        match receiver.recv_timeout(time_limit) {
             Ok(()) => {}
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 panic!("{backend}: nothing happened for {time_limit:?}: it hangs")
@@ -225,8 +225,8 @@ fn module(backend: BackendName) -> &'static str {
 /// Whether this test is wanted and its backend works here; says so if not.
 #[expect(clippy::print_stderr, reason = "who runs the tests is to know what did not run")]
 fn usable(backend: BackendName) -> bool {
-    let wanted = env::var("BELLJAR_BACKENDS").unwrap_or_default();
-    if !wanted.is_empty() && !wanted.split(',').any(|name| name.trim() == backend.as_str()) {
+    let expected = env::var("BELLJAR_BACKENDS").unwrap_or_default();
+    if !expected.is_empty() && !expected.split(',').any(|name| name.trim() == backend.as_str()) {
         eprintln!("skipped: {backend}: not named by BELLJAR_BACKENDS");
         return false;
     }

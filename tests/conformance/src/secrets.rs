@@ -1,7 +1,9 @@
 //! Secrets of a test, and credentials that are bound to its servers.
 
 use belljar_spec::egress::{HostPattern, PortRange, RequestFilter};
-use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, Inject, SecretRef, SecretSource};
+use belljar_spec::secret::{
+    Bodies, Credential, CredentialBinding, CredentialLocation, Inject, SecretRef, SecretSource,
+};
 use belljar_vault::{Secret, SecretError, SecretStore};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,24 +47,33 @@ impl SecretStore for Drawer {
     }
 }
 
-/// `secret:NAME` for one host and port, in these carriers, under `NAME_KEY`.
-pub fn credential<const N: usize>(name: &str, host: &str, port: u16, carriers: [Carrier; N]) -> Credential {
+/// `secret:NAME` for one host and port, in these locations, under `NAME_KEY`.
+pub fn credential<const N: usize>(
+    name: &str,
+    host: &str,
+    port: u16,
+    locations: [CredentialLocation; N],
+) -> Credential {
     Credential {
         name: name.parse().expect("a name"),
-        source: SecretSource::Kept(format!("secret:{name}").parse().expect("a reference")),
-        places: vec![place(host, port, carriers)],
+        source: SecretSource::Stored(format!("secret:{name}").parse().expect("a reference")),
+        bindings: vec![binding(host, port, locations)],
         variables: vec![format!("{}_KEY", name.to_uppercase()).parse().expect("a variable")],
         bodies: Bodies::Watched,
     }
 }
 
 /// One host and port, any request.
-pub fn place<const N: usize>(host: &str, port: u16, carriers: [Carrier; N]) -> CredentialPlace {
-    CredentialPlace {
+pub fn binding<const N: usize>(
+    host: &str,
+    port: u16,
+    locations: [CredentialLocation; N],
+) -> CredentialBinding {
+    CredentialBinding {
         host: format!("={host}").parse::<HostPattern>().expect("a host"),
         ports: PortRange::only(port).expect("a port"),
         requests: RequestFilter::ANY,
-        carriers: carriers.into(),
+        locations: locations.into(),
         inject: Inject::Placeholder,
     }
 }

@@ -1,10 +1,10 @@
 //! The sandbox that the checks of one test share.
 //!
-//! [`crate::Place::new`] takes it, and dropping the place gives it back. Between two checks the runner looks whether it still answers,
+//! [`crate::SandboxFixture::new`] takes it, and dropping the place gives it back. Between two checks the runner looks whether it still answers,
 //! and empties its workspace. What a check leaves elsewhere, in `/tmp` or as a process in the background, is there for the next one:
 //! checks that would mind have a sandbox of their own.
 
-use crate::place::Parts;
+use crate::fixture::Parts;
 use belljar_engine::Sandbox;
 use std::cell::RefCell;
 use std::fs;
@@ -54,8 +54,8 @@ pub(crate) fn take() -> Option<Parts> {
 
 /// A check has several at once: the first that comes back stays, the others end here.
 pub(crate) fn give_back(parts: Parts) {
-    let is_wanted = SHARED.with_borrow(|shared| matches!(shared, Shared::Lent));
-    if is_wanted && !std::thread::panicking() {
+    let is_selected = SHARED.with_borrow(|shared| matches!(shared, Shared::Lent));
+    if is_selected && !std::thread::panicking() {
         SHARED.set(Shared::Here(Box::new(parts)));
     }
 }

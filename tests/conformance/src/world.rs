@@ -1,6 +1,6 @@
 //! The world outside of a sandbox: names that lead to servers of the test, an authority, and a place for records.
 
-use crate::{Place, has_netfilter, text};
+use crate::{SandboxFixture, has_netfilter, text};
 use belljar_audit::{Reader, verify};
 use belljar_engine::{Engine, Sandbox};
 use belljar_spec::egress::{EgressPolicy, Mode, Reason};
@@ -66,12 +66,12 @@ impl World {
     }
 
     /// A sandbox with this policy. Its workspace has the authority's certificate, `ca.pem`.
-    pub async fn place(&self, backend: BackendName, policy: EgressPolicy) -> Place {
+    pub async fn fixture(&self, backend: BackendName, policy: EgressPolicy) -> SandboxFixture {
         let engine = Engine::new().with_records(self.records());
-        match Place::made_by(&engine, backend, |spec| spec.egress = Some(policy)).await {
-            Ok(place) => {
-                fs::write(place.host("ca.pem"), self.authority.pem()).expect("the workspace is ours");
-                place
+        match SandboxFixture::made_by(&engine, backend, |spec| spec.egress = Some(policy)).await {
+            Ok(fixture) => {
+                fs::write(fixture.host("ca.pem"), self.authority.pem()).expect("the workspace is ours");
+                fixture
             }
             Err(error) => panic!("no sandbox: {error} ({})", error.code),
         }
@@ -123,7 +123,7 @@ impl World {
     }
 }
 
-impl Place {
+impl SandboxFixture {
     /// What was refused so far: to what, where and why.
     pub fn refusals(&self) -> Vec<(String, Option<u16>, Reason)> {
         let refused = self.refused();
@@ -137,9 +137,9 @@ impl Place {
     /// What a Python program wrote, without the end of its last line; it must succeed.
     pub async fn python(&self, script: &str) -> String {
         let result = self.run(&python(script)).await;
-        let (said, wrong) = (text(&result.stdout), text(&result.stderr));
-        assert_eq!(result.exit_code, Some(0), "{said}{wrong}{:?}", self.refusals());
-        said.trim_end_matches('\n').to_string()
+        let (printed, wrong) = (text(&result.stdout), text(&result.stderr));
+        assert_eq!(result.exit_code, Some(0), "{printed}{wrong}{:?}", self.refusals());
+        printed.trim_end_matches('\n').to_string()
     }
 }
 
@@ -210,9 +210,9 @@ def ask(name, kind=1, server='127.0.0.1', tcp=False):
 pub async fn web(
     backend: BackendName,
     handler: impl Fn(&Request) -> Response + Send + Sync + 'static,
-) -> (World, HttpServer, Place) {
+) -> (World, HttpServer, SandboxFixture) {
     let world = World::new([("api.test", "127.0.0.1")]);
     let server = HttpServer::start(LOOPBACK, handler);
-    let place = world.place(backend, world.policy([format!("api.test:{}/http", server.port())])).await;
-    (world, server, place)
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}/http", server.port())])).await;
+    (world, server, fixture)
 }

@@ -4,7 +4,9 @@ use crate::egress::{Cage, cage_by};
 use belljar_engine::Engine;
 use belljar_spec::BackendName;
 use belljar_spec::egress::{EgressPolicy, PortRange, RequestFilter};
-use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, Inject, SecretRef, SecretSource};
+use belljar_spec::secret::{
+    Bodies, Credential, CredentialBinding, CredentialLocation, Inject, SecretRef, SecretSource,
+};
 use belljar_vault::{Secret, SecretError, SecretStore};
 use std::sync::Arc;
 
@@ -24,15 +26,15 @@ impl SecretStore for One {
 pub fn credential(host: &str, port: u16) -> Credential {
     Credential {
         name: "model".parse().unwrap(),
-        source: SecretSource::Kept("secret:model".parse().unwrap()),
-        places: vec![CredentialPlace {
+        source: SecretSource::Stored("secret:model".parse().unwrap()),
+        bindings: vec![CredentialBinding {
             host: format!("={host}").parse().unwrap(),
             ports: PortRange::only(port).unwrap(),
             requests: RequestFilter {
                 methods: vec!["GET".parse().unwrap(), "POST".parse().unwrap()],
                 paths: vec!["/v1/**".parse().unwrap()],
             },
-            carriers: vec![Carrier::header("x-api-key").unwrap(), Carrier::Bearer],
+            locations: vec![CredentialLocation::header("x-api-key").unwrap(), CredentialLocation::Bearer],
             inject: Inject::Placeholder,
         }],
         variables: vec!["KEY".parse().unwrap()],

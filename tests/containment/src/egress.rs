@@ -119,9 +119,9 @@ pub fn alone(name: &str, limits: &[&str], test: impl FnOnce()) {
         .env(ALONE, name)
         .output()
         .expect("a test can be run again");
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
 }
 
 /// How much more memory this process had at its worst, in KiB.

@@ -43,9 +43,9 @@ pub fn backends() -> &'static [BackendName] {
     static BACKENDS: OnceLock<Vec<BackendName>> = OnceLock::new();
     BACKENDS.get_or_init(|| {
         let all = "native,bwrap,docker,docker+runsc";
-        let wanted = std::env::var("BELLJAR_BACKENDS").unwrap_or_else(|_| all.into());
+        let expected = std::env::var("BELLJAR_BACKENDS").unwrap_or_else(|_| all.into());
         let mut backends = Vec::new();
-        for name in wanted.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        for name in expected.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             let backend = BackendName::ALL.into_iter().find(|backend| backend.as_str() == name);
             let backend = backend.unwrap_or_else(|| panic!("BELLJAR_BACKENDS names no backend: {name}"));
             let works = match backend {
@@ -89,10 +89,10 @@ const GVISOR: BackendName = BackendName::Docker(Runtime::Runsc);
 
 fn chosen(
     chosen: &'static OnceLock<Vec<BackendName>>,
-    is_wanted: impl Fn(BackendName) -> bool,
+    is_selected: impl Fn(BackendName) -> bool,
 ) -> &'static [BackendName] {
     chosen.get_or_init(|| {
-        backends().iter().copied().filter(|backend| is_full() || is_wanted(*backend)).collect()
+        backends().iter().copied().filter(|backend| is_full() || is_selected(*backend)).collect()
     })
 }
 

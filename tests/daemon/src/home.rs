@@ -218,10 +218,10 @@ impl Drop for Home {
         if thread::panicking() {
             eprintln!("--- the daemon said:\n{}", self.log());
             for name in names(&self.places()) {
-                let said =
+                let printed =
                     fs::read_to_string(self.places().join(&name).join("keeper.log")).unwrap_or_default();
-                if !said.is_empty() {
-                    eprintln!("--- the shim of {name} said:\n{said}");
+                if !printed.is_empty() {
+                    eprintln!("--- the shim of {name} said:\n{printed}");
                 }
             }
         }

@@ -109,7 +109,7 @@ impl Fleet {
         let followers: Vec<Follower> =
             all.iter().take(FOLLOWED).map(|one| Follower::start(&one.command)).collect();
         assert!(
-            eventually(|| followers.iter().all(|follower| follower.heard() >= 3)),
+            eventually(|| followers.iter().all(|follower| follower.received() >= 3)),
             "the followers got no output"
         );
         Fleet { all, followers }
@@ -197,12 +197,12 @@ impl Member {
 
 /// A client that follows a command's output.
 struct Follower {
-    heard: Arc<Mutex<Heard>>,
+    received: Arc<Mutex<Received>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct Received {
     text: String,
     last: String,
     events: usize,
@@ -218,42 +218,42 @@ impl Follower {
     /// Of the same command, from behind the last event that came.
     fn resume(&self, command: &Command) -> Follower {
         self.join();
-        let (command, last) = (command.clone(), self.heard.lock().unwrap().last.clone());
+        let (command, last) = (command.clone(), self.received.lock().unwrap().last.clone());
         Follower::of(move || command.follow_after(&last))
     }
 
     fn of(open: impl FnOnce() -> std::io::Result<belljar_tests_daemon::Events> + Send + 'static) -> Follower {
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        let told = Arc::clone(&heard);
+        let received = Arc::new(Mutex::new(Received::default()));
+        let reported = Arc::clone(&received);
         let thread = thread::spawn(move || {
             let events = match open() {
                 Ok(events) => events,
-                Err(error) => return told.lock().unwrap().failed = Some(error.to_string()),
+                Err(error) => return reported.lock().unwrap().failed = Some(error.to_string()),
             };
             for event in events {
-                let mut heard = told.lock().unwrap();
-                heard.events += 1;
-                heard.last = event.id.clone().unwrap_or_else(|| heard.last.clone());
+                let mut received = reported.lock().unwrap();
+                received.events += 1;
+                received.last = event.id.clone().unwrap_or_else(|| received.last.clone());
                 if let Some(text) = event.output() {
-                    heard.text.push_str(&text);
+                    received.text.push_str(&text);
                 }
             }
         });
-        Follower { heard, thread: Mutex::new(Some(thread)) }
+        Follower { received, thread: Mutex::new(Some(thread)) }
     }
 
-    fn heard(&self) -> usize {
-        self.heard.lock().unwrap().events
+    fn received(&self) -> usize {
+        self.received.lock().unwrap().events
     }
 
     fn text(&self) -> String {
-        self.heard.lock().unwrap().text.clone()
+        self.received.lock().unwrap().text.clone()
     }
 
     /// All that came, when nothing comes any more.
     fn whole(&self) -> String {
         self.join();
-        assert_eq!(self.heard.lock().unwrap().failed, None);
+        assert_eq!(self.received.lock().unwrap().failed, None);
         self.text()
     }
 

@@ -51,8 +51,8 @@ fn main() -> Result<(), String> {
     let mut written = 0;
     loop {
         thread::sleep(Duration::from_millis(100));
-        for asked in model.asked().iter().skip(written) {
-            writeln!(log, "{}", asked.to_json()).map_err(|error| format!("the log: {error}"))?;
+        for call in model.calls().iter().skip(written) {
+            writeln!(log, "{}", call.to_json()).map_err(|error| format!("the log: {error}"))?;
             written += 1;
         }
     }

@@ -149,9 +149,9 @@ fn reply(message: &[u8], query: &Query, addresses: &[IpAddr]) -> Vec<u8> {
 }
 
 /// Over UDP a long answer is only announced, and the client asks again over TCP.
-fn fitting(mut reply: Vec<u8>, asked: &[u8]) -> Vec<u8> {
+fn fitting(mut reply: Vec<u8>, requested: &[u8]) -> Vec<u8> {
     if reply.len() > DATAGRAM {
-        reply.truncate(question_end(asked));
+        reply.truncate(question_end(requested));
         reply[2] |= 2;
         reply[6..8].fill(0);
     }

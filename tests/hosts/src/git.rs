@@ -39,10 +39,10 @@ pub fn http_backend(root: &Path, request: &Request) -> Response {
 }
 
 /// What a CGI program said (RFC 3875, 6).
-fn answer(said: &[u8]) -> Response {
-    let end = said.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(said.len());
-    let head = String::from_utf8_lossy(&said[..end]).into_owned();
-    let mut response = Response::ok(said.get(end + 4..).unwrap_or_default());
+fn answer(body: &[u8]) -> Response {
+    let end = body.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(body.len());
+    let head = String::from_utf8_lossy(&body[..end]).into_owned();
+    let mut response = Response::ok(body.get(end + 4..).unwrap_or_default());
     for (name, value) in head.lines().filter_map(|line| line.split_once(':')) {
         match name.eq_ignore_ascii_case("status") {
             true => {

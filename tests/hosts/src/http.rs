@@ -129,12 +129,12 @@ impl HttpServer {
     }
 }
 
-type Kept = Arc<Mutex<Vec<Request>>>;
+type RequestLog = Arc<Mutex<Vec<Request>>>;
 
 fn kept(
     handler: impl Fn(&Request) -> Response + Send + Sync + 'static,
-) -> (Kept, impl Fn(&Request) -> Response + Send + Sync + 'static) {
-    let requests = Kept::default();
+) -> (RequestLog, impl Fn(&Request) -> Response + Send + Sync + 'static) {
+    let requests = RequestLog::default();
     let log = Arc::clone(&requests);
     let handler = move |request: &Request| {
         log.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());

@@ -27,7 +27,7 @@ pub use echo::Echo;
 pub use git::http_backend;
 pub use github::{GitHub, Token};
 pub use http::{HttpServer, Request, Response, serve};
-pub use model::{Api, Asked, Delivery, Model, SCENARIOS, Step, Stop, Usage};
+pub use model::{Api, Delivery, Model, ModelCall, SCENARIOS, Step, Stop, Usage};
 pub use processes::{
     around, beside, is_inside, kernel_around, look_into_sentries, process_file, processes_with,
 };

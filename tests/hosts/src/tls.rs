@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Serves TLS; keeps which names clients asked for.
 pub struct TlsServer {
     server: Server,
-    wanted: Arc<Mutex<Vec<String>>>,
+    server_names: Arc<Mutex<Vec<String>>>,
 }
 
 impl TlsServer {
@@ -37,8 +37,8 @@ impl TlsServer {
             .with_single_cert(leaf.chain.clone(), leaf.key.clone_key())
             .expect("certificate and key belong together");
         let config = Arc::new(config);
-        let wanted = Arc::new(Mutex::new(Vec::new()));
-        let names = Arc::clone(&wanted);
+        let server_names = Arc::new(Mutex::new(Vec::new()));
+        let names = Arc::clone(&server_names);
         let server = Server::at(at, move |mut stream| {
             // A head and a body in two segments would wait for an acknowledgement, 40 ms each time.
             let _ = stream.set_nodelay(true);
@@ -59,12 +59,12 @@ impl TlsServer {
             let _ = stream.sock.set_read_timeout(Some(LAST));
             let _ = std::io::copy(&mut (&stream.sock).take(1 << 20), &mut std::io::sink());
         });
-        TlsServer { server, wanted }
+        TlsServer { server, server_names }
     }
 
     /// The server name of every handshake that succeeded.
-    pub fn names_wanted(&self) -> Vec<String> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn requested_names(&self) -> Vec<String> {
+        self.server_names.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -39,18 +39,19 @@ fn questions(prompt: &str) -> [(Api, &'static str, Value, Value); 4] {
     let user = json!({"role": "user", "content": prompt});
     let call = json!({"type": "tool_use", "id": "1", "name": "bash", "input": {}});
     let chat_call = json!({"id": "1", "type": "function", "function": {"name": "bash", "arguments": "{}"}});
-    let with = |key: &str, said: Vec<Value>, tools: Value| json!({key: said, "model": "m", "tools": tools});
-    let anthropic = |said| with("messages", said, json!([{"name": "bash", "input_schema": schema}]));
-    let chat = |said| {
+    let with =
+        |key: &str, printed: Vec<Value>, tools: Value| json!({key: printed, "model": "m", "tools": tools});
+    let anthropic = |printed| with("messages", printed, json!([{"name": "bash", "input_schema": schema}]));
+    let chat = |printed| {
         with(
             "messages",
-            said,
+            printed,
             json!([{"type": "function", "function": {"name": "bash", "parameters": schema}}]),
         )
     };
-    let responses = |said| with("input", said, json!([{"type": "custom", "name": "exec"}]));
+    let responses = |printed| with("input", printed, json!([{"type": "custom", "name": "exec"}]));
     let declared = json!([{"functionDeclarations": [{"name": "bash", "parametersJsonSchema": schema}]}]);
-    let gemini = |said| with("contents", said, declared.clone());
+    let gemini = |printed| with("contents", printed, declared.clone());
     let spoken = json!({"role": "user", "parts": [{"text": prompt}]});
     [
         (
@@ -104,7 +105,7 @@ fn the_standard_task_has_two_turns_in_every_api() {
         let (called, done) = (ask(&model, path, &first).to_string(), ask(&model, path, &second).to_string());
         assert!(called.contains("hello.txt && cat hello.txt"), "{called}");
         assert!(done.contains("Done. hello.txt says: hello from the mock"), "{done}");
-        let [one, two] = model.asked().try_into().expect("two requests");
+        let [one, two] = model.calls().try_into().expect("two requests");
         assert_eq!((one.api, one.step, one.status, one.key.as_deref()), (api, 0, 200, Some("k")));
         assert_eq!((two.step, two.side, two.tool_results.len()), (1, false, 1));
         assert!(two.tool_results[0].contains("ran"));
@@ -132,7 +133,7 @@ fn a_request_beside_the_task_gets_an_answer_of_its_own() {
         let model = model();
         question["tools"] = json!([]);
         assert!(ask(&model, path, &question).to_string().contains("Mock side answer"));
-        assert!(model.asked()[0].side);
+        assert!(model.calls()[0].side);
         assert_eq!((model.used().input, model.used().output), (7, 3));
     }
 }
@@ -143,7 +144,7 @@ fn without_the_key_there_is_nothing() {
         let model = model();
         model.expect_key("another");
         assert!(ask(&model, path, &question)["error"].is_object());
-        assert_eq!((model.asked()[0].status, model.asked()[0].usage), (401, None));
+        assert_eq!((model.calls()[0].status, model.calls()[0].usage), (401, None));
         model.expect_key("k");
         assert!(ask(&model, path, &question).get("error").is_none_or(Value::is_null));
     }
@@ -157,7 +158,7 @@ fn what_fails_once_is_counted_by_tag() {
             post(&model, path, &question);
         }
     }
-    let statuses: Vec<u16> = model.asked().iter().map(|asked| asked.status).collect();
+    let statuses: Vec<u16> = model.calls().iter().map(|call| call.status).collect();
     assert_eq!(statuses, [429, 200, 200, 200].repeat(3));
 }
 
@@ -169,7 +170,7 @@ fn a_script_of_a_tests_own_is_played_to_its_end_and_then_again() {
         assert!(ask(&model, path, &first).to_string().contains("first"));
         assert!(ask(&model, path, &second).to_string().contains("last"));
     }
-    assert!(model.asked().iter().all(|asked| asked.scenario.as_deref() == Some("script")));
+    assert!(model.calls().iter().all(|call| call.scenario.as_deref() == Some("script")));
 }
 
 #[test]

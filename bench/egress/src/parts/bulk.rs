@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::stage::{BELLJAR, NAME, NGINX, Stage};
-use crate::table::{Table, Wanted};
+use crate::table::{Expected, Table};
 
 pub(crate) async fn run(stage: &Stage, rounds: usize) -> Outcome<()> {
     let mut table = Table::new("Bulk: one stream of 1 GiB, MB/s", &[COPIED, LENT]);
@@ -16,8 +16,8 @@ pub(crate) async fn run(stage: &Stage, rounds: usize) -> Outcome<()> {
         }
     }
     table.print(NGINX);
-    table.judge(BELLJAR, NGINX, COPIED, &Wanted::AtLeast(1.5));
-    table.judge(BELLJAR, NGINX, LENT, &Wanted::AtLeast(1.5));
+    table.judge(BELLJAR, NGINX, COPIED, &Expected::AtLeast(1.5));
+    table.judge(BELLJAR, NGINX, LENT, &Expected::AtLeast(1.5));
     Ok(())
 }
 

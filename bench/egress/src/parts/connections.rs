@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::stage::{BELLJAR, NAME, NGINX, Stage};
-use crate::table::{Table, Wanted};
+use crate::table::{Expected, Table};
 use crate::target::Target;
 use crate::way::{Way, Whence};
 
@@ -31,8 +31,8 @@ pub(crate) async fn run(stage: &Stage, rounds: usize) -> Outcome<()> {
         }
     }
     table.print(NGINX);
-    table.judge(BELLJAR, NGINX, P50, &Wanted::AtMost(1.2));
-    table.judge(BELLJAR, NGINX, RATE, &Wanted::AtLeast(0.8));
+    table.judge(BELLJAR, NGINX, P50, &Expected::AtMost(1.2));
+    table.judge(BELLJAR, NGINX, RATE, &Expected::AtLeast(0.8));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use crate::Outcome;
 use crate::children::installed;
 use crate::stage::Stage;
-use crate::table::{Table, Wanted};
+use crate::table::{Expected, Table};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,9 +24,9 @@ pub(crate) fn run(stage: &Stage, rounds: usize) -> Outcome<()> {
     if installed(BWRAP).is_some() {
         cases.push((BWRAP, "bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc true".into()));
     }
-    let place = Place::new(stage.directory())?;
+    let fixture = Fixture::new(stage.directory())?;
     cases.retain(|(name, line)| {
-        let works = place.check(line);
+        let works = fixture.check(line);
         if let Err(why) = &works {
             println!("{name}: {why}");
         }
@@ -34,28 +34,28 @@ pub(crate) fn run(stage: &Stage, rounds: usize) -> Outcome<()> {
     });
     for _ in 0..rounds * A_ROUND {
         for (name, line) in &cases {
-            let time = place.time(line)?;
+            let time = fixture.time(line)?;
             table.add(name, TIME, time.as_secs_f64() * 1e3);
             // The kernel takes namespaces apart after their last process is gone: that is not the next one's time.
             thread::sleep(PAUSE);
         }
     }
     table.print(BWRAP);
-    table.judge(BELLJAR, BWRAP, TIME, &Wanted::AtMost(1.0));
+    table.judge(BELLJAR, BWRAP, TIME, &Expected::AtMost(1.0));
     Ok(())
 }
 
 /// Where commands run: an empty folder, and a state directory of their own.
-struct Place {
+struct Fixture {
     work: PathBuf,
     state: PathBuf,
 }
 
-impl Place {
-    fn new(directory: &Path) -> Outcome<Place> {
-        let place = Place { work: directory.join("work"), state: directory.join("state") };
-        fs::create_dir_all(&place.work)?;
-        Ok(place)
+impl Fixture {
+    fn new(directory: &Path) -> Outcome<Fixture> {
+        let fixture = Fixture { work: directory.join("work"), state: directory.join("state") };
+        fs::create_dir_all(&fixture.work)?;
+        Ok(fixture)
     }
 
     fn check(&self, line: &str) -> Outcome<()> {

@@ -41,24 +41,24 @@ impl Asker {
     /// Asks the next question whenever an answer comes.
     fn ask(mut self, under_way: usize, time: Duration) -> Outcome<Answers> {
         let start = Instant::now();
-        let mut asked = vec![start; NUMBERS];
+        let mut sent = vec![start; NUMBERS];
         let (mut next, mut answers, mut lost, mut total) = (0_usize, 0_u64, 0_u64, Duration::ZERO);
         for _ in 0..under_way {
-            self.send(&mut next, &mut asked)?;
+            self.send(&mut next, &mut sent)?;
         }
         let mut buffer = [0; 1024];
         while start.elapsed() < time {
             match self.socket.recv(&mut buffer) {
                 Ok(length) => {
                     let number = answered(&buffer[..length]).ok_or("an answer without an address")?;
-                    total += asked[usize::from(number)].elapsed();
+                    total += sent[usize::from(number)].elapsed();
                     answers += 1;
-                    self.send(&mut next, &mut asked)?;
+                    self.send(&mut next, &mut sent)?;
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     lost += under_way as u64;
                     for _ in 0..under_way {
-                        self.send(&mut next, &mut asked)?;
+                        self.send(&mut next, &mut sent)?;
                     }
                 }
                 Err(error) => return Err(error.into()),
@@ -71,9 +71,9 @@ impl Asker {
         })
     }
 
-    fn send(&mut self, next: &mut usize, asked: &mut [Instant]) -> Outcome<()> {
+    fn send(&mut self, next: &mut usize, sent: &mut [Instant]) -> Outcome<()> {
         self.question[..2].copy_from_slice(&(*next as u16).to_be_bytes());
-        asked[*next] = Instant::now();
+        sent[*next] = Instant::now();
         *next = (*next + 1) % NUMBERS;
         self.socket.send(&self.question)?;
         Ok(())

@@ -31,17 +31,17 @@ async fn hold(count: u32, ports: Ports, records: &str) -> Outcome<()> {
     let mut command = Command::new([&me, "held", &count.to_string(), NAME, &target])?;
     command.stdin = Stdin::Stream;
     let mut running = sandbox.spawn(&command).await?;
-    let opened = said(&mut running).await?;
+    let opened = line_of(&mut running).await?;
     let (pss, rss) = (memory("Pss:")?, memory("Rss:")?);
     running.inputs.send(Input::Bytes(vec![1])).await?;
-    let answered = said(&mut running).await?;
+    let answered = line_of(&mut running).await?;
     println!("{} {} {before} {pss} {rss}", opened.trim(), answered.trim());
     sandbox.dispose().await;
     Ok(())
 }
 
 /// The next thing that the command says.
-async fn said(running: &mut Running) -> Outcome<String> {
+async fn line_of(running: &mut Running) -> Outcome<String> {
     let mut next = running.events.next().await?;
     if let Output::Started(_) = next {
         next = running.events.next().await?;

@@ -23,6 +23,7 @@ pub use effort::{Effort, EffortError};
 pub use find::find;
 pub use model::{ModelName, ModelNameError};
 
+use crate::messages::Message;
 use crate::parse::Parser;
 use belljar_spec::llm::UpstreamKind;
 use belljar_spec::{EnvName, ErrorCode, Printable, SandboxError, Term, hint};
@@ -73,6 +74,10 @@ pub struct Task<'t> {
     pub workspace: &'t str,
     /// Nothing for an interactive one without a first prompt.
     pub prompt: Option<&'t str>,
+    /// The conversation that the prompt is the end of; empty: the prompt alone.
+    pub messages: &'t [Message],
+    /// Where the files are that the prompt comes with, if there are any.
+    pub attached: Option<String>,
     pub model: Option<&'t ModelName>,
     pub effort: Option<Effort>,
     pub web_search: bool,
@@ -253,8 +258,8 @@ mod tests {
             ("p", None),
         ] {
             let hint = named(name).err().and_then(|error| error.hint).unwrap_or_default().to_string();
-            let said = hint.strip_prefix("did you mean `").and_then(|rest| rest.split('`').next());
-            assert_eq!(said, meant, "{name}: {hint}");
+            let suggested = hint.strip_prefix("did you mean `").and_then(|rest| rest.split('`').next());
+            assert_eq!(suggested, meant, "{name}: {hint}");
         }
         assert_eq!(named("pi").unwrap().title, "pi");
     }

@@ -11,6 +11,8 @@ pub(super) fn task<'t>(upstream: UpstreamKind, model: Option<&'t ModelName>) -> 
         home: "/home/agent",
         workspace: "/workspace",
         prompt: Some("- fix it"),
+        messages: &[],
+        attached: None,
         model,
         effort: None,
         web_search: false,

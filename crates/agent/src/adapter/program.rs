@@ -57,11 +57,14 @@ pub fn found(path: &Path) -> Result<Found, SandboxError> {
 }
 
 fn headless(task: &Task) -> Setup {
-    let prompt = task.prompt.unwrap_or_default();
+    let messages = match task.messages {
+        [] => json!([{ "role": "user", "content": task.prompt.unwrap_or_default() }]),
+        messages => json!(messages),
+    };
     let setup = Setup::new(task, &[])
         .env("BELLJAR_MESSAGES", format!("{}/{MESSAGES}", task.home))
         .env("BELLJAR_CONTEXT", format!("{}/{CONTEXT}", task.home))
-        .file(MESSAGES, json!([{ "role": "user", "content": prompt }]).to_string())
+        .file(MESSAGES, messages.to_string())
         .env("BELLJAR_WEB_SEARCH", if task.web_search { "1" } else { "0" });
     let setup = match task.model {
         Some(model) => setup.env("BELLJAR_MODEL", &model.model),
@@ -80,6 +83,7 @@ const CONTEXT: &str = ".belljar/context.md";
 mod tests {
     use super::*;
     use crate::adapter::pinned::{model, shown, task};
+    use crate::messages::{Message, Role};
 
     #[test]
     fn a_program_finds_its_messages_and_its_model() {
@@ -96,6 +100,16 @@ BELLJAR_EFFORT=low
 ~/.belljar/messages.json: [{"content":"- fix it","role":"user"}]
 "#
         );
+    }
+
+    #[test]
+    fn a_program_gets_a_whole_conversation() {
+        let message = |role, content: &str| Message { role, content: content.into() };
+        let messages = [message(Role::User, "a"), message(Role::Assistant, "b"), message(Role::User, "c")];
+        let task = Task { messages: &messages, ..task(UpstreamKind::OpenAi, None) };
+        let written = &headless(&task).files[0].1;
+        let read: Vec<Message> = serde_json::from_str(written).unwrap();
+        assert_eq!(read, messages);
     }
 
     #[test]

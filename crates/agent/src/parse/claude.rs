@@ -9,7 +9,7 @@ use super::Parser;
 use super::pick::{count, dollars, each, flat, text, tokens, words};
 use super::tally::Tally;
 use crate::claims::{Claims, Ending};
-use crate::heard::{Heard, Said};
+use crate::event::{AgentEvent, MessageBlock};
 use crate::recent::Recent;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ struct Claude {
 }
 
 impl Parser for Claude {
-    fn event(&mut self, event: &Value) -> Vec<Heard> {
+    fn event(&mut self, event: &Value) -> Vec<AgentEvent> {
         let model = if is_init(event) { text(event, "/model") } else { None };
         self.tally.session(text(event, "/session_id"), model);
         match text(event, "/type") {
@@ -39,7 +39,7 @@ impl Parser for Claude {
         self.tally.take()
     }
 
-    fn end(&mut self) -> (Vec<Heard>, Claims) {
+    fn end(&mut self) -> (Vec<AgentEvent>, Claims) {
         self.tally.finish()
     }
 }
@@ -77,24 +77,24 @@ impl Claude {
             self.tally.turn();
         }
         let blocks = self.blocks(event);
-        self.tally.said(model, blocks, None);
+        self.tally.message(model, blocks, None);
     }
 
     /// What a message says. What a tool of the provider's gave back stands among it.
-    fn blocks(&mut self, event: &Value) -> Vec<Said> {
+    fn blocks(&mut self, event: &Value) -> Vec<MessageBlock> {
         let mut blocks = Vec::new();
-        if let Some(said) = words(event, "/message/content") {
-            blocks.push(Said::Text(said.into()));
+        if let Some(message) = words(event, "/message/content") {
+            blocks.push(MessageBlock::Text(message.into()));
         }
         for block in each(event, "/message/content") {
             let string = |path| text(block, path).unwrap_or_default().to_string();
             match text(block, "/type") {
-                Some("text") => blocks.push(Said::Text(string("/text"))),
+                Some("text") => blocks.push(MessageBlock::Text(string("/text"))),
                 // Empty where the provider keeps it to itself.
                 Some("thinking") if words(block, "/thinking").is_none() => {}
-                Some("thinking") => blocks.push(Said::Thinking(string("/thinking"))),
+                Some("thinking") => blocks.push(MessageBlock::Thinking(string("/thinking"))),
                 Some("redacted_thinking") => {}
-                Some("tool_use" | "server_tool_use" | "mcp_tool_use") => blocks.push(Said::ToolUse {
+                Some("tool_use" | "server_tool_use" | "mcp_tool_use") => blocks.push(MessageBlock::ToolUse {
                     id: string("/id"),
                     name: string("/name"),
                     input: block["input"].clone(),
@@ -108,8 +108,8 @@ impl Claude {
 
     /// What goes to the model: what tools gave, and what the program tells it of its own accord.
     fn user(&mut self, event: &Value) {
-        if let Some(told) = words(event, "/message/content") {
-            self.tally.other(told);
+        if let Some(reminder) = words(event, "/message/content") {
+            self.tally.other(reminder);
         }
         for block in each(event, "/message/content") {
             if block["tool_use_id"].is_string() {
@@ -144,8 +144,9 @@ impl Claude {
             return;
         };
         let errors = each(event, "/errors").iter().map(flat).collect::<Vec<_>>().join("\n");
-        let said = words(event, "/result").or_else(|| Some(errors.as_str()).filter(|said| !said.is_empty()));
-        self.tally.error(said.or(text(event, "/subtype")).unwrap_or("error"));
+        let message =
+            words(event, "/result").or_else(|| Some(errors.as_str()).filter(|message| !message.is_empty()));
+        self.tally.error(message.or(text(event, "/subtype")).unwrap_or("error"));
         self.tally.ended(how);
     }
 }

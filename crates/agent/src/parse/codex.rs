@@ -8,7 +8,7 @@ use super::Parser;
 use super::pick::{flat, plain, text, tokens, words};
 use super::tally::Tally;
 use crate::claims::{Claims, Ending};
-use crate::heard::{Heard, Said};
+use crate::event::{AgentEvent, MessageBlock};
 use crate::recent::Recent;
 use serde_json::{Map, Value};
 
@@ -23,7 +23,7 @@ struct Codex {
 }
 
 impl Parser for Codex {
-    fn event(&mut self, event: &Value) -> Vec<Heard> {
+    fn event(&mut self, event: &Value) -> Vec<AgentEvent> {
         match text(event, "/type") {
             Some("thread.started") => self.tally.session(text(event, "/thread_id"), None),
             Some("turn.started" | "item.updated") => {}
@@ -37,7 +37,7 @@ impl Parser for Codex {
         self.tally.take()
     }
 
-    fn end(&mut self) -> (Vec<Heard>, Claims) {
+    fn end(&mut self) -> (Vec<AgentEvent>, Claims) {
         self.tally.finish()
     }
 }
@@ -45,15 +45,15 @@ impl Parser for Codex {
 impl Codex {
     fn began(&mut self, item: &Value) {
         if is_tool(item) && text(item, "/id").is_none_or(|id| self.started.insert(id)) {
-            self.tally.said(None, vec![call(item)], None);
+            self.tally.message(None, vec![call(item)], None);
         }
     }
 
     fn completed(&mut self, item: &Value) {
-        let said = || text(item, "/text").unwrap_or_default().to_string();
+        let body = || text(item, "/text").unwrap_or_default().to_string();
         match text(item, "/type") {
-            Some("agent_message") => self.tally.said(None, vec![Said::Text(said())], None),
-            Some("reasoning") => self.tally.said(None, vec![Said::Thinking(said())], None),
+            Some("agent_message") => self.tally.message(None, vec![MessageBlock::Text(body())], None),
+            Some("reasoning") => self.tally.message(None, vec![MessageBlock::Thinking(body())], None),
             // An error after which the agent continues.
             Some("error") => self.tally.other(text(item, "/message").unwrap_or("error")),
             _ if !is_tool(item) => self.tally.other(item.to_string()),
@@ -112,19 +112,19 @@ fn is_tool(item: &Value) -> bool {
 }
 
 /// A call, from what the item says of it beside what came of it.
-fn call(item: &Value) -> Said {
+fn call(item: &Value) -> MessageBlock {
     let (kind, tool) = (text(item, "/type").unwrap_or_default(), text(item, "/tool"));
-    let asked: Map<String, Value> = match item.as_object() {
+    let input: Map<String, Value> = match item.as_object() {
         Some(item) => {
-            let asked = item.iter().filter(|(key, _)| !OUTCOME.contains(&key.as_str()));
-            asked.map(|(key, value)| (key.clone(), value.clone())).collect()
+            let input = item.iter().filter(|(key, _)| !OUTCOME.contains(&key.as_str()));
+            input.map(|(key, value)| (key.clone(), value.clone())).collect()
         }
         None => Map::new(),
     };
-    Said::ToolUse {
+    MessageBlock::ToolUse {
         id: text(item, "/id").unwrap_or_default().into(),
         name: tool.unwrap_or(kind).into(),
-        input: Value::Object(asked),
+        input: Value::Object(input),
     }
 }
 

@@ -10,7 +10,7 @@ use super::tally::{MAX_ANSWER, Tally};
 use crate::claims::{Claims, Ending};
 use crate::clip::missing;
 use crate::entry::Tokens;
-use crate::heard::{Heard, Said};
+use crate::event::{AgentEvent, MessageBlock};
 use serde_json::Value;
 
 pub fn parser() -> Box<dyn Parser> {
@@ -27,7 +27,7 @@ struct Gemini {
 }
 
 impl Parser for Gemini {
-    fn event(&mut self, event: &Value) -> Vec<Heard> {
+    fn event(&mut self, event: &Value) -> Vec<AgentEvent> {
         let kind = text(event, "/type");
         if kind == Some("message") {
             self.message(event);
@@ -51,7 +51,7 @@ impl Parser for Gemini {
         self.tally.take()
     }
 
-    fn end(&mut self) -> (Vec<Heard>, Claims) {
+    fn end(&mut self) -> (Vec<AgentEvent>, Claims) {
         self.close();
         self.tally.finish()
     }
@@ -82,21 +82,21 @@ impl Gemini {
 
     /// The message is done.
     fn close(&mut self) {
-        let mut said = std::mem::take(&mut self.open);
+        let mut message = std::mem::take(&mut self.open);
         let left_out = std::mem::take(&mut self.missing);
         if left_out > 0 {
-            said.push_str(&missing(left_out));
+            message.push_str(&missing(left_out));
         }
-        if !said.is_empty() {
-            self.tally.said(None, vec![Said::Text(said)], None);
+        if !message.is_empty() {
+            self.tally.message(None, vec![MessageBlock::Text(message)], None);
         }
     }
 
     fn tool_use(&mut self, event: &Value) {
         let string = |path| text(event, path).unwrap_or_default().to_string();
         let input = event["parameters"].clone();
-        let call = Said::ToolUse { id: string("/tool_id"), name: string("/tool_name"), input };
-        self.tally.said(None, vec![call], None);
+        let call = MessageBlock::ToolUse { id: string("/tool_id"), name: string("/tool_name"), input };
+        self.tally.message(None, vec![call], None);
     }
 
     fn tool_result(&mut self, event: &Value) {

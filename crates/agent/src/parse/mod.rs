@@ -14,22 +14,22 @@ pub mod program;
 mod tally;
 
 use crate::claims::Claims;
-use crate::heard::Heard;
+use crate::event::AgentEvent;
 use crate::lines::Ends;
 use serde_json::Value;
 
 /// Reads the output of one run of one agent. Bytes are cut into lines before they come here.
 pub trait Parser: Send {
     /// A line that is a JSON object.
-    fn event(&mut self, event: &Value) -> Vec<Heard>;
+    fn event(&mut self, event: &Value) -> Vec<AgentEvent>;
 
     /// A line that is none. Agents warn on standard output too.
-    fn text(&mut self, line: &str) -> Vec<Heard> {
-        vec![Heard::Other(line.to_string())]
+    fn text(&mut self, line: &str) -> Vec<AgentEvent> {
+        vec![AgentEvent::Other(line.to_string())]
     }
 
     /// The output is over: what was still open, and what was claimed. Called once.
-    fn end(&mut self) -> (Vec<Heard>, Claims);
+    fn end(&mut self) -> (Vec<AgentEvent>, Claims);
 
     /// How its output is cut.
     fn ends(&self) -> Ends {

@@ -7,7 +7,7 @@ use super::Parser;
 use super::pick::{count, dollars, flat, text, tokens, words};
 use super::tally::Tally;
 use crate::claims::{Claims, Ending};
-use crate::heard::{Heard, Said};
+use crate::event::{AgentEvent, MessageBlock};
 use serde_json::Value;
 
 pub fn parser() -> Box<dyn Parser> {
@@ -19,14 +19,14 @@ struct OpenCode {
 }
 
 impl Parser for OpenCode {
-    fn event(&mut self, event: &Value) -> Vec<Heard> {
+    fn event(&mut self, event: &Value) -> Vec<AgentEvent> {
         self.tally.session(text(event, "/sessionID"), None);
         let part = &event["part"];
-        let said = || text(part, "/text").unwrap_or_default().to_string();
+        let body = || text(part, "/text").unwrap_or_default().to_string();
         match text(event, "/type") {
             Some("step_start") => {}
-            Some("text") => self.tally.said(None, vec![Said::Text(said())], None),
-            Some("reasoning") => self.tally.said(None, vec![Said::Thinking(said())], None),
+            Some("text") => self.tally.message(None, vec![MessageBlock::Text(body())], None),
+            Some("reasoning") => self.tally.message(None, vec![MessageBlock::Thinking(body())], None),
             Some("tool_use") => self.tool(part),
             Some("step_finish") => self.step_finish(part),
             Some("error") => self.error(&event["error"]),
@@ -35,7 +35,7 @@ impl Parser for OpenCode {
         self.tally.take()
     }
 
-    fn end(&mut self) -> (Vec<Heard>, Claims) {
+    fn end(&mut self) -> (Vec<AgentEvent>, Claims) {
         self.tally.finish()
     }
 }
@@ -44,8 +44,9 @@ impl OpenCode {
     fn tool(&mut self, part: &Value) {
         let string = |path| text(part, path).unwrap_or_default().to_string();
         let (id, state) = (string("/callID"), &part["state"]);
-        let call = Said::ToolUse { id: id.clone(), name: string("/tool"), input: state["input"].clone() };
-        self.tally.said(None, vec![call], None);
+        let call =
+            MessageBlock::ToolUse { id: id.clone(), name: string("/tool"), input: state["input"].clone() };
+        self.tally.message(None, vec![call], None);
         let exit = state.pointer("/metadata/exit").and_then(Value::as_i64).unwrap_or(0);
         let is_error = text(state, "/status") == Some("error") || exit != 0;
         let given = state.get("output").or_else(|| state.get("error")).unwrap_or(&Value::Null);

@@ -9,7 +9,7 @@ use super::pick::{count, dollars, each, flat, plain, text, tokens, words};
 use super::tally::Tally;
 use crate::claims::{Claims, Ending};
 use crate::entry::Tokens;
-use crate::heard::{Heard, Said};
+use crate::event::{AgentEvent, MessageBlock};
 use serde_json::Value;
 
 pub fn parser() -> Box<dyn Parser> {
@@ -21,7 +21,7 @@ struct Pi {
 }
 
 impl Parser for Pi {
-    fn event(&mut self, event: &Value) -> Vec<Heard> {
+    fn event(&mut self, event: &Value) -> Vec<AgentEvent> {
         match text(event, "/type") {
             Some("session") => self.tally.session(text(event, "/id"), None),
             Some("message_end") => self.message(&event["message"]),
@@ -41,7 +41,7 @@ impl Parser for Pi {
         self.tally.take()
     }
 
-    fn end(&mut self) -> (Vec<Heard>, Claims) {
+    fn end(&mut self) -> (Vec<AgentEvent>, Claims) {
         self.tally.finish()
     }
 }
@@ -66,7 +66,7 @@ impl Pi {
             self.tally.turn();
             self.tally.spent(usage, dollars(message, "/usage/cost/total"));
         }
-        self.tally.said(
+        self.tally.message(
             model,
             each(message, "/content").iter().filter_map(block).collect(),
             is_turn.then_some(usage),
@@ -87,12 +87,12 @@ impl Pi {
     }
 }
 
-fn block(block: &Value) -> Option<Said> {
+fn block(block: &Value) -> Option<MessageBlock> {
     let string = |path| text(block, path).unwrap_or_default().to_string();
     match text(block, "/type")? {
-        "text" => Some(Said::Text(string("/text"))),
-        "thinking" => words(block, "/thinking").map(|thought| Said::Thinking(thought.into())),
-        "toolCall" => Some(Said::ToolUse {
+        "text" => Some(MessageBlock::Text(string("/text"))),
+        "thinking" => words(block, "/thinking").map(|thought| MessageBlock::Thinking(thought.into())),
+        "toolCall" => Some(MessageBlock::ToolUse {
             id: string("/id"),
             name: string("/name"),
             input: block["arguments"].clone(),

@@ -102,13 +102,13 @@ mod tests {
             (json!("3"), None),
             (json!(null), None),
         ];
-        for (value, wanted) in cases {
-            assert_eq!(count(&json!({ "n": value }), "/n"), wanted, "{value}");
+        for (value, expected) in cases {
+            assert_eq!(count(&json!({ "n": value }), "/n"), expected, "{value}");
         }
         let amounts =
             [(json!(0.5), Some(0.5)), (json!(-0.5), None), (json!(1e300), None), (json!("1"), None)];
-        for (value, wanted) in amounts {
-            assert_eq!(dollars(&json!({ "n": value }), "/n"), wanted, "{value}");
+        for (value, expected) in amounts {
+            assert_eq!(dollars(&json!({ "n": value }), "/n"), expected, "{value}");
         }
     }
 
@@ -121,8 +121,8 @@ mod tests {
             (json!(null), ""),
             (json!(5), "5"),
         ];
-        for (content, wanted) in cases {
-            assert_eq!(flat(&content), wanted);
+        for (content, expected) in cases {
+            assert_eq!(flat(&content), expected);
         }
     }
 
@@ -136,8 +136,8 @@ mod tests {
             (r#"{"other":"no"}"#, r#"{"other":"no"}"#),
             ("a { b", "a { b"),
         ];
-        for (error, wanted) in cases {
-            assert_eq!(plain(error), wanted);
+        for (error, expected) in cases {
+            assert_eq!(plain(error), expected);
         }
     }
 }

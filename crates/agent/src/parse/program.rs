@@ -5,7 +5,7 @@ use super::Parser;
 use super::pick::{each, text, words};
 use super::tally::Tally;
 use crate::claims::Claims;
-use crate::heard::{Heard, Said};
+use crate::event::{AgentEvent, MessageBlock};
 use crate::lines::Ends;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ struct Program {
 }
 
 impl Parser for Program {
-    fn event(&mut self, event: &Value) -> Vec<Heard> {
+    fn event(&mut self, event: &Value) -> Vec<AgentEvent> {
         if !event["payloads"].is_array() && !event["meta"].is_object() {
             self.unreadable("the object has neither `payloads` nor `meta`");
             return self.tally.take();
@@ -26,7 +26,7 @@ impl Parser for Program {
         let texts: Vec<&str> =
             each(event, "/payloads").iter().filter_map(|payload| words(payload, "/text")).collect();
         if !texts.is_empty() {
-            self.tally.said(None, vec![Said::Text(texts.join("\n"))], None);
+            self.tally.message(None, vec![MessageBlock::Text(texts.join("\n"))], None);
         }
         match event.pointer("/meta/error") {
             None | Some(Value::Null) => self.tally.ended_well(),
@@ -39,13 +39,13 @@ impl Parser for Program {
         self.tally.take()
     }
 
-    fn text(&mut self, line: &str) -> Vec<Heard> {
+    fn text(&mut self, line: &str) -> Vec<AgentEvent> {
         self.tally.other(line);
         self.unreadable("what it wrote is not one JSON object");
         self.tally.take()
     }
 
-    fn end(&mut self) -> (Vec<Heard>, Claims) {
+    fn end(&mut self) -> (Vec<AgentEvent>, Claims) {
         // One that wrote nothing has said nothing: how it ended tells more.
         self.tally.finish()
     }

@@ -7,12 +7,12 @@
 use crate::claims::{Claims, Ending};
 use crate::clip::clip;
 use crate::entry::Tokens;
-use crate::heard::{Heard, Said};
+use crate::event::{AgentEvent, MessageBlock};
 
 #[derive(Default)]
 pub(super) struct Tally {
     claims: Claims,
-    heard: Vec<Heard>,
+    events: Vec<AgentEvent>,
     end: End,
     /// The model's last word was a call.
     on_tool: bool,
@@ -31,25 +31,30 @@ impl Tally {
     /// What it is called, from any event that tells; told once, and again when it is another.
     pub(super) fn session(&mut self, id: Option<&str>, model: Option<&str>) {
         let (id, model) = (id.map(name), model.map(name));
-        let is_new = |said: &Option<String>, known: &Option<String>| said.is_some() && said != known;
+        let is_new = |message: &Option<String>, known: &Option<String>| message.is_some() && message != known;
         if !is_new(&id, &self.claims.session_id) && !is_new(&model, &self.claims.model) {
             return;
         }
         self.claims.session_id = id.or(self.claims.session_id.take());
         self.claims.model = model.or(self.claims.model.take());
         let (id, model) = (self.claims.session_id.clone(), self.claims.model.clone());
-        self.heard.push(Heard::Session { id, model });
+        self.events.push(AgentEvent::Session { id, model });
     }
 
     /// The model said something.
-    pub(super) fn said(&mut self, model: Option<&str>, mut blocks: Vec<Said>, usage: Option<Tokens>) {
-        blocks.retain(|block| !matches!(block, Said::Text(text) | Said::Thinking(text) if text.is_empty()));
+    pub(super) fn message(
+        &mut self,
+        model: Option<&str>,
+        mut blocks: Vec<MessageBlock>,
+        usage: Option<Tokens>,
+    ) {
+        blocks.retain(|block| !matches!(block, MessageBlock::Text(text) | MessageBlock::Thinking(text) if text.is_empty()));
         let mut answer = Vec::new();
         for block in &blocks {
             match block {
-                Said::Text(text) if !text.trim().is_empty() => answer.push(text.as_str()),
-                Said::Text(_) | Said::Thinking(_) => {}
-                Said::ToolUse { .. } => {
+                MessageBlock::Text(text) if !text.trim().is_empty() => answer.push(text.as_str()),
+                MessageBlock::Text(_) | MessageBlock::Thinking(_) => {}
+                MessageBlock::ToolUse { .. } => {
                     answer.clear();
                     self.claims.output = None;
                     self.on_tool = true;
@@ -69,9 +74,9 @@ impl Tally {
     }
 
     /// Another model said something, to this one.
-    pub(super) fn aside(&mut self, model: Option<&str>, blocks: Vec<Said>, usage: Option<Tokens>) {
+    pub(super) fn aside(&mut self, model: Option<&str>, blocks: Vec<MessageBlock>, usage: Option<Tokens>) {
         if !blocks.is_empty() {
-            self.heard.push(Heard::Message { model: model.map(name), blocks, usage });
+            self.events.push(AgentEvent::Message { model: model.map(name), blocks, usage });
         }
     }
 
@@ -83,11 +88,11 @@ impl Tally {
 
     pub(super) fn tool_result(&mut self, id: &str, content: String, is_error: bool) {
         self.claims.tool_failed = is_error;
-        self.heard.push(Heard::ToolResult { id: id.into(), content, is_error });
+        self.events.push(AgentEvent::ToolResult { id: id.into(), content, is_error });
     }
 
     pub(super) fn retry(&mut self, attempt: Option<u64>, why: &str) {
-        self.heard.push(Heard::Retry { attempt, why: why.into() });
+        self.events.push(AgentEvent::Retry { attempt, why: why.into() });
     }
 
     /// Something went wrong. Agents say so in several places; what was just said is not said again.
@@ -98,12 +103,12 @@ impl Tally {
         let what = clip(what, MAX_ERROR);
         if self.claims.error.as_deref() != Some(&what) {
             self.claims.error = Some(what.clone().into_owned());
-            self.heard.push(Heard::Error(what.into_owned()));
+            self.events.push(AgentEvent::Error(what.into_owned()));
         }
     }
 
     pub(super) fn other(&mut self, text: impl Into<String>) {
-        self.heard.push(Heard::Other(text.into()));
+        self.events.push(AgentEvent::Other(text.into()));
     }
 
     /// It says that it is done.
@@ -146,12 +151,12 @@ impl Tally {
     }
 
     /// What was said since.
-    pub(super) fn take(&mut self) -> Vec<Heard> {
-        std::mem::take(&mut self.heard)
+    pub(super) fn take(&mut self) -> Vec<AgentEvent> {
+        std::mem::take(&mut self.events)
     }
 
     /// What is claimed, with what was said last.
-    pub(super) fn finish(&mut self) -> (Vec<Heard>, Claims) {
+    pub(super) fn finish(&mut self) -> (Vec<AgentEvent>, Claims) {
         let mut claims = std::mem::take(&mut self.claims);
         claims.ending = match self.end {
             End::Well => claims.output.is_some().then_some(Ending::Answered),
@@ -177,12 +182,12 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    fn text(text: &str) -> Vec<Said> {
-        vec![Said::Text(text.into())]
+    fn text(text: &str) -> Vec<MessageBlock> {
+        vec![MessageBlock::Text(text.into())]
     }
 
-    fn call() -> Vec<Said> {
-        vec![Said::ToolUse { id: "1".into(), name: "sh".into(), input: Value::Null }]
+    fn call() -> Vec<MessageBlock> {
+        vec![MessageBlock::ToolUse { id: "1".into(), name: "sh".into(), input: Value::Null }]
     }
 
     type Act = fn(&mut Tally);
@@ -197,26 +202,26 @@ mod tests {
 
     #[test]
     fn the_end_is_what_was_said_last() {
-        let said: Act = |tally| tally.said(None, text("a"), None);
-        let called: Act = |tally| tally.said(None, call(), None);
+        let message: Act = |tally| tally.message(None, text("a"), None);
+        let called: Act = |tally| tally.message(None, call(), None);
         let well: Act = Tally::ended_well;
         let error: Act = |tally| tally.error("no");
         let refused: Act = |tally| tally.ended(Ending::Refusal);
         let a = || Some("a".to_string());
         let cases: [(&[Act], _); 10] = [
             (&[], (None, None)),
-            (&[said], (None, a())),
+            (&[message], (None, a())),
             (&[called], (Some(Ending::OnTool), None)),
-            (&[said, well], (Some(Ending::Answered), a())),
+            (&[message, well], (Some(Ending::Answered), a())),
             (&[well], (None, None)),
-            (&[said, called, well], (None, None)),
-            (&[error, said, well], (Some(Ending::Answered), a())),
-            (&[said, well, called], (Some(Ending::OnTool), None)),
-            (&[said, refused, error], (Some(Ending::Refusal), a())),
+            (&[message, called, well], (None, None)),
+            (&[error, message, well], (Some(Ending::Answered), a())),
+            (&[message, well, called], (Some(Ending::OnTool), None)),
+            (&[message, refused, error], (Some(Ending::Refusal), a())),
             (&[called, error], (Some(Ending::Error), None)),
         ];
-        for (number, (steps, wanted)) in cases.into_iter().enumerate() {
-            assert_eq!(after(steps), wanted, "case {number}");
+        for (number, (steps, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(after(steps), expected, "case {number}");
         }
     }
 
@@ -224,7 +229,7 @@ mod tests {
     fn what_is_kept_has_a_limit_and_sums_do_not_overflow() {
         let mut tally = Tally::default();
         tally.session(Some(&"s".repeat(1 << 16)), None);
-        tally.said(None, text(&"t".repeat(3 << 20)), None);
+        tally.message(None, text(&"t".repeat(3 << 20)), None);
         tally.error(&"e".repeat(1 << 20));
         let most = Tokens { input: u64::MAX, output: 1, cache_read: 0, cache_write: 0 };
         (0..2).for_each(|_| tally.spent(most, Some(1e9)));

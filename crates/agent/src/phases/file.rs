@@ -56,7 +56,7 @@ struct Table {
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected true, false, or the name of who searches")]
 enum Search {
-    Wanted(bool),
+    Switch(bool),
     By(String),
 }
 
@@ -178,8 +178,8 @@ impl Reader<'_> {
             return Ok(None);
         };
         match written.get_ref() {
-            Search::Wanted(false) => Ok(None),
-            Search::Wanted(true) => Ok(Some(WebSearch::IfKept)),
+            Search::Switch(false) => Ok(None),
+            Search::Switch(true) => Ok(Some(WebSearch::IfStored)),
             Search::By(name) => match name.parse() {
                 Ok(name) => Ok(Some(WebSearch::Named(name))),
                 Err(error) => Err(fault(self.text, written, error)),
@@ -208,10 +208,10 @@ impl Reader<'_> {
         &self,
         written: Option<&Spanned<String>>,
     ) -> Result<Option<T>, SandboxError> {
-        let understood = |written: &Spanned<String>| {
+        let parsed = |written: &Spanned<String>| {
             written.get_ref().parse().map_err(|error| fault(self.text, written, error))
         };
-        written.map(understood).transpose()
+        written.map(parsed).transpose()
     }
 
     fn list<T, E: Display>(

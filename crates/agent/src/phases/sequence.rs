@@ -104,10 +104,12 @@ fn request(
     Ok(RunRequest {
         agent: phase.agent.clone(),
         prompt: answers::fill(&phase.prompt, answer),
+        messages: Default::default(),
         model: phase.model.clone(),
         effort: phase.effort,
         web_search: phase.web_search.is_some(),
         context: phase.context.clone(),
+        attached: Vec::new(),
         cwd: None,
         time: [phase.budget.time, place.limits.timeout].into_iter().flatten().min(),
         conversation: Conversation::New,

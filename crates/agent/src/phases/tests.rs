@@ -67,7 +67,7 @@ fn a_phase_says_what_is_its_own_and_the_top_of_the_file_the_rest() {
     assert_eq!(work.github.as_ref().unwrap().repositories.len(), 1);
     assert_eq!(work.budget, "turns=20,time=10m".parse().unwrap());
     // Open is what one phase chose, and no other.
-    assert_eq!((check.egress.mode, &check.web_search), (None, &Some(WebSearch::IfKept)));
+    assert_eq!((check.egress.mode, &check.web_search), (None, &Some(WebSearch::IfStored)));
     assert_eq!(check.budget, "usd=1".parse().unwrap());
 }
 
@@ -126,8 +126,8 @@ fn what_is_wrong_is_said_with_its_line_and_what_to_write() {
     ] {
         let error = read(content).err().unwrap_or_else(|| panic!("{content} makes sense"));
         assert!(error.message.contains(message), "{content}: {error}");
-        let said = error.hint.clone().unwrap_or_default().to_string();
-        assert!(said.contains(hint), "{content}: {said}");
+        let shown = error.hint.clone().unwrap_or_default().to_string();
+        assert!(shown.contains(hint), "{content}: {shown}");
         assert!(!error.message.contains('\n'), "{content}: {}", error.message);
     }
 }
@@ -152,7 +152,7 @@ fn what_a_file_names_lies_beneath_its_folder() {
     assert_eq!(read("prompt_file = \"./folder/a.md\"").unwrap()[0].prompt, "one");
     assert_eq!(read("context = [\"folder\"]").unwrap()[0].context, [("folder/a.md".into(), "one".into())]);
     let absolute = host.path().join("secret.md").display().to_string();
-    for (path, said) in [
+    for (path, reason) in [
         (absolute.as_str(), "may lie outside of the folder"),
         ("../secret.md", "may lie outside of the folder"),
         ("folder/../../secret.md", "may lie outside of the folder"),
@@ -163,7 +163,7 @@ fn what_a_file_names_lies_beneath_its_folder() {
         for line in [format!("prompt_file = \"{path}\""), format!("context = [\"folder\", \"{path}\"]")] {
             let error = read(&line).err().unwrap_or_else(|| panic!("{line} is read"));
             assert!(
-                error.message.contains("phases.toml:4: ") && error.message.contains(said),
+                error.message.contains("phases.toml:4: ") && error.message.contains(reason),
                 "{line}: {error}"
             );
             assert!(error.hint.is_some(), "{line}");
@@ -176,11 +176,11 @@ fn phases_are_a_regular_file_of_a_sane_size() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("phases.toml");
     mknodat(CWD, &path, FileType::Fifo, fs_mode(), 0).unwrap();
-    let said = |path| super::read(path).err().expect("it is not read").message;
-    assert!(said(&path).ends_with("it is not a regular file"), "{}", said(&path));
+    let message = |path| super::read(path).err().expect("it is not read").message;
+    assert!(message(&path).ends_with("it is not a regular file"), "{}", message(&path));
     fs::remove_file(&path).unwrap();
     fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
-    assert!(said(&path).ends_with("it may have 1 MiB"), "{}", said(&path));
+    assert!(message(&path).ends_with("it may have 1 MiB"), "{}", message(&path));
 }
 
 fn fs_mode() -> rustix::fs::Mode {

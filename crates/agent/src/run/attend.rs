@@ -38,7 +38,7 @@ pub(super) async fn attend(
     let ended = running.drive(drive, stop, &mut FixedInput::new(&command.stdin), &mut output).await?;
     let AgentOutput { mut stream, course, stderr, .. } = output;
     let (rest, claims) = stream.end();
-    rest.iter().for_each(|heard| course.heard(heard));
+    rest.iter().for_each(|event| course.event(event));
     Ok(Attended { ended, claims, torn: stream.torn(), stderr: tail(&stderr), elapsed: since.elapsed() })
 }
 
@@ -61,7 +61,7 @@ impl Sink for AgentOutput<'_, '_> {
                     let text = "the agent wrote more than is kept: what comes after this is not in the log";
                     self.course.write(Entry::System(System::Warning { text: text.into() }));
                 }
-                self.stream.feed(kept).iter().for_each(|heard| self.course.heard(heard));
+                self.stream.feed(kept).iter().for_each(|event| self.course.event(event));
             }
             OutputStream::Stderr => {
                 self.stderr.extend_from_slice(bytes);

@@ -3,7 +3,7 @@
 use super::{RunRequest, RunResult, Stopped};
 use crate::claims::Claims;
 use crate::entry::{Entry, Step, StepState, System, UserContent, UserMessage};
-use crate::heard::Heard;
+use crate::event::AgentEvent;
 use crate::log::Log;
 use crate::stop::StopReason;
 use belljar_engine::{Changes, RefusedReport};
@@ -74,8 +74,8 @@ impl<'w> Course<'w> {
         self.log.write(entry);
     }
 
-    pub(super) fn heard(&mut self, heard: &Heard) {
-        self.log.heard(heard);
+    pub(super) fn event(&mut self, event: &AgentEvent) {
+        self.log.event(event);
     }
 
     /// A step begins; the one before it is done. The same step again is the same one.
@@ -186,10 +186,12 @@ mod tests {
         RunRequest {
             agent: Agent::Program("./agent".into()),
             prompt: "do it".into(),
+            messages: Default::default(),
             model: None,
             effort: None,
             web_search: false,
             context: Vec::new(),
+            attached: Vec::new(),
             cwd: None,
             time: None,
             conversation: Conversation::New,

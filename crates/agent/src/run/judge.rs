@@ -43,7 +43,11 @@ fn reason(facts: &Facts, claims: &Claims) -> StopReason {
     let at_gateway = facts.calls.last.and_then(from_gateway).or_else(|| facts.cut_short());
     // Whatever writes to the agent's output can say that it answered. The gateway saw its last call.
     let fine = facts.ended.exit_code == Some(0) && !facts.torn && at_gateway.is_none();
-    if answered && has_answer && fine && facts.asked() && facts.ended.limit != Some(LimitHit::OutputTruncated)
+    if answered
+        && has_answer
+        && fine
+        && facts.has_called_model()
+        && facts.ended.limit != Some(LimitHit::OutputTruncated)
     {
         return StopReason::Success;
     }
@@ -87,7 +91,7 @@ impl Facts {
 
     /// Whether its answer can have come from its model: from another one, that something inside played, it is none. A program
     /// of one's own may do without.
-    fn asked(&self) -> bool {
+    fn has_called_model(&self) -> bool {
         self.calls.answered > 0 || !self.needs_model
     }
 }
@@ -114,7 +118,7 @@ fn from_gateway(last: LlmOutcome) -> Option<StopReason> {
 fn sentence(reason: StopReason, facts: &Facts, claims: &Claims) -> String {
     let what = match reason {
         StopReason::Success => return String::new(),
-        StopReason::Unknown if !facts.asked() => {
+        StopReason::Unknown if !facts.has_called_model() => {
             "the agent's answer is not its model's, which was never asked".into()
         }
         StopReason::Unknown => "the agent ended without an answer".to_string(),
@@ -154,8 +158,8 @@ fn sentence(reason: StopReason, facts: &Facts, claims: &Claims) -> String {
         return format!("{what}: {}", short(ours));
     }
     match &claims.error {
-        Some(said) if !matches!(reason, StopReason::ErrorCancelled | StopReason::ErrorTimeout) => {
-            format!("{what}; the agent's words: {}", short(said))
+        Some(words) if !matches!(reason, StopReason::ErrorCancelled | StopReason::ErrorTimeout) => {
+            format!("{what}; the agent's words: {}", short(words))
         }
         _ => what,
     }

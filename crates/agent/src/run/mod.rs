@@ -17,7 +17,7 @@ mod request;
 mod result;
 
 pub use interactive::open;
-pub use request::{Agent, Conversation, RunRequest};
+pub use request::{Agent, Attached, Conversation, RunRequest};
 pub use result::RunResult;
 
 use crate::adapter::{self, Adapter, Found, Resume, Setup, Task};
@@ -115,7 +115,7 @@ async fn make(
     for needed in &ready.found.needs {
         spec.shared.push(SharedPath { path: needed.clone(), permission: Permission::Read });
     }
-    let (tell, mut told) = unbounded_channel();
+    let (tell, mut stages) = unbounded_channel();
     let watching = engine.clone().watched(std::sync::Arc::new(move |stage| {
         let _ = tell.send(stage);
     }));
@@ -123,14 +123,14 @@ async fn make(
     let made = loop {
         tokio::select! {
             biased;
-            Some(stage) = told.recv() => course.begin(step(stage)),
+            Some(stage) = stages.recv() => course.begin(step(stage)),
             // The engine removes the half-made sandbox, as soon as it is there.
             () = stop.as_mut() => return Err(Stopped::cancelled()),
             made = &mut making => break made,
         }
     };
     // The step that an error came from is the last one that was told.
-    while let Ok(stage) = told.try_recv() {
+    while let Ok(stage) = stages.try_recv() {
         course.begin(step(stage));
     }
     let sandbox = made.map_err(Stopped::sandbox)?;
@@ -185,11 +185,16 @@ pub(crate) async fn set_up(
     };
     let home = sandbox.variable("HOME").and_then(|home| home.to_str()).unwrap_or("/");
     let base = format!("http://127.0.0.1:{}", route.port);
+    let attached: Vec<String> =
+        request.attached.iter().map(|file| format!("{home}/{ATTACHED}/{}", file.name)).collect();
+    let prompt = with_attached(&request.prompt, &attached);
     let setup = kind(adapter)(&Task {
         program: &found.program,
         home,
         workspace: sandbox.workspace(),
-        prompt: Some(request.prompt.as_str()).filter(|prompt| !prompt.is_empty()),
+        prompt: Some(prompt.as_str()).filter(|prompt| !prompt.is_empty()),
+        attached: (!attached.is_empty()).then(|| format!("{home}/{ATTACHED}")),
+        messages: request.messages.as_slice(),
         model: request.model.as_ref(),
         effort: request.effort,
         web_search: request.web_search,
@@ -204,13 +209,19 @@ pub(crate) async fn set_up(
     });
     let text = context::context(&request.sandbox, sandbox.workspace(), &request.context);
     let context = [(adapter.context.to_string(), text)];
-    let told = context.iter().filter(|(path, _)| !path.is_empty());
-    for (path, content) in setup.files.iter().chain(told) {
+    let passed = context.iter().filter(|(path, _)| !path.is_empty());
+    for (path, content) in setup.files.iter().chain(passed) {
         let path = format!("{home}/{path}");
         if let Some((folder, _)) = path.rsplit_once('/') {
             sandbox.mkdir(folder, true).await?;
         }
         sandbox.write_file(&path, content.as_bytes()).await?;
+    }
+    if !attached.is_empty() {
+        sandbox.mkdir(&format!("{home}/{ATTACHED}"), true).await?;
+    }
+    for (path, file) in attached.iter().zip(&request.attached) {
+        sandbox.write_file(path, &file.content).await?;
     }
     let mut command = Command::new(&setup.argv).map_err(|error| {
         ErrorCode::RequestValue
@@ -229,12 +240,24 @@ pub(crate) async fn set_up(
     Ok(command)
 }
 
+/// A prompt, and where the files are that it comes with.
+fn with_attached(prompt: &str, paths: &[String]) -> String {
+    let list = |path: &String| format!("\n- {path}");
+    match paths {
+        [] => prompt.to_string(),
+        paths => format!("{prompt}\n\nAttached files:{}", paths.iter().map(list).collect::<String>()),
+    }
+}
+
 /// PATH, with what the agent needs at its front.
 fn path_inside(found: &Found, sandbox: &Sandbox) -> Option<(EnvName, OsString)> {
     let usual = sandbox.variable("PATH").unwrap_or_default();
     let all = found.path.iter().cloned().chain(std::env::split_paths(&usual));
     Some(("PATH".parse().ok()?, std::env::join_paths(all).ok()?))
 }
+
+/// Below the home: not in the workspace, whose changes are the agent's.
+const ATTACHED: &str = "attached";
 
 async fn work(
     ready: &Ready,

@@ -135,8 +135,8 @@ fn claims_are_what_the_agent_said() {
         assert_eq!(claims.tokens, case.tokens.map(tokens), "{at}");
         assert_eq!(claims.turns, case.turns, "{at}");
         match (claims.cost_usd, case.cost) {
-            (Some(cost), Some(wanted)) => assert!((cost * 1e6 - wanted as f64).abs() < 1.0, "{at}"),
-            (cost, wanted) => assert!(cost.is_none() && wanted.is_none(), "{at}"),
+            (Some(cost), Some(expected)) => assert!((cost * 1e6 - expected as f64).abs() < 1.0, "{at}"),
+            (cost, expected) => assert!(cost.is_none() && expected.is_none(), "{at}"),
         }
         assert_eq!(claims.ending, case.ending, "{at}");
         assert_eq!(claims.output.as_deref(), answer(folder, scenario), "{at}");
@@ -159,7 +159,7 @@ fn endings(make: Make, bytes: &[u8]) -> Vec<Option<Ending>> {
 fn a_stream_that_is_cut_claims_no_end_that_was_not_said() {
     use Ending::{Answered, Error, OnTool};
     for (folder, scenario, make, bytes) in recordings() {
-        let wanted = match (folder, scenario) {
+        let expected = match (folder, scenario) {
             // It answers in one event.
             ("pi" | "pi.old", "hello" | "thinking" | "toolfail" | "three") => {
                 vec![None, Some(OnTool), Some(Answered)]
@@ -170,7 +170,7 @@ fn a_stream_that_is_cut_claims_no_end_that_was_not_said() {
             ("pi", "retry429") => vec![None, Some(Error), Some(OnTool), Some(Answered)],
             _ => continue,
         };
-        assert_eq!(endings(make, &bytes), wanted, "{folder}/{scenario}");
+        assert_eq!(endings(make, &bytes), expected, "{folder}/{scenario}");
     }
     // Within a line, what came before it counts.
     let bytes = recording("claude", "hello");
@@ -234,8 +234,8 @@ fn ends_that_were_not_recorded() {
         ("gemini", r#"{"type":"error","severity":"error","message":"m"}"#, Some(Error)),
         ("gemini", r#"{"type":"error","severity":"warning","message":"m"}"#, None),
     ];
-    for (agent, line, wanted) in cases {
-        assert_eq!(claims(agent, &[line]).ending, wanted, "{agent}: {line}");
+    for (agent, line, expected) in cases {
+        assert_eq!(claims(agent, &[line]).ending, expected, "{agent}: {line}");
     }
 }
 
@@ -279,7 +279,7 @@ fn a_program_gives_one_object() {
     ];
     for (output, ending, answer, error) in cases {
         let claims = claims("program", &[output]);
-        let said = (claims.ending, claims.output.as_deref(), claims.error.as_deref());
-        assert_eq!(said, (ending, answer, error), "{output}");
+        let claimed = (claims.ending, claims.output.as_deref(), claims.error.as_deref());
+        assert_eq!(claimed, (ending, answer, error), "{output}");
     }
 }

@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 
 /// The promise, for some bytes that come in pieces of a length.
 fn is_survived(make: Make, bytes: &[u8], by: usize) {
-    let (heard, claims) = listen(make, bytes, by);
+    let (event, claims) = listen(make, bytes, by);
     assert_eq!(
         listen(make, bytes, bytes.len().max(1)),
-        (heard.clone(), claims.clone()),
+        (event.clone(), claims.clone()),
         "pieces make a difference"
     );
     let mut transcript = Transcript::new();
-    for heard in &heard {
-        let entry = transcript.entry(heard);
+    for event in &event {
+        let entry = transcript.entry(event);
         let line = Line { entry, timestamp: "now".into(), session_id: "id".into() };
         let text = serde_json::to_string(&line).unwrap();
         assert!(!text.contains('\n'));

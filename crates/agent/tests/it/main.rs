@@ -8,7 +8,7 @@ mod reading;
 mod replay;
 
 use belljar_agent::claims::Claims;
-use belljar_agent::heard::Heard;
+use belljar_agent::event::AgentEvent;
 use belljar_agent::log::Clock;
 use belljar_agent::parse::{self, Make};
 use belljar_agent::stream::Stream;
@@ -46,12 +46,12 @@ fn parser(agent: &str) -> Make {
 }
 
 /// What is said in bytes that come in pieces of a length.
-fn listen(make: Make, bytes: &[u8], by: usize) -> (Vec<Heard>, Claims) {
+fn listen(make: Make, bytes: &[u8], by: usize) -> (Vec<AgentEvent>, Claims) {
     let mut stream = Stream::new(make());
-    let mut heard: Vec<Heard> = bytes.chunks(by).flat_map(|piece| stream.feed(piece)).collect();
+    let mut event: Vec<AgentEvent> = bytes.chunks(by).flat_map(|piece| stream.feed(piece)).collect();
     let (last, claims) = stream.end();
-    heard.extend(last);
-    (heard, claims)
+    event.extend(last);
+    (event, claims)
 }
 
 /// One second later with each line.

@@ -3,7 +3,7 @@
 use super::{id, ticking};
 use belljar_agent::claims::Claims;
 use belljar_agent::entry::{Entry, Summary, System};
-use belljar_agent::heard::Heard;
+use belljar_agent::event::AgentEvent;
 use belljar_agent::log::Log;
 use belljar_agent::read::{self, Followed, Found, ReadError, Reader, State};
 use belljar_agent::stop::StopReason;
@@ -14,8 +14,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-fn said(text: &str) -> Heard {
-    Heard::Other(text.into())
+fn other_line(text: &str) -> AgentEvent {
+    AgentEvent::Other(text.into())
 }
 
 fn result(subtype: StopReason, result: &str) -> Entry {
@@ -67,9 +67,9 @@ fn a_line_that_is_none_is_passed_over_and_said() {
     let folder = tempfile::tempdir().unwrap();
     let mut log = Log::create(folder.path(), id(), ticking()).unwrap();
     let mut other = OpenOptions::new().append(true).open(log.path()).unwrap();
-    log.heard(&said("one"));
+    log.event(&other_line("one"));
     other.write_all(b"{\"type\":\"system\"}\nno\n\xff\n\n").unwrap();
-    log.heard(&said("two"));
+    log.event(&other_line("two"));
     other.write_all(b"{\"type\":\"sys").unwrap();
     let mut reader = Reader::open(log.path()).unwrap();
     let mut lines = Vec::new();
@@ -133,7 +133,7 @@ fn a_log_is_followed_to_its_result() {
     let path = log.path().to_path_buf();
     let follower = std::thread::spawn(move || follow(&path));
     for number in 0..50 {
-        log.heard(&said(&format!("line {number}")));
+        log.event(&other_line(&format!("line {number}")));
         std::thread::yield_now();
     }
     log.write(result(StopReason::Success, "done"));
@@ -163,8 +163,8 @@ fn a_log_without_a_writer_is_followed_to_its_end() {
 fn writing_process() {
     let Some(directory) = child_directory() else { return };
     let mut log = Log::create(&directory, id(), ticking()).unwrap();
-    log.heard(&said("one"));
-    log.heard(&said("two"));
+    log.event(&other_line("one"));
+    log.event(&other_line("two"));
     // Half a line, as when it is killed in the midst of writing.
     let mut other = OpenOptions::new().append(true).open(log.path()).unwrap();
     other.write_all(b"{\"type\":").unwrap();
@@ -176,8 +176,8 @@ fn writing_process() {
 fn a_run_that_was_killed_is_known_to_be_over() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = again("reading::writing_process", folder.path()).stdout(Stdio::piped()).spawn().unwrap();
-    let said = BufReader::new(child.stdout.take().unwrap());
-    assert!(said.lines().any(|line| line.unwrap().ends_with("written")));
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    assert!(stdout.lines().any(|line| line.unwrap().ends_with("written")));
     let path = folder.path().join("log.jsonl");
     assert!(Reader::open(&path).unwrap().is_live());
     let follower = std::thread::spawn(move || follow(&path));
@@ -195,7 +195,7 @@ fn limited_process() {
     let watcher = Box::new(|_: &_, _: &str| watched += 1);
     let mut log = Log::create(&directory, id(), ticking()).unwrap().watched(watcher);
     assert!(log.failure().is_none());
-    (0..1000).for_each(|number| log.heard(&said(&format!("line {number} {}", "x".repeat(100)))));
+    (0..1000).for_each(|number| log.event(&other_line(&format!("line {number} {}", "x".repeat(100)))));
     let failure = log.failure().unwrap().to_string();
     drop(log);
     println!("watched={watched} failure={failure}");

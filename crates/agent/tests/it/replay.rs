@@ -10,7 +10,7 @@ use std::fs;
 fn log(make: Make, bytes: &[u8], by: usize) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut log = Log::create(folder.path(), id(), ticking()).unwrap();
-    listen(make, bytes, by).0.iter().for_each(|heard| log.heard(heard));
+    listen(make, bytes, by).0.iter().for_each(|event| log.event(event));
     assert!(log.failure().is_none());
     fs::read_to_string(log.path()).unwrap()
 }
@@ -25,8 +25,8 @@ fn a_recording_gives_the_same_log_byte_for_byte() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, &whole).unwrap();
         }
-        let wanted = fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(whole, wanted, "{folder}/{scenario} differs from {}", path.display());
+        let expected = fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(whole, expected, "{folder}/{scenario} differs from {}", path.display());
         for by in [1, 7, 1000] {
             assert_eq!(log(make, &bytes, by), whole, "{folder}/{scenario} in pieces of {by}");
         }

@@ -96,9 +96,9 @@ impl Attachment {
                 }
             };
             match message {
-                Message::Binary(bytes) => return self.heard(bytes).map(Some),
+                Message::Binary(bytes) => return self.read_output(bytes).map(Some),
                 Message::Text(text) => {
-                    if let Some(event) = self.told(text.as_str())? {
+                    if let Some(event) = self.read_notice(text.as_str())? {
                         return Ok(Some(event));
                     }
                 }
@@ -109,7 +109,7 @@ impl Attachment {
         Ok(None)
     }
 
-    fn heard(&mut self, mut bytes: Bytes) -> Result<AttachEvent, ClientError> {
+    fn read_output(&mut self, mut bytes: Bytes) -> Result<AttachEvent, ClientError> {
         let stream = match bytes.first() {
             Some(1) => StreamName::Stdout,
             Some(2) => StreamName::Stderr,
@@ -120,10 +120,10 @@ impl Attachment {
         Ok(AttachEvent::Output(stream, output))
     }
 
-    fn told(&mut self, text: &str) -> Result<Option<AttachEvent>, ClientError> {
-        let said: Attached =
+    fn read_notice(&mut self, text: &str) -> Result<Option<AttachEvent>, ClientError> {
+        let attached: Attached =
             serde_json::from_str(text).map_err(|error| ClientError::Protocol(error.to_string()))?;
-        Ok(match said {
+        Ok(match attached {
             // Said on each connection, and news only on the first.
             Attached::Started { .. } if std::mem::replace(&mut self.started, true) => None,
             Attached::Started { command } => Some(AttachEvent::Started(command)),

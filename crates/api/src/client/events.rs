@@ -21,7 +21,7 @@ impl<T: DeserializeOwned> Events<T> {
     /// The next one; nothing when there will be no more. May be dropped while it waits, and nothing is lost.
     pub async fn next(&mut self) -> Result<Option<T>, ClientError> {
         match self.next_raw().await? {
-            Some(event) => Ok(Some(understood(&event)?)),
+            Some(event) => Ok(Some(decoded(&event)?)),
             None => Ok(None),
         }
     }
@@ -39,7 +39,7 @@ impl<T: DeserializeOwned> Events<T> {
     }
 }
 
-pub(crate) fn understood<T: DeserializeOwned>(event: &Event) -> Result<T, ClientError> {
+pub(crate) fn decoded<T: DeserializeOwned>(event: &Event) -> Result<T, ClientError> {
     serde_json::from_str(&event.data)
         .map_err(|error| ClientError::Protocol(format!("an event that is not valid: {error}")))
 }

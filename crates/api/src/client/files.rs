@@ -65,18 +65,18 @@ impl Sandbox {
 
     /// Gives a file or folder another name.
     pub async fn move_file(&self, from: &str, to: &str) -> Result<(), ClientError> {
-        let asked = MoveFile { from: from.into(), to: to.into() };
-        self.call(Method::POST, "/files/move").json(&asked).done().await
+        let request = MoveFile { from: from.into(), to: to.into() };
+        self.call(Method::POST, "/files/move").json(&request).done().await
     }
 
     pub async fn make_folder(&self, path: &str, recursive: bool) -> Result<(), ClientError> {
-        let asked = MakeFolder { path: path.into(), recursive };
-        self.call(Method::POST, "/files/folder").json(&asked).done().await
+        let request = MakeFolder { path: path.into(), recursive };
+        self.call(Method::POST, "/files/folder").json(&request).done().await
     }
 
     /// Gives a file attributes, in the place of those whose names begin with the prefix.
-    pub async fn set_attributes(&self, asked: &SetAttributes) -> Result<(), ClientError> {
-        self.call(Method::PUT, "/files/attributes").json(asked).done().await
+    pub async fn set_attributes(&self, request: &SetAttributes) -> Result<(), ClientError> {
+        self.call(Method::PUT, "/files/attributes").json(request).done().await
     }
 
     /// What happens to a path from now on.

@@ -4,7 +4,7 @@ use crate::CommandEvent;
 use crate::client::body::Download;
 use crate::client::commands::below;
 use crate::client::error::ClientError;
-use crate::client::events::{Events, understood};
+use crate::client::events::{Events, decoded};
 use crate::client::sandbox::Sandbox;
 use hyper::Method;
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl CommandEvents {
             }
             match self.events.next_raw().await {
                 Ok(Some(raw)) => {
-                    let event: CommandEvent = understood(&raw)?;
+                    let event: CommandEvent = decoded(&raw)?;
                     if let Some(cursor) = raw.id.as_deref().and_then(|id| id.parse().ok()) {
                         self.cursor = cursor;
                     }

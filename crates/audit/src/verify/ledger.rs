@@ -4,7 +4,7 @@ use super::finding::{Finding, Findings, Problem};
 use super::walk::walk;
 use crate::append::hold;
 use crate::chain::{Hash, Tip};
-use crate::ledger::{Closing, Entry, Said, read_head};
+use crate::ledger::{Closing, Entry, Statement, read_head};
 use crate::{AuditError, log_path};
 use belljar_spec::SandboxId;
 use std::collections::BTreeMap;
@@ -56,8 +56,8 @@ impl View {
             }
             view.tip = Tip { next: line, head: hash };
             match Entry::read(bytes) {
-                Some((_, Said::HeadMissing)) => found.add(Some(line), Problem::LedgerHeadWasMissing),
-                Some((sandbox, said)) if !view.account(sandbox, said, hash) => {
+                Some((_, Statement::HeadMissing)) => found.add(Some(line), Problem::LedgerHeadWasMissing),
+                Some((sandbox, head_state)) if !view.account(sandbox, head_state, hash) => {
                     found.add(Some(line), Problem::LedgerContradiction { sandbox });
                 }
                 Some(_) | None => {}
@@ -90,9 +90,9 @@ impl View {
     }
 
     /// `false` for a contradiction.
-    fn account(&mut self, sandbox: SandboxId, said: Said, hash: Hash) -> bool {
-        match said {
-            Said::Opened => {
+    fn account(&mut self, sandbox: SandboxId, statement: Statement, hash: Hash) -> bool {
+        match statement {
+            Statement::Opened => {
                 // The first statement counts: later ones cannot undo it. A sandbox's name is free again only after its log was
                 // pruned.
                 let fresh = self.accounts.get(&sandbox).is_none_or(|known| known.is_pruned);
@@ -101,15 +101,15 @@ impl View {
                 }
                 fresh
             }
-            Said::Closed(closing) => match self.accounts.get_mut(&sandbox) {
+            Statement::Closed(closing) => match self.accounts.get_mut(&sandbox) {
                 Some(Account { closed: closed @ None, .. }) => {
                     *closed = Some(closing);
                     true
                 }
                 Some(_) | None => false,
             },
-            Said::HeadMissing => true,
-            Said::Pruned => match self.accounts.get_mut(&sandbox) {
+            Statement::HeadMissing => true,
+            Statement::Pruned => match self.accounts.get_mut(&sandbox) {
                 Some(Account { closed: Some(_), is_pruned: is_pruned @ false, .. }) => {
                     *is_pruned = true;
                     true

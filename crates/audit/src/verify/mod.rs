@@ -91,22 +91,22 @@ pub fn verify(
     let expected =
         view.accounts.iter().filter(|(_, account)| !account.is_pruned).map(|(sandbox, _)| *sandbox);
     let all: BTreeSet<SandboxId> = files.chain(expected).collect();
-    let is_wanted = |sandbox: &SandboxId| only.is_none_or(|only| only == *sandbox);
+    let is_selected = |sandbox: &SandboxId| only.is_none_or(|only| only == *sandbox);
     let is_gone = |(sandbox, account): &(&SandboxId, &Account)| {
-        account.is_pruned && is_wanted(sandbox) && !all.contains(sandbox)
+        account.is_pruned && is_selected(sandbox) && !all.contains(sandbox)
     };
     let pruned = view.accounts.iter().filter(is_gone).count() as u64;
-    let wanted: Vec<SandboxId> = all.into_iter().filter(is_wanted).collect();
+    let selected: Vec<SandboxId> = all.into_iter().filter(is_selected).collect();
     let mut report = Report {
-        logs: Vec::with_capacity(wanted.len()),
+        logs: Vec::with_capacity(selected.len()),
         findings: view.findings.clone(),
         pruned,
         ledger_lines: view.tip.next,
         ledger_head: view.tip.head,
     };
-    let mut checked = Vec::with_capacity(wanted.len());
-    for (done, sandbox) in wanted.iter().enumerate() {
-        progress(Progress { done, logs: wanted.len() });
+    let mut checked = Vec::with_capacity(selected.len());
+    for (done, sandbox) in selected.iter().enumerate() {
+        progress(Progress { done, logs: selected.len() });
         checked.push(check(directory, *sandbox, view.accounts.get(sandbox), false));
     }
     for _ in 0..LOOKS_AGAIN {

@@ -106,15 +106,15 @@ fn a_torn_last_line_is_said_and_no_error_for_the_rest() {
     // Found by `verify` first; found by the next create first.
     tear(1);
     let name = |number| format!("{}.jsonl", sandbox(number));
-    let said = |number| [(name(number), Some(4), "torn"), (name(number), None, "ended_without_a_word")];
+    let expected = |number| [(name(number), Some(4), "torn"), (name(number), None, "ended_without_a_word")];
     let report = verify(folder.path());
     assert_eq!(found(&report, Severity::Error), []);
-    assert_eq!(found(&report, Severity::Warning), said(1));
+    assert_eq!(found(&report, Severity::Warning), expected(1));
     tear(2);
     ended_log(folder.path(), 3, 2);
     let report = verify(folder.path());
     assert_eq!(found(&report, Severity::Error), []);
-    assert_eq!(found(&report, Severity::Warning), [said(1), said(2)].concat());
+    assert_eq!(found(&report, Severity::Warning), [expected(1), expected(2)].concat());
 }
 
 #[test]

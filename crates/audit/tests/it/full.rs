@@ -94,14 +94,14 @@ fn a_full_disk_is_an_error_and_when_there_is_room_again_it_continues() {
         eprintln!("skipped: there is no `unshare` here");
         return;
     };
-    let said = String::from_utf8_lossy(&output.stderr);
-    if said.contains("unshare failed")
-        || said.contains("permission denied")
-        || said.contains("Operation not permitted")
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.contains("unshare failed")
+        || stderr.contains("permission denied")
+        || stderr.contains("Operation not permitted")
     {
-        eprintln!("skipped: no disk of our own can be made here: {said}");
+        eprintln!("skipped: no disk of our own can be made here: {stderr}");
         return;
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("done"), "{text}{said}");
+    assert!(output.status.success() && text.contains("done"), "{text}{stderr}");
 }

@@ -108,8 +108,8 @@ fn a_line_about_pruning_cannot_be_made_up() {
         let _ = fs::remove_file(log_path(folder.path(), sandbox(number)));
         let wrong = found(&verify(folder.path()), Severity::Error);
         assert!(!wrong.is_empty(), "{number}");
-        let has_said = wrong.iter().any(|(_, _, code)| *code == "ledger_contradiction");
-        assert_eq!(has_said, contradicts, "{number}: only what has ended is pruned: {wrong:?}");
+        let is_reported = wrong.iter().any(|(_, _, code)| *code == "ledger_contradiction");
+        assert_eq!(is_reported, contradicts, "{number}: only what has ended is pruned: {wrong:?}");
     }
 }
 

@@ -229,10 +229,10 @@ fn every_kind_of_tampering_is_found_by_file_and_line() {
         if what.contains("head is") {
             // There is a head again; that it was missing stays visible.
             let warned = found(&later, Severity::Warning);
-            let is_told = |(_, line, code): &(String, Option<u64>, &str)| {
+            let is_reported = |(_, line, code): &(String, Option<u64>, &str)| {
                 *code == "ledger_head_was_missing" && line.is_some()
             };
-            assert_eq!(warned.iter().filter(|one| is_told(one)).count(), 1, "later: {what}: {warned:?}");
+            assert_eq!(warned.iter().filter(|one| is_reported(one)).count(), 1, "later: {what}: {warned:?}");
         } else {
             assert!(!later.is_fine(), "later: {what}");
         }

@@ -139,7 +139,7 @@ pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let words = args(plan.admin(), layout, &mut sources);
     let user = (user_inside(plan.admin()), identity.user_on_host().0);
     let setup = setup(plan, layout, &sources, &enforcement);
-    let (command, held) = (Some(by_hand(&words, &layout.links)), enforcement.told(&plan.limits));
+    let (command, held) = (Some(by_hand(&words, &layout.links)), enforcement.report(&plan.limits));
     Ok(Drawing { program: Some((program, words)), command, user, setup, held })
 }
 

@@ -27,7 +27,7 @@ impl Foreign {
         };
         let share = v1::tcp_share(limits.memory.value).to_string();
         match fs::write(memory.join(v1::TCP), share) {
-            Err(error) if limits.memory.origin == Origin::Asked => {
+            Err(error) if limits.memory.origin == Origin::Requested => {
                 let message = format!(
                     "the limit on memory cannot be held here: the buffers of TCP connections have none ({error})"
                 );

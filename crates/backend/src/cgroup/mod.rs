@@ -122,7 +122,7 @@ pub(crate) fn sweep() -> usize {
 fn set(directory: &Directory, file: &str, value: &str, origin: Origin) -> Result<bool, SandboxError> {
     match directory.write(file, value) {
         Ok(()) => Ok(true),
-        Err(error) if origin == Origin::Asked => Err(error),
+        Err(error) if origin == Origin::Requested => Err(error),
         Err(_) => Ok(false),
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, S
         if memory.has(TCP) {
             let share = tcp_share(limits.memory.value).to_string();
             held.memory &= set(&memory, TCP, &share, limits.memory.origin)?;
-        } else if limits.memory.origin == Origin::Asked {
+        } else if limits.memory.origin == Origin::Requested {
             let message = "the limit on memory cannot be held here: this kernel does not limit the buffers of TCP connections";
             return Err(ErrorCode::LimitUnavailable
                 .error(message)
@@ -32,12 +32,12 @@ pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, S
         directories.push(pids);
     }
     // All processors is what every process has anyway: moving a process costs more than it is worth.
-    if limits.cpus.origin == Origin::Asked
+    if limits.cpus.origin == Origin::Requested
         && let Some(cpu) = in_hierarchy("cpu", id)?
     {
         let Turns { quota, period } = Turns::of(limits.cpus.value);
         cpu.write("cpu.cfs_period_us", &period.to_string())?;
-        held.cpus = set(&cpu, "cpu.cfs_quota_us", &quota.to_string(), Origin::Asked)?;
+        held.cpus = set(&cpu, "cpu.cfs_quota_us", &quota.to_string(), Origin::Requested)?;
         directories.push(cpu);
     }
     Ok((!directories.is_empty()).then_some(Cgroup { directories, version: Version::One, held }))

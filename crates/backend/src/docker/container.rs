@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 /// What a container is made of, apart from what its plan says.
-pub(super) struct Wanted<'w> {
+pub(super) struct ContainerRequest<'w> {
     pub(super) runtime: Runtime,
     /// By a name or an id that the daemon knows.
     pub(super) image: &'w str,
@@ -25,7 +25,7 @@ pub(super) struct Wanted<'w> {
     pub(super) shown: &'w [String],
 }
 
-impl Wanted<'_> {
+impl ContainerRequest<'_> {
     /// The request.
     pub(super) fn body(&self, plan: &Plan, layout: &Layout) -> ContainerCreateBody {
         let text = |text: &str| Some(text.to_string());
@@ -51,7 +51,7 @@ impl Wanted<'_> {
         let text = |text: &str| Some(text.to_string());
         let limits = &plan.limits;
         let memory = i64::try_from(limits.memory.value.as_u64()).unwrap_or(i64::MAX);
-        let is_asked = limits.cpus.origin == Origin::Asked;
+        let is_requested = limits.cpus.origin == Origin::Requested;
         let Turns { quota, period } = Turns::of(limits.cpus.value);
         HostConfig {
             network_mode: text("none"),
@@ -74,8 +74,8 @@ impl Wanted<'_> {
             // With swap: so none of it.
             memory_swap: Some(memory),
             pids_limit: Some(tasks(self.runtime, limits.pids.value)),
-            cpu_period: is_asked.then_some(period.into()),
-            cpu_quota: is_asked.then_some(quota.into()),
+            cpu_period: is_requested.then_some(period.into()),
+            cpu_quota: is_requested.then_some(quota.into()),
             ulimits: Some(ulimits(self.runtime, plan)),
             sysctls: (self.runtime == Runtime::Runc).then(sysctls),
             log_config: Some(HostConfigLogConfig { typ: text("none"), config: None }),
@@ -104,9 +104,9 @@ impl Wanted<'_> {
             (ID_LABEL.to_string(), plan.id.to_string()),
             (OWNER_LABEL.to_string(), self.owner.to_string()),
         ]);
-        if let Some(kept) = &plan.spec().kept {
-            labels.insert("belljar.name".into(), kept.name.clone());
-            labels.insert("belljar.key".into(), kept.key.clone());
+        if let Some(persistent) = &plan.spec().persistent {
+            labels.insert("belljar.name".into(), persistent.name.clone());
+            labels.insert("belljar.key".into(), persistent.key.clone());
         }
         labels
     }
@@ -174,14 +174,14 @@ impl Wanted<'_> {
 /// Limits that were asked for and that the daemon says it cannot hold.
 pub(super) fn accept_warnings(plan: &Plan, warnings: &[String]) -> Result<(), SandboxError> {
     let limits = &plan.limits;
-    let asked = [
+    let requested = [
         ("memory limit", "memory", limits.memory.origin),
         ("PIDs limit", "pids", limits.pids.origin),
         ("CPU CFS", "cpus", limits.cpus.origin),
     ];
-    let lost = asked.into_iter().find(|(said, _, origin)| {
-        *origin == Origin::Asked
-            && warnings.iter().any(|warning| warning.contains(said) && warning.contains("discard"))
+    let lost = requested.into_iter().find(|(word, _, origin)| {
+        *origin == Origin::Requested
+            && warnings.iter().any(|warning| warning.contains(word) && warning.contains("discard"))
     });
     let Some((_, name, _)) = lost else { return Ok(()) };
     let message = format!("the Docker daemon cannot hold the limit on {name}: {}", warnings.join("; "));
@@ -239,7 +239,7 @@ fn masked(layout: &Layout) -> Vec<String> {
 fn ulimits(runtime: Runtime, plan: &Plan) -> Vec<ResourcesUlimits> {
     let mut all = Vec::new();
     let files = plan.limits.open_files;
-    if files.origin == Origin::Asked {
+    if files.origin == Origin::Requested {
         // The guest needs some for itself.
         let limit = i64::try_from(files.value.max(FEW_FILES)).ok();
         all.push(ResourcesUlimits { name: Some("nofile".into()), soft: limit, hard: limit });
@@ -278,9 +278,9 @@ mod tests {
     use crate::plan::trial;
     use serde_json::Value;
 
-    fn wanted<'w>(shown: &'w [String]) -> Wanted<'w> {
+    fn request<'w>(shown: &'w [String]) -> ContainerRequest<'w> {
         let stage = Path::new("/s/root");
-        Wanted { runtime: Runtime::Runc, image: "sha256:ab", owner: "word", stage, shown }
+        ContainerRequest { runtime: Runtime::Runc, image: "sha256:ab", owner: "word", stage, shown }
     }
 
     /// The rule of a system call.
@@ -316,7 +316,7 @@ mod tests {
         let plan = trial().expect("a plan");
         let layout = plan.layout().expect("a layout");
         let shown = ["usr".to_string(), "tmp".to_string()];
-        let body = wanted(&shown).body(&plan, layout);
+        let body = request(&shown).body(&plan, layout);
         let host = body.host_config.expect("said");
         assert_eq!(host.network_mode.as_deref(), Some("none"));
         assert_eq!(host.cap_drop, Some(vec!["ALL".to_string()]));
@@ -339,7 +339,7 @@ mod tests {
         let plan = trial().expect("a plan");
         let layout = plan.layout().expect("a layout");
         let shown = ["usr".to_string()];
-        let words = wanted(&shown).words(&plan, layout);
+        let words = request(&shown).words(&plan, layout);
         for word in [
             "--network=none",
             "--cap-drop=ALL",
@@ -347,7 +347,7 @@ mod tests {
             "--read-only=true",
             "--security-opt=no-new-privileges",
         ] {
-            assert!(words.iter().any(|said| said == word), "{word} in {words:?}");
+            assert!(words.iter().any(|found| found == word), "{word} in {words:?}");
         }
         assert_eq!(words.last().map(String::as_str), Some("/run/.belljar/door/knock"));
     }

@@ -157,13 +157,13 @@ pub(crate) fn sweep_containers(containers: &Path, thorough: bool) {
     }
     abandoned.iter().for_each(|(directory, _)| strike(directory));
     // A daemon that hangs is no reason for a sandbox to wait: with the docker backend for a moment, with another one not at all.
-    let (done, told) = channel();
+    let (done, receiver) = channel();
     thread::spawn(move || {
         remove(&containers, &abandoned);
         let _ = done.send(());
     });
     if thorough {
-        let _ = told.recv_timeout(SWEEP_TIMEOUT);
+        let _ = receiver.recv_timeout(SWEEP_TIMEOUT);
     }
 }
 

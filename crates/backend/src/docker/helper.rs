@@ -78,7 +78,7 @@ fn setup(steps: Vec<Step>) -> Setup {
         steps,
         confinement: Confinement {
             rlimits: Vec::new(),
-            privileges: Privileges::Kept,
+            privileges: Privileges::Unchanged,
             syscalls: Syscalls::Default,
             landlock: None,
             supervision: None,

@@ -13,7 +13,7 @@
 //! The stage is struck as soon as the guest connects: the container's mounts are its own by then.
 
 use super::check;
-use super::container::{Wanted, accept_warnings};
+use super::container::{ContainerRequest, accept_warnings};
 use super::container_dir::{ContainerDir, container_name};
 use super::control_socket::{Knocker, control_socket_kind};
 use super::gvisor;
@@ -102,8 +102,14 @@ pub(super) fn draw(runtime: Runtime, plan: &Plan) -> Result<Drawing, SandboxErro
     let sources = Sources::open(layout, identity(plan))?;
     let image = image_name(plan, layout)?;
     let shown = shown(plan, layout);
-    let wanted = Wanted { runtime, image: &image, owner: place.owner(), stage: &place.root(), shown: &shown };
-    let words = wanted.words(plan, layout);
+    let request = ContainerRequest {
+        runtime,
+        image: &image,
+        owner: place.owner(),
+        stage: &place.root(),
+        shown: &shown,
+    };
+    let words = request.words(plan, layout);
     let enforcement = Enforcement::of_container(plan)?;
     let mut setup = setup(plan, layout, &enforcement, &None);
     setup.steps = stage::steps(plan, layout, &sources, &place);
@@ -113,7 +119,7 @@ pub(super) fn draw(runtime: Runtime, plan: &Plan) -> Result<Drawing, SandboxErro
         command: Some(words),
         user: (user, user),
         setup,
-        held: enforcement.told(&plan.limits),
+        held: enforcement.report(&plan.limits),
     })
 }
 
@@ -205,9 +211,14 @@ impl Container {
         if plan.image().is_some() {
             refuse_links(&daemon, &image, &stage::must_be_plain(layout), containers(plan)?)?;
         }
-        let wanted =
-            Wanted { runtime, image: &image, owner: place.owner(), stage: &place.root(), shown: &shown };
-        let body = wanted.body(plan, layout);
+        let request = ContainerRequest {
+            runtime,
+            image: &image,
+            owner: place.owner(),
+            stage: &place.root(),
+            shown: &shown,
+        };
+        let body = request.body(plan, layout);
         // From here on dropping it removes whatever came of the request.
         let mut container = Container {
             daemon,
@@ -261,8 +272,8 @@ impl Container {
     fn start(mut self, closer: impl FnOnce() + Send + 'static) -> Container {
         let (daemon, id, has_knocked) =
             (Arc::clone(&self.daemon), self.id.clone(), Arc::clone(&self.has_knocked));
-        let (tell, told) = channel();
-        self.starting = Mutex::new(Some(told));
+        let (tell, receiver) = channel();
+        self.starting = Mutex::new(Some(receiver));
         self.started_by = Instant::now() + self.time_limit;
         self.place.note(&self.id);
         thread::spawn(move || {
@@ -290,13 +301,13 @@ impl Container {
     /// What came of the start, once. Waits for it as long as it may take; what takes longer can be asked for again.
     fn started(&mut self) -> Option<Result<(), Error>> {
         let starting = self.starting.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let told = starting.take()?;
-        match told.recv_timeout(self.started_by.saturating_duration_since(Instant::now())) {
+        let receiver = starting.take()?;
+        match receiver.recv_timeout(self.started_by.saturating_duration_since(Instant::now())) {
             Err(RecvTimeoutError::Timeout) => {
-                *starting = Some(told);
+                *starting = Some(receiver);
                 Some(Err(Error::RequestTimeoutError))
             }
-            told => told.ok(),
+            receiver => receiver.ok(),
         }
     }
 

@@ -52,16 +52,19 @@ pub fn image_root(image: &ImageName, containers: &Path) -> Result<RootTree, Sand
 }
 
 /// Has the daemon fetch an image that it does not have, and tells `told` how many bytes are there, and of how many.
-pub fn fetch_image(image: &ImageName, told: &mut (dyn FnMut(u64, u64) + Send)) -> Result<(), SandboxError> {
+pub fn fetch_image(
+    image: &ImageName,
+    progress: &mut (dyn FnMut(u64, u64) + Send),
+) -> Result<(), SandboxError> {
     let daemon = super::daemon()?;
-    find(&daemon, image, told).map(drop)
+    find(&daemon, image, progress).map(drop)
 }
 
 /// The image, fetched if it is missing.
 fn find(
     daemon: &Daemon,
     image: &ImageName,
-    told: &mut (dyn FnMut(u64, u64) + Send),
+    progress: &mut (dyn FnMut(u64, u64) + Send),
 ) -> Result<ImageInspect, SandboxError> {
     let name = image.to_string();
     let inspect = || daemon.try_run(async |client| client.inspect_image(&name).await);
@@ -82,7 +85,7 @@ fn find(
         while let Some(step) = steps.try_next().await? {
             note(step, &mut layers);
             let sum = |which: fn(&(u64, u64)) -> u64| layers.values().map(which).sum();
-            told(sum(|(have, _)| *have), sum(|(_, of)| *of));
+            progress(sum(|(have, _)| *have), sum(|(_, of)| *of));
         }
         Ok(())
     });

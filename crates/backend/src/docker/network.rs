@@ -36,7 +36,7 @@ impl Opener {
         let steps = vec![Step::JoinNetwork, Step::OpenEgress(egress)];
         let pending = helper.carry_out(steps, &[process])?;
         let done = helper.finish(pending).map_err(|failure| match failure {
-            SetupFailure::Step(fault) => failed(&fault.doing, errno::told(fault.errno).unwrap_or(Errno::IO)),
+            SetupFailure::Step(fault) => failed(&fault.doing, errno::parse(fault.errno).unwrap_or(Errno::IO)),
             SetupFailure::Late(time_limit) => not_ready(time_limit),
             SetupFailure::Silent => failed("open the egress sockets", Errno::IO),
         })?;

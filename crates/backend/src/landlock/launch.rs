@@ -50,7 +50,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     guest.send_first(plan, layout)?;
     guest.finish(pending).map_err(|failure| match failure {
         SetupFailure::Step(fault) => {
-            not_confined(&fault.doing, errno::told(fault.errno).unwrap_or(Errno::IO))
+            not_confined(&fault.doing, errno::parse(fault.errno).unwrap_or(Errno::IO))
         }
         SetupFailure::Silent => failed("it died".into()),
         SetupFailure::Late(time_limit) => not_ready(time_limit),
@@ -80,17 +80,19 @@ pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let layout = plan.layout()?;
     let (_cgroup, enforcement) = Enforcement::begin(plan)?;
     let us = geteuid().as_raw();
-    let held = enforcement.told(&plan.limits);
+    let held = enforcement.report(&plan.limits);
     let setup = setup(plan, layout, &enforcement, landlock_abi);
     Ok(Drawing { program: None, command: None, user: (us, us), setup, held })
 }
 
 fn setup(plan: &Plan, layout: &Layout, enforcement: &Enforcement, landlock_abi: u32) -> Setup {
+    let written =
+        layout.writable_on_host().iter().filter_map(|path| Some(path.to_str()?.to_string())).collect();
     Setup {
         version: belljar_wire::VERSION,
         steps: vec![belljar_wire::message::Step::Subreaper],
         confinement: plan.supervised(layout, enforcement, landlock_abi),
-        files: FileRoot::Beneath(layout.workspace.clone()),
+        files: FileRoot::Beneath(written),
         workspace: layout.workspace.clone(),
     }
 }

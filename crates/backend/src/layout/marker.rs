@@ -2,7 +2,7 @@
 
 use super::USER_ID;
 use crate::native::user_of_container;
-use belljar_spec::{Admin, BackendName, Kept, SandboxId, SandboxSpec, UserName};
+use belljar_spec::{Admin, BackendName, PersistentIdentity, SandboxId, SandboxSpec, UserName};
 use serde::Serialize;
 
 /// What is known of a sandbox before its layout is.
@@ -40,12 +40,12 @@ impl Marker {
         if spec.admin != Admin::No {
             return None;
         }
-        let kept: Option<&Kept> = spec.kept.as_ref();
+        let persistent: Option<&PersistentIdentity> = spec.persistent.as_ref();
         let content = Content {
             belljar: env!("CARGO_PKG_VERSION"),
             sandbox: self.id,
-            name: kept.map(|kept| kept.name.as_str()),
-            key: kept.map(|kept| kept.key.as_str()),
+            name: persistent.map(|persistent| persistent.name.as_str()),
+            key: persistent.map(|persistent| persistent.key.as_str()),
             backend: self.backend.map(|backend| backend.to_string()),
         };
         let mut text = serde_json::to_vec(&content).expect("text and numbers are JSON");
@@ -68,8 +68,8 @@ mod tests {
             backend: Some(BackendName::Native),
             user: UserName::default(),
         };
-        let kept = Kept { name: "bj-a-1".into(), key: "a".into() };
-        let spec = SandboxSpec { kept: Some(kept), ..SandboxSpec::default() };
+        let persistent = PersistentIdentity { name: "bj-a-1".into(), key: "a".into() };
+        let spec = SandboxSpec { persistent: Some(persistent), ..SandboxSpec::default() };
         let (place, text) = marker.file(&spec).unwrap();
         assert_eq!(place, ".belljar");
         let content: serde_json::Value = serde_json::from_slice(&text).unwrap();

@@ -258,7 +258,7 @@ impl Layout {
         let volumes = spec.volumes.iter().map(|volume| &*volume.source).chain(spec.home.as_deref());
         shared::refuse_docker_sockets(shared.iter().copied().chain(volumes), &sockets, &opened)?;
         shared::refuse_our_own(&shared, own, &opened)?;
-        if spec.kept.is_some() {
+        if spec.persistent.is_some() {
             let asked = spec.shared.iter().map(|shared| &*shared.path);
             shared::refuse_moved(asked.chain(spec.workspace.as_deref()), &shared)?;
             if let (Some(workspace), Some(shown)) = (&workspace_on_host, &shown) {

@@ -20,7 +20,7 @@ pub(crate) struct RootLayer {
     /// Relative to it, topmost first; empty is the directory itself.
     pub(crate) lowers: Vec<String>,
     /// Where changes are kept, if they are.
-    pub(crate) kept: Option<PathBuf>,
+    pub(crate) persistent: Option<PathBuf>,
     /// What lies over the lower ones.
     pub(crate) mountpoints: Vec<Mountpoint>,
     /// Links that do (place, destination).
@@ -176,11 +176,11 @@ pub(super) fn layer(
         );
         return Err(ErrorCode::ImageFailed.error(message).hint("remove snapshots that are not needed"));
     }
-    for directory in std::iter::once(&holder).chain(&root.kept).chain(&sealed_holder) {
+    for directory in std::iter::once(&holder).chain(&root.persistent).chain(&sealed_holder) {
         opened.open_source(directory)?;
     }
-    let kept = root.kept.clone();
-    Ok(Some(RootLayer { holder, lowers, kept, mountpoints, links, sealed_holder, sealed }))
+    let persistent = root.persistent.clone();
+    Ok(Some(RootLayer { holder, lowers, persistent, mountpoints, links, sealed_holder, sealed }))
 }
 
 /// The directory that all of them lie in, and how they are called from there.

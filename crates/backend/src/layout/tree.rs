@@ -18,7 +18,7 @@ pub struct RootTree {
     pub lowers: Vec<PathBuf>,
     /// A directory with room for what is changed, `upper` and `work` in it; a real path as well. `None`: changes are
     /// private files, and are removed with the sandbox.
-    pub kept: Option<PathBuf>,
+    pub persistent: Option<PathBuf>,
     /// What the root says of the environment. Ours comes over it.
     pub environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
     /// What is known of its files where there are no directories to look into: paths without their leading slash.

@@ -53,7 +53,7 @@ pub(crate) fn setup_failed(failure: SetupFailure, layout: &Layout) -> SandboxErr
 
 fn step_failed(doing: &str, errno: i32, layout: &Layout) -> SandboxError {
     // What the guest itself objects to has no number of the kernel's.
-    let Some(errno) = errno::told(errno) else {
+    let Some(errno) = errno::parse(errno) else {
         return ErrorCode::StartFailed.error(format!("cannot {doing}"));
     };
     if errno == Errno::STALE {

@@ -54,7 +54,7 @@ pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let sources = Sources::open(layout, identity)?;
     let user = (user_inside(plan.admin()), identity.user_on_host().0);
     let setup = setup(plan, layout, identity, &sources, &enforcement);
-    Ok(Drawing { program: None, command: None, user, setup, held: enforcement.told(&plan.limits) })
+    Ok(Drawing { program: None, command: None, user, setup, held: enforcement.report(&plan.limits) })
 }
 
 fn setup(

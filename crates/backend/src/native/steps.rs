@@ -131,7 +131,7 @@ impl Sources {
         }
         if let Some(root) = &layout.root {
             let directories = std::iter::once(&*root.holder)
-                .chain(root.kept.as_deref())
+                .chain(root.persistent.as_deref())
                 .chain(root.sealed_holder.as_deref());
             let directories: Vec<&OpenedPath> =
                 directories.map(|path| layout.opened.get(path)).collect::<Result<_, _>>()?;
@@ -143,7 +143,7 @@ impl Sources {
                 }
             };
             let sealed = root.sealed_holder.as_ref().and_then(|_| opened.pop());
-            let layer = root.kept.as_ref().and_then(|_| opened.pop());
+            let layer = root.persistent.as_ref().and_then(|_| opened.pop());
             sources.root = opened.pop().map(|holder| RootSources { holder, layer, sealed });
         }
         Ok(sources)

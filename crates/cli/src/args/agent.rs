@@ -2,6 +2,7 @@
 
 use super::{AgentConfigArgs, SandboxOptions};
 use belljar_agent::adapter::{Effort, ModelName};
+use belljar_agent::billing::RunBilling;
 use belljar_agent::budget::RunBudget;
 use clap::{Args as ClapArgs, Subcommand};
 use std::ffi::OsString;
@@ -135,7 +136,7 @@ pub(crate) struct AgentRunArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) place: SandboxOptions,
+    pub(crate) sandbox_options: SandboxOptions,
     #[command(flatten)]
     pub(crate) own: OwnArgs,
 }
@@ -164,7 +165,7 @@ pub(crate) struct AgentShellArgs {
     #[command(flatten)]
     pub(crate) conversation: ConversationArgs,
     #[command(flatten)]
-    pub(crate) place: SandboxOptions,
+    pub(crate) sandbox_options: SandboxOptions,
     #[command(flatten)]
     pub(crate) own: OwnArgs,
 }
@@ -185,7 +186,7 @@ impl FromStr for BillField {
     fn from_str(text: &str) -> Result<BillField, String> {
         let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, as in `end_user=ann`")?;
         // What a header can hold, and nothing that could be taken for more than one word.
-        if value.is_empty() || value.len() > 256 || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !RunBilling::is_valid(value) {
             return Err(format!("`{name}` is visible letters without spaces, at most 256"));
         }
         let value = value.to_string();
@@ -239,6 +240,9 @@ pub(crate) struct WishArgs {
     /// What it should know, beside the folder's own AGENTS.md: a file, or a folder with .md and .txt files; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) context: Vec<PathBuf>,
+    /// A file that the prompt is about, such as an image or a log, which is copied into the sandbox; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) attach: Vec<PathBuf>,
     /// How much may be used: `tokens=2m`, `calls=100`, `turns=30`, `time=10m`, `usd=5` (for models with a price:
     /// `belljar llm prices`), or several of them with commas
     #[arg(id = "run_budget", long = "budget", value_name = "BUDGET")]
@@ -283,5 +287,5 @@ pub(crate) struct AgentPhasesArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) place: SandboxOptions,
+    pub(crate) sandbox_options: SandboxOptions,
 }

@@ -1,6 +1,6 @@
 //! The words about images that Docker builds.
 
-use belljar_image_build::{DEFAULT_FROM, GIT_DELTA, How, NPM, Wanted, WebAddress};
+use belljar_image_build::{DEFAULT_FROM, GIT_DELTA, How, NPM, VersionRequest, WebAddress};
 use belljar_spec::ImageName;
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
@@ -34,19 +34,19 @@ pub(crate) struct BuildBaseArgs {
 pub(crate) struct VersionArgs {
     /// Claude Code
     #[arg(long, value_name = "V", default_value = "latest")]
-    pub(crate) claude_code_version: Wanted,
+    pub(crate) claude_code_version: VersionRequest,
     /// Codex
     #[arg(long, value_name = "V", default_value = "latest")]
-    pub(crate) codex_version: Wanted,
+    pub(crate) codex_version: VersionRequest,
     /// opencode
     #[arg(long, value_name = "V", default_value = "latest")]
-    pub(crate) opencode_version: Wanted,
+    pub(crate) opencode_version: VersionRequest,
     /// ast-grep
     #[arg(long, value_name = "V", default_value = "latest")]
-    pub(crate) ast_grep_version: Wanted,
+    pub(crate) ast_grep_version: VersionRequest,
     /// git-delta, as its makers have it [default: the package of the base's distribution]
     #[arg(long, value_name = "V")]
-    pub(crate) git_delta_version: Option<Wanted>,
+    pub(crate) git_delta_version: Option<VersionRequest>,
     /// The registry of npm's packages, here and during the build
     #[arg(long, value_name = "URL", default_value = NPM)]
     pub(crate) npm_registry: WebAddress,

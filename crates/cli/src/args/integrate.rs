@@ -19,7 +19,7 @@ pub(crate) struct IntegrateArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) place: SandboxOptions,
+    pub(crate) sandbox_options: SandboxOptions,
 }
 
 /// An agent that runs outside, and runs the commands of its model inside.

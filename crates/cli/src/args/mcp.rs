@@ -10,5 +10,5 @@ pub(crate) struct McpArgs {
     #[arg(value_name = "FOLDER", conflicts_with = "workspace")]
     pub(crate) folder: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: SandboxOptions,
+    pub(crate) sandbox_options: SandboxOptions,
 }

@@ -99,7 +99,7 @@ impl SandboxOptions {
 
     /// The sandbox that was asked for, with what configuration says of it, and notes for the user.
     pub(crate) fn spec(self) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
-        let (request, surroundings) = self.asked()?;
+        let (request, surroundings) = self.into_request()?;
         resolve(request, surroundings)
     }
 
@@ -108,7 +108,7 @@ impl SandboxOptions {
         self,
         profile: impl FnOnce(SandboxRequest) -> Result<SandboxRequest, SandboxError>,
     ) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
-        let (request, mut surroundings) = self.asked()?;
+        let (request, mut surroundings) = self.into_request()?;
         surroundings.default_profile = DefaultProfile::Ignored;
         resolve(profile(request)?, surroundings)
     }
@@ -121,7 +121,7 @@ impl SandboxOptions {
     }
 
     /// A sandbox for one command: the request, and what only flags say.
-    pub(crate) fn asked(self) -> Result<(SandboxRequest, Surroundings), SandboxError> {
+    pub(crate) fn into_request(self) -> Result<(SandboxRequest, Surroundings), SandboxError> {
         let folder = absolute(workspace(self.sandbox.workspace.clone())?)?;
         let surroundings = Surroundings {
             configured_by: Some(folder.to_path_buf()),
@@ -141,13 +141,13 @@ impl SandboxOptions {
 
     /// A sandbox that the daemon holds. The folder and its branch are part of its key, which is the caller's business.
     pub(crate) fn request(self) -> Result<SandboxRequest, SandboxError> {
-        for (is_said, flag) in [
+        for (is_given, flag) in [
             (self.workspace.layer.is_some(), "--layer"),
             (self.workspace.clone.is_some(), "--clone"),
             (!self.secrets.forward_secret.is_empty(), "--forward-secret"),
             (self.secrets.danger_forward_app_key, "--danger-forward-app-key"),
         ] {
-            if is_said {
+            if is_given {
                 let message = format!("`{flag}` is for a sandbox of one command");
                 return Err(ErrorCode::RequestConflict
                     .error(message)
@@ -276,7 +276,7 @@ struct LimitArgs {
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     cpus: Option<Cpus>,
     /// Processes and threads [default: 4096]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NUMBER", value_parser = processes)]
     pids: Option<u32>,
     /// Open files of one process [default: 65536]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(3..))]
@@ -383,17 +383,27 @@ fn variable_of(text: &OsStr) -> Result<(EnvName, EnvValue), SandboxError> {
     Ok((name, value))
 }
 
+/// A number of processes.
+fn processes(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => {
+            Err(format!("`{text}` is not a number of processes: write one above 0, as in `512`"))
+        }
+        Ok(number) => Ok(number),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::args::{Args, Command, KeptCommand};
+    use crate::args::{Args, Command, PersistentCommand};
     use belljar_spec::{ErrorCode, SandboxRequest};
     use clap::Parser;
 
     fn request(words: &str) -> Result<SandboxRequest, ErrorCode> {
         let words = ["belljar", "start"].into_iter().chain(words.split_whitespace());
         match Args::try_parse_from(words).expect("words that are understood").command {
-            Some(Command::Kept(KeptCommand::Start(options))) => {
-                options.place.request().map_err(|error| error.code)
+            Some(Command::Persistent(PersistentCommand::Start(options))) => {
+                options.sandbox_options.request().map_err(|error| error.code)
             }
             _ => panic!("it is `start`"),
         }

@@ -216,13 +216,13 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Target, String> {
-        let understood = |name: &str| name.parse().map_err(|error: HostNameError| error.to_string());
+        let parsed = |name: &str| name.parse().map_err(|error: HostNameError| error.to_string());
         // An address has colons of its own, and is told what it is.
         match text.split_once(':').filter(|_| belljar_spec::egress::spelled_address(text).is_none()) {
-            None => Ok(Target { name: understood(text)?, port: None }),
+            None => Ok(Target { name: parsed(text)?, port: None }),
             Some((name, port)) => match port.parse::<PortRange>() {
                 Ok(range) if range.first() == range.last() => {
-                    Ok(Target { name: understood(name)?, port: Some(range.first()) })
+                    Ok(Target { name: parsed(name)?, port: Some(range.first()) })
                 }
                 _ => Err("write a name, or a name and one port, as in `example.com:443`".into()),
             },

@@ -15,7 +15,7 @@ pub(crate) struct ShowRunArgs {
     #[command(flatten)]
     pub(crate) image: OwnImageArgs,
     #[command(flatten)]
-    pub(crate) place: SandboxOptions,
+    pub(crate) sandbox_options: SandboxOptions,
     /// Print one JSON object [default]
     #[arg(long, conflicts_with = "command_line")]
     pub(crate) json: bool,

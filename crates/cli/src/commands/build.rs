@@ -37,7 +37,7 @@ pub(crate) fn build_base(options: BuildBaseArgs) -> Result<u8, SandboxError> {
     screen.say("looking up versions");
     let plan = block_on(request.settle())?;
     screen.say(&format!("{} from {}: {}", plan.image, plan.from, plan.shown_versions()));
-    let mut output = Heard::default();
+    let mut output = BuildOutput::default();
     let ended = plan.build(&daemon, &mut |event| output.note(&mut screen, event))?;
     screen.clear();
     let about = json!({ "from": plan.from.to_string(), "versions": plan.versions });
@@ -63,18 +63,18 @@ pub(crate) fn build(options: BuildArgs) -> Result<u8, SandboxError> {
 
 /// The sandbox with its folder's own image, if the flags ask for it. What contradicts it is refused before anything is built.
 pub(crate) fn with_own_image(
-    place: SandboxOptions,
+    sandbox_options: SandboxOptions,
     options: &OwnImageArgs,
     folder: impl FnOnce(&SandboxOptions) -> Result<PathBuf, SandboxError>,
     as_json: bool,
 ) -> Result<SandboxOptions, SandboxError> {
     if options.is_given() {
-        place.must_take_image()?;
+        sandbox_options.must_take_image()?;
     }
-    let image = own_image(options, || folder(&place), as_json)?;
+    let image = own_image(options, || folder(&sandbox_options), as_json)?;
     Ok(match image {
-        Some(image) => place.with_image(image),
-        None => place,
+        Some(image) => sandbox_options.with_image(image),
+        None => sandbox_options,
     })
 }
 
@@ -134,7 +134,7 @@ fn build_repository(
 ) -> Result<(Ended, Vec<String>), SandboxError> {
     let mut screen = Screen::new(as_json);
     screen.say(&format!("{} from {DOCKERFILE}, on {}", plan.image, plan.base));
-    let mut output = Heard::default();
+    let mut output = BuildOutput::default();
     let ended = plan.build(daemon, &mut |event| output.note(&mut screen, event))?;
     screen.clear();
     if let Ended::Built(_) = &ended {
@@ -158,9 +158,10 @@ fn fall_back(base: &ImageName, as_json: bool) -> Result<u8, SandboxError> {
             "  hint: it is not made yet: `belljar images build-base --tag {}`",
             base.tag().unwrap_or("latest")
         ),
-        Some(true) | None => {
-            eprintln!("  hint: `belljar sandbox init --dockerfile` writes one to begin with")
-        }
+        Some(true) => eprintln!("  hint: `belljar sandbox init --dockerfile` writes one to begin with"),
+        None => eprintln!(
+            "  hint: no Docker daemon answers, so whether the image was made is not known: `belljar doctor` says more"
+        ),
     }
     print(format!("{base}\n").as_bytes())
 }
@@ -241,11 +242,11 @@ fn explain(Failed { number, of, instruction, why, output }: &Failed) {
 
 /// What is of interest when all is over.
 #[derive(Default)]
-struct Heard {
+struct BuildOutput {
     warnings: Vec<String>,
 }
 
-impl Heard {
+impl BuildOutput {
     fn note(&mut self, screen: &mut Screen, event: Event) {
         match event {
             Event::Warning { text } => self.warnings.push(text),

@@ -135,7 +135,8 @@ fn as_text(shown: &Shown) -> String {
         line("llm budget", &route.budget.to_string(), &"");
     }
     for binding in loaded.bindings() {
-        let value = format!("{} {}{}", binding.value.name, places(&binding.value), injected(&binding.value));
+        let value =
+            format!("{} {}{}", binding.value.name, bindings(&binding.value), injected(&binding.value));
         line("credential", &value, &binding.place);
     }
     if let Some(app) = loaded.github_app() {
@@ -205,7 +206,7 @@ fn as_json(shown: &Shown) -> Value {
         "credentials": loaded.bindings().iter().map(|binding| json!({
             "name": binding.value.name,
             "secret": binding.value.source.to_string(),
-            "hosts": binding.value.places.iter().map(|place| format!("{}:{}", place.host, place.ports)).collect::<Vec<_>>(),
+            "hosts": binding.value.bindings.iter().map(|bound| format!("{}:{}", bound.host, bound.ports)).collect::<Vec<_>>(),
             "inject": inject(&binding.value).as_str(),
             "variables": binding.value.variables.iter().map(|name| name.as_str()).collect::<Vec<_>>(),
             "from": binding.place.to_string(),
@@ -241,15 +242,15 @@ fn as_json(shown: &Shown) -> Value {
 }
 
 /// `secret:build -> =api.example.com:443`.
-fn places(credential: &Credential) -> String {
-    let places: Vec<String> =
-        credential.places.iter().map(|place| format!("{}:{}", place.host, place.ports)).collect();
-    format!("{} -> {}", credential.source, places.join(", "))
+fn bindings(credential: &Credential) -> String {
+    let bindings: Vec<String> =
+        credential.bindings.iter().map(|bound| format!("{}:{}", bound.host, bound.ports)).collect();
+    format!("{} -> {}", credential.source, bindings.join(", "))
 }
 
 /// Which requests get the value. All places of a credential have the same.
 fn inject(credential: &Credential) -> Inject {
-    credential.places.first().map(|place| place.inject).unwrap_or_default()
+    credential.bindings.first().map(|bound| bound.inject).unwrap_or_default()
 }
 
 /// Nothing, where it is as usual.

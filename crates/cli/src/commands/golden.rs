@@ -2,7 +2,7 @@
 
 use super::print;
 use crate::args::{GoldenBuildArgs, GoldenCommand, GoldenStatusArgs};
-use belljar_engine::{BuildOptions, Golden, GoldenStatus, Told};
+use belljar_engine::{BuildOptions, BuildProgress, Golden, GoldenStatus};
 use belljar_spec::{ErrorCode, SandboxError};
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,15 +88,15 @@ fn opened() -> Result<Golden, SandboxError> {
 }
 
 /// Shows progress: a line a step, and a bar at a terminal.
-fn tell() -> impl Fn(Told<'_>) + Sync {
+fn tell() -> impl Fn(BuildProgress<'_>) + Sync {
     let is_watched = stderr().is_terminal();
     let last = AtomicU64::new(u64::MAX);
-    move |told| match told {
-        Told::Waiting => eprintln!("belljar: another process is building it: waiting"),
-        Told::Other(newer) => {
+    move |progress| match progress {
+        BuildProgress::Waiting => eprintln!("belljar: another process is building it: waiting"),
+        BuildProgress::Other(newer) => {
             eprintln!("belljar: the mirror's newest release is {newer}; taking the one with a known digest")
         }
-        Told::Fetched(have, of) => {
+        BuildProgress::Fetched(have, of) => {
             if is_watched && let Some(of) = of.filter(|of| *of > 0) {
                 let percent = have.min(of) * 100 / of;
                 if last.swap(percent, Ordering::Relaxed) != percent {
@@ -106,8 +106,8 @@ fn tell() -> impl Fn(Told<'_>) + Sync {
                 }
             }
         }
-        Told::Unpacking => eprintln!("belljar: unpacking"),
-        Told::Installing(packages) => eprintln!("belljar: installing {}", packages.join(" ")),
-        Told::Checking => eprintln!("belljar: trying it"),
+        BuildProgress::Unpacking => eprintln!("belljar: unpacking"),
+        BuildProgress::Installing(packages) => eprintln!("belljar: installing {}", packages.join(" ")),
+        BuildProgress::Checking => eprintln!("belljar: trying it"),
     }
 }

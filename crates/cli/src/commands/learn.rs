@@ -2,7 +2,7 @@
 //! `belljar policy suggest`. Proposes, and changes no file.
 
 use super::config::effective;
-use super::{kept, print};
+use super::{persistent, print};
 use crate::args::PolicySuggestArgs;
 use belljar_audit::{AuditError, Event, LogFile, Reader, Stamp};
 use belljar_config::{self as config, RulesProposal};
@@ -36,7 +36,7 @@ pub(super) fn say(id: SandboxId, folder: &Path) -> Result<(), SandboxError> {
 
 /// From the records of a folder's sandboxes.
 pub(super) fn suggest(options: &PolicySuggestArgs) -> Result<u8, SandboxError> {
-    let folder = kept::folder(options.folder.clone())?;
+    let folder = persistent::folder(options.folder.clone())?;
     let folder = folder.canonicalize().unwrap_or(folder);
     let since = options.since.and_then(|age| SystemTime::now().checked_sub(age));
     let since = since.and_then(|since| since.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();

@@ -15,7 +15,7 @@ pub(super) fn tell(sandbox: &Sandbox, has_terminal: bool) {
     tokio::spawn(async move {
         while let Some(notice) = notices.next().await {
             match notice {
-                LiveNotice::Asked { question } => asked(&id, &question, has_terminal),
+                LiveNotice::Opened { question } => announce(&id, &question, has_terminal),
                 LiveNotice::Answered { .. } if has_terminal => {
                     drop(std::io::stderr().write_all(RESTORE_TITLE))
                 }
@@ -25,7 +25,7 @@ pub(super) fn tell(sandbox: &Sandbox, has_terminal: bool) {
     });
 }
 
-fn asked(id: &str, question: &QuestionReport, has_terminal: bool) {
+fn announce(id: &str, question: &QuestionReport, has_terminal: bool) {
     let QuestionReport { name, port, why, .. } = question;
     let number = approve::name_of(id, question);
     match has_terminal {

@@ -55,12 +55,14 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
 /// What to run and where, and notes for the user, who has read them.
 fn understood(options: RunArgs) -> Result<(SandboxSpec, Command, Vec<Note>), SandboxError> {
     let mut command = Command::new(&options.command).map_err(bad_command)?;
-    let place = if options.learn { options.place.opened()? } else { options.place };
-    let Standing { place, below } = Standing::of(place, !options.quiet && !options.json)?;
+    let sandbox_options =
+        if options.learn { options.sandbox_options.opened()? } else { options.sandbox_options };
+    let Standing { sandbox_options, below } =
+        Standing::of(sandbox_options, !options.quiet && !options.json)?;
     command.cwd = options.cwd.or(below);
     let (mut spec, notes) = match options.profile {
-        None => place.spec()?,
-        Some(name) => place.spec_over(|request| {
+        None => sandbox_options.spec()?,
+        Some(name) => sandbox_options.spec_over(|request| {
             let profiles = Profiles::of_this_machine(&Engine::new().backends())?;
             profiles.choose(Some(&name))?.apply(request)
         })?,

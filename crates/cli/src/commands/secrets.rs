@@ -8,7 +8,7 @@ use crate::args::{SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs
 use belljar_config::{self as config, EgressFlags};
 use belljar_spec::secret::{Credential, SecretName, SecretRef, SecretSource};
 use belljar_spec::{ErrorCode, SandboxError};
-use belljar_vault::{Kept, Listed, Vault};
+use belljar_vault::{Listed, SetOutcome, Vault, VaultError};
 use serde_json::json;
 use std::fmt::Write;
 
@@ -28,8 +28,10 @@ fn set(vault: &Vault, options: &SecretsSetArgs) -> Result<u8, SandboxError> {
     let name = name_of(options)?;
     let value = value::read(&name)?;
     match vault.set(&name, &value)? {
-        Kept::New => eprintln!("belljar: `{name}` is set"),
-        Kept::Replaced => eprintln!("belljar: `{name}` is set anew; running sandboxes use the new value"),
+        SetOutcome::New => eprintln!("belljar: `{name}` is set"),
+        SetOutcome::Replaced => {
+            eprintln!("belljar: `{name}` is set anew; running sandboxes use the new value")
+        }
     }
     Ok(0)
 }
@@ -84,14 +86,19 @@ fn configured() -> Vec<Credential> {
 /// Those of the credentials that use this secret.
 fn good_for<'a>(name: &SecretName, credentials: &'a [Credential]) -> Vec<&'a SecretName> {
     let uses = |credential: &&Credential| match &credential.source {
-        SecretSource::Kept(SecretRef::Vault(kept)) => kept == name,
-        SecretSource::Kept(SecretRef::Env(_) | SecretRef::File(_)) | SecretSource::GitHubApp => false,
+        SecretSource::Stored(SecretRef::Vault(kept)) => kept == name,
+        SecretSource::Stored(SecretRef::Env(_) | SecretRef::File(_)) | SecretSource::GitHubApp => false,
     };
     credentials.iter().filter(uses).map(|credential| &credential.name).collect()
 }
 
 fn remove(vault: &Vault, options: &SecretsRmArgs) -> Result<u8, SandboxError> {
-    vault.remove(&options.names)?;
+    vault.remove(&options.names).map_err(|error| match error {
+        VaultError::NoSuchSecret { .. } => {
+            SandboxError::from(error).hint("`belljar secrets list` lists what there is; nothing was removed")
+        }
+        error => error.into(),
+    })?;
     for name in &options.names {
         eprintln!("belljar: `{name}` is removed");
     }

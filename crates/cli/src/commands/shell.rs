@@ -4,7 +4,7 @@ use super::build::with_own_image;
 use super::print;
 use super::run::{Notes, in_foreground, say_loosened, warn_of_weak_isolation};
 use super::standing::Standing;
-use super::{kept, roots};
+use super::{persistent, roots};
 use crate::args::{ForwardedArgs, SandboxOptions, ShellArgs};
 use crate::failure::say_notes;
 use crate::foreground::terminal_size;
@@ -13,16 +13,22 @@ use belljar_spec::{Command, ErrorCode, Root, SandboxError};
 
 /// Joins the folder's sandbox if it has one and nothing else was said; else opens one of its own.
 pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
-    let ShellArgs { folder, once, forward, image, place } = options;
-    let place = with_own_image(place.on(folder), &image, |place| kept::folder(place.folder()), false)?;
+    let ShellArgs { folder, once, forward, image, sandbox_options } = options;
+    let sandbox_options = with_own_image(
+        sandbox_options.on(folder),
+        &image,
+        |sandbox_options| persistent::folder(sandbox_options.folder()),
+        false,
+    )?;
     if !once
         && forward.ports.is_empty()
-        && place.is_silent()
-        && let Some(join) = kept::shell::joins(place.folder().as_deref(), place.branch())
+        && sandbox_options.is_silent()
+        && let Some(join) =
+            persistent::shell::joins(sandbox_options.folder().as_deref(), sandbox_options.branch())
     {
         return join();
     }
-    alone(place, forward)
+    alone(sandbox_options, forward)
 }
 
 /// `belljar` and nothing else: at a terminal a shell, else what there is to say.
@@ -34,10 +40,10 @@ pub(crate) fn without_words() -> Result<u8, SandboxError> {
     print(help.as_bytes())
 }
 
-fn alone(place: SandboxOptions, forward: ForwardedArgs) -> Result<u8, SandboxError> {
-    let Standing { place, below } = Standing::of(place, true)?;
-    let timeout = place.timeout();
-    let (mut spec, notes) = place.spec()?;
+fn alone(sandbox_options: SandboxOptions, forward: ForwardedArgs) -> Result<u8, SandboxError> {
+    let Standing { sandbox_options, below } = Standing::of(sandbox_options, true)?;
+    let timeout = sandbox_options.timeout();
+    let (mut spec, notes) = sandbox_options.spec()?;
     spec.forward_ports.extend(forward.ports);
     say_notes(&notes);
     say_loosened(&spec);

@@ -1,23 +1,28 @@
 //! `belljar sandbox plan`: the sandbox that `run` would make.
 
 use super::build::with_own_image;
-use super::{kept, print};
+use super::{persistent, print};
 use crate::args::ShowRunArgs;
 use crate::failure::say_notes;
 use belljar_engine::describe;
 use belljar_spec::{ErrorCode, SandboxError};
 
 pub(crate) fn show_run(options: ShowRunArgs) -> Result<u8, SandboxError> {
-    let ShowRunArgs { folder, once, image, place, command_line, .. } = options;
-    let place = with_own_image(place.on(folder), &image, |place| kept::folder(place.folder()), true)?;
-    let kept = match !once && place.is_silent() {
-        true => kept::show::spec(place.folder().as_deref(), place.branch())?,
+    let ShowRunArgs { folder, once, image, sandbox_options, command_line, .. } = options;
+    let sandbox_options = with_own_image(
+        sandbox_options.on(folder),
+        &image,
+        |sandbox_options| persistent::folder(sandbox_options.folder()),
+        true,
+    )?;
+    let spec = match !once && sandbox_options.is_silent() {
+        true => persistent::show::spec(sandbox_options.folder().as_deref(), sandbox_options.branch())?,
         false => None,
     };
-    let spec = match kept {
-        Some(kept) => kept,
+    let spec = match spec {
+        Some(spec) => spec,
         None => {
-            let (spec, notes) = place.spec()?;
+            let (spec, notes) = sandbox_options.spec()?;
             say_notes(&notes);
             spec
         }

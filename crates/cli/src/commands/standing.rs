@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// What is worked on, and from where in it.
 pub(super) struct Standing {
-    pub(super) place: SandboxOptions,
+    pub(super) sandbox_options: SandboxOptions,
     /// Relative to the workspace; nothing at its top.
     pub(super) below: Option<String>,
 }
@@ -17,9 +17,12 @@ pub(super) struct Standing {
 impl Standing {
     /// A folder that was named is what it is. Of the current one it is the repository that it belongs to.
     /// `says` tells the user, who may have meant the folder alone.
-    pub(super) fn of(place: SandboxOptions, says: bool) -> Result<Standing, SandboxError> {
-        if place.folder().is_some() || place.is_cloned() || place.branch().is_some() {
-            return Ok(Standing { place, below: None });
+    pub(super) fn of(sandbox_options: SandboxOptions, says: bool) -> Result<Standing, SandboxError> {
+        if sandbox_options.folder().is_some()
+            || sandbox_options.is_cloned()
+            || sandbox_options.branch().is_some()
+        {
+            return Ok(Standing { sandbox_options, below: None });
         }
         let here = workspace(None)?;
         match repository_of(&here, std::env::home_dir().as_deref()) {
@@ -30,9 +33,9 @@ impl Standing {
                         "belljar: working on the repository {shown}; `--workspace .` shows this folder alone"
                     );
                 }
-                Ok(Standing { place: place.on(Some(top)), below: Some(below) })
+                Ok(Standing { sandbox_options: sandbox_options.on(Some(top)), below: Some(below) })
             }
-            None => Ok(Standing { place, below: None }),
+            None => Ok(Standing { sandbox_options, below: None }),
         }
     }
 }

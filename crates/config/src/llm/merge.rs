@@ -105,25 +105,25 @@ impl LlmLayers {
     fn budget(&self, flags: &Budget) -> Result<Budget, SandboxError> {
         let of = |layer: &Option<LlmSettings>| layer.as_ref().map(|layer| layer.budget).unwrap_or_default();
         let (operator, user) = (of(&self.operator), of(&self.user));
-        let too_much = |what: &str, wanted: String, most: String| {
+        let too_much = |what: &str, requested: String, most: String| {
             let place = self.operator.as_ref().map(|layer| layer.place.to_string()).unwrap_or_default();
-            let what = format!("a run may use {most} {what} of the model at most, not {wanted} ({place})");
+            let what = format!("a run may use {most} {what} of the model at most, not {requested} ({place})");
             ErrorCode::NotGranted.error(what).hint("ask for less, or ask the operator")
         };
         let within = |what: &str, flag: Option<u64>, user: Option<u64>, most: Option<u64>| match (
             flag.or(user).or(most),
             most,
         ) {
-            (Some(wanted), Some(most)) if wanted > most => {
-                Err(too_much(what, wanted.to_string(), most.to_string()))
+            (Some(requested), Some(most)) if requested > most => {
+                Err(too_much(what, requested.to_string(), most.to_string()))
             }
-            (wanted, _) => Ok(wanted),
+            (requested, _) => Ok(requested),
         };
         let cost = flags.cost.or(user.cost).or(operator.cost);
-        if let (Some(wanted), Some(most)) = (cost, operator.cost)
-            && wanted > most
+        if let (Some(requested), Some(most)) = (cost, operator.cost)
+            && requested > most
         {
-            return Err(too_much("USD", wanted.to_string(), most.to_string()));
+            return Err(too_much("USD", requested.to_string(), most.to_string()));
         }
         Ok(Budget {
             calls: within("calls", flags.calls, user.calls, operator.calls)?,

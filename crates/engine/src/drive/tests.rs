@@ -25,7 +25,7 @@ enum Guest {
     Silent,
     /// Closes the connection at once, or when it is told to kill the command.
     HangsUp,
-    HangsUpWhenTold,
+    HangsUpWhenStopped,
     /// Never stops writing, until it is told to kill the command.
     Floods,
 }
@@ -117,11 +117,11 @@ fn cases() -> Vec<Case> {
             ..late("timeout in a guest that stopped at its memory limit", Guest::Silent)
         },
         Case { event: ExecEvent::SupervisorLost, ..late("timeout, supervisor killed", Guest::Kills) },
-        late("timeout, guest lost meanwhile", Guest::HangsUpWhenTold),
+        late("timeout, guest lost meanwhile", Guest::HangsUpWhenStopped),
         stopped("abort", Guest::Kills),
         Case { killed: true, ..stopped("abort in an unresponsive guest", Guest::Silent) },
         Case { event: ExecEvent::SupervisorLost, ..stopped("abort, supervisor killed", Guest::Kills) },
-        stopped("abort, guest lost meanwhile", Guest::HangsUpWhenTold),
+        stopped("abort, guest lost meanwhile", Guest::HangsUpWhenStopped),
         Case {
             grace,
             event: interrupted.clone(),
@@ -206,7 +206,7 @@ async fn play(case: &Case, mut host: UnixStream) {
     match case.guest {
         Guest::Silent => return pending().await,
         Guest::Reports | Guest::HangsUp => {}
-        Guest::Kills | Guest::HangsUpWhenTold => until_closed(&mut host).await,
+        Guest::Kills | Guest::HangsUpWhenStopped => until_closed(&mut host).await,
         Guest::EndsOnSignal => until_signal(&mut host).await,
         Guest::Floods => loop {
             tokio::select! {
@@ -217,7 +217,7 @@ async fn play(case: &Case, mut host: UnixStream) {
             tokio::time::advance(Duration::from_millis(100)).await;
         },
     }
-    if !matches!(case.guest, Guest::HangsUp | Guest::HangsUpWhenTold) {
+    if !matches!(case.guest, Guest::HangsUp | Guest::HangsUpWhenStopped) {
         send(&mut host, Tag::Message, &message::encode(&case.event)).await;
     }
     drop(host);
@@ -334,8 +334,8 @@ struct Typing {
 }
 
 impl Source for Typing {
-    async fn next(&mut self, wanted: Wanted) -> Input {
-        if wanted == Wanted::All
+    async fn next(&mut self, filter: InputFilter) -> Input {
+        if filter == InputFilter::All
             && let Some(bytes) = self.bytes.take()
         {
             return Input::Bytes(bytes);

@@ -3,7 +3,7 @@
 use super::plan::Planned;
 use super::{Engine, no_backend, strong_enough};
 use crate::credentials::Prepared;
-use crate::kept;
+use crate::persistent;
 use crate::record::loosened;
 use crate::workspace::Workspace;
 use belljar_backend::{Drawing, LimitsHeld, backend};
@@ -39,8 +39,8 @@ impl Engine {
     /// volumes; where no backend is named, each is tried as `belljar doctor` does.
     pub fn describe(&self, spec: &SandboxSpec) -> Result<Description, SandboxError> {
         let spec = Prepared::sketch(spec)?;
-        let sketch = kept::Sketch::of(&spec);
-        kept::make(&spec, || self.state())?;
+        let sketch = persistent::Sketch::of(&spec);
+        persistent::make(&spec, || self.state())?;
         let name = isolation(&spec)?;
         let workspace = Workspace::sketch(&spec, || self.state(), || self.secrets())?;
         let mut described = self.describe_in(&spec, name, &workspace);
@@ -72,7 +72,7 @@ impl Engine {
             &Arc::new(Credentials::none()),
         )?;
         let drawing = backend(name).draw(&planned.plan)?;
-        let json = told(name, id, &planned, workspace, &limits, &drawing)?;
+        let json = json_of(name, id, &planned, workspace, &limits, &drawing)?;
         let command = drawing.program.zip(drawing.command).map(|((program, _), words)| {
             let path = program.display().to_string();
             std::iter::once(path).chain(words.into_iter().skip(1)).collect()
@@ -109,7 +109,7 @@ fn isolation(spec: &SandboxSpec) -> Result<BackendName, SandboxError> {
     }
 }
 
-fn told(
+fn json_of(
     name: BackendName,
     id: SandboxId,
     planned: &Planned,
@@ -160,7 +160,7 @@ fn told(
         })),
         "credentials": spec.credentials.iter().map(|credential| json!({
             "name": credential.name,
-            "hosts": credential.places.iter().map(|place| format!("{}:{}", place.host, place.ports)).collect::<Vec<_>>(),
+            "hosts": credential.bindings.iter().map(|binding| format!("{}:{}", binding.host, binding.ports)).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "loosened": loosened(name, spec),
         "program": drawing.program.as_ref().map(|(program, words)| json!({ "path": program.display().to_string(), "words": words })),
@@ -218,7 +218,7 @@ fn confinement(confinement: &Confinement) -> Value {
 
 /// A step, in the words that the guest gets: its name, and what belongs to it.
 fn step(step: &Step) -> Value {
-    let mut told = match serde_json::to_value(step) {
+    let mut json = match serde_json::to_value(step) {
         Ok(Value::Object(variant)) => variant.into_iter().next(),
         Ok(Value::String(name)) => Some((name, Value::Null)),
         _ => None,
@@ -243,9 +243,9 @@ fn step(step: &Step) -> Value {
                 json!({ "bytes": content.0.len(), "sha256": hash })
             }
         };
-        told.insert("content".into(), value);
+        json.insert("content".into(), value);
     }
-    Value::Object(told)
+    Value::Object(json)
 }
 
 /// The names of variants as everywhere else in JSON of ours.

@@ -3,7 +3,7 @@
 
 use super::golden_dir::{Build, GoldenDir};
 use super::release::Release;
-use super::{BuildOptions, Told};
+use super::{BuildOptions, BuildProgress};
 use belljar_backend::RootTree;
 use belljar_images::{Downloader, Limits, unpack};
 use belljar_spec::egress::EgressPolicy;
@@ -23,7 +23,7 @@ use std::time::Duration;
 pub(super) async fn build(
     place: &GoldenDir,
     options: &BuildOptions,
-    told: &dyn Fn(Told<'_>),
+    progress: &dyn Fn(BuildProgress<'_>),
 ) -> Result<Build, SandboxError> {
     let machine = uname();
     let release = Release::choose(
@@ -32,9 +32,9 @@ pub(super) async fn build(
         options.digest.as_ref(),
     )?;
     let mirror = Mirror::understand(options).await?;
-    let archive = fetch(place, &release, &mirror, told).await?;
+    let archive = fetch(place, &release, &mirror, progress).await?;
     let unfinished = place.unfinished(new_id()?)?;
-    told(Told::Unpacking);
+    progress(BuildProgress::Unpacking);
     let base = unfinished.base();
     make(&base)?;
     let size = fs::metadata(&archive).map_err(failed(&archive))?.len();
@@ -48,8 +48,8 @@ pub(super) async fn build(
     for directory in ["upper", "work"] {
         make(&unfinished.changes().join(directory))?;
     }
-    install(place, &unfinished, options, &mirror, told).await?;
-    told(Told::Checking);
+    install(place, &unfinished, options, &mirror, progress).await?;
+    progress(BuildProgress::Checking);
     check(place, &unfinished, options.tier).await?;
     let build = unfinished.finish(&release.version, options.tier)?;
     let _ = fs::remove_file(&archive);
@@ -121,18 +121,18 @@ async fn fetch(
     place: &GoldenDir,
     release: &Release,
     mirror: &Mirror,
-    told: &dyn Fn(Told<'_>),
+    progress: &dyn Fn(BuildProgress<'_>),
 ) -> Result<std::path::PathBuf, SandboxError> {
     let directory = format!("{}/{}", mirror.url, release.directory());
     let listing = mirror.downloader.document(&format!("{directory}/latest-releases.yaml"), LISTING).await?;
     if let Some(newer) = release.compare(&String::from_utf8_lossy(&listing))? {
-        told(Told::Other(&newer));
+        progress(BuildProgress::Other(&newer));
     }
     let archive = place.download(&release.file())?;
     mirror
         .downloader
         .file(&format!("{directory}/{}", release.file()), &release.digest, ARCHIVE, &archive, &|have, of| {
-            told(Told::Fetched(have, of))
+            progress(BuildProgress::Fetched(have, of))
         })
         .await?;
     Ok(archive)
@@ -154,12 +154,13 @@ async fn install(
     build: &Build,
     options: &BuildOptions,
     mirror: &Mirror,
-    told: &dyn Fn(Told<'_>),
+    progress: &dyn Fn(BuildProgress<'_>),
 ) -> Result<(), SandboxError> {
     let packages = options.tier.packages();
-    told(Told::Installing(&packages));
+    progress(BuildProgress::Installing(&packages));
     let words = ["apk", "add", "--no-cache", "--no-progress"].into_iter().chain(packages.iter().copied());
-    let tree = RootTree { lowers: vec![build.base()], kept: Some(build.changes()), ..RootTree::default() };
+    let tree =
+        RootTree { lowers: vec![build.base()], persistent: Some(build.changes()), ..RootTree::default() };
     run(place, tree, Admin::Root, Some(&mirror.policy), words, INSTALLING).await.map(drop).map_err(|error| {
         ErrorCode::ImageFailed
             .error(format!("the packages could not be installed: {error}"))
@@ -221,9 +222,9 @@ async fn run<'w>(
     match result.exit_code {
         Some(0) => Ok(result.stdout),
         code => {
-            let said = String::from_utf8_lossy(&result.stderr).into_owned()
+            let configured = String::from_utf8_lossy(&result.stderr).into_owned()
                 + &String::from_utf8_lossy(&result.stdout);
-            let last: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+            let last: Vec<&str> = configured.lines().filter(|line| !line.trim().is_empty()).collect();
             let last = last[last.len().saturating_sub(3)..].join("; ");
             let how = match (code, result.timed_out) {
                 (_, true) => format!("it took longer than {} s", most.as_secs()),

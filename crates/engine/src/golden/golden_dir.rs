@@ -56,12 +56,12 @@ impl GoldenDir {
     }
 
     /// Waits until no other process builds; calls `told` if one does.
-    pub(super) fn lock(&self, told: &dyn Fn()) -> Result<Lock, SandboxError> {
+    pub(super) fn lock(&self, progress: &dyn Fn()) -> Result<Lock, SandboxError> {
         let path = self.directory.join("lock");
         if let Some(lock) = Lock::try_now(&path).map_err(failed(&path))? {
             return Ok(lock);
         }
-        told();
+        progress();
         Lock::wait(&path).map_err(failed(&path))
     }
 

@@ -53,11 +53,11 @@ impl BuildOptions {
     /// As this machine's files and the variable BELLJAR_GOLDEN_MIRROR say.
     pub fn configured() -> Result<BuildOptions, SandboxError> {
         let GoldenSettings { mirror, release, digest, tier } = config::golden()?;
-        let said = std::env::var(MIRROR_VARIABLE).ok().filter(|mirror| !mirror.is_empty());
+        let configured = std::env::var(MIRROR_VARIABLE).ok().filter(|mirror| !mirror.is_empty());
         let usual = BuildOptions::default();
         let policy = config::load(None, EgressFlags::default())?.policy;
         Ok(BuildOptions {
-            mirror: said.or(mirror).unwrap_or(usual.mirror),
+            mirror: configured.or(mirror).unwrap_or(usual.mirror),
             release,
             digest,
             tier: tier.unwrap_or(usual.tier),
@@ -68,7 +68,7 @@ impl BuildOptions {
 
 /// What is told while one is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told<'t> {
+pub enum BuildProgress<'t> {
     /// Another process builds one: we wait.
     Waiting,
     /// The mirror has another release.
@@ -111,7 +111,7 @@ impl Golden {
         &self,
         options: &BuildOptions,
         anew: bool,
-        told: &(dyn Fn(Told<'_>) + Sync),
+        progress: &(dyn Fn(BuildProgress<'_>) + Sync),
     ) -> Result<GoldenStatus, SandboxError> {
         let gone =
             || ErrorCode::ChangedMeanwhile.error("the golden root was removed just now").hint("try again");
@@ -119,7 +119,7 @@ impl Golden {
             return Ok(status);
         }
         let before = self.status();
-        let _lock = self.place.lock(&|| told(Told::Waiting))?;
+        let _lock = self.place.lock(&|| progress(BuildProgress::Waiting))?;
         // Another process may have been faster: then its build is new enough.
         let present = self.status();
         if let Some(status) = present.filter(|status| !anew || Some(status) != before.as_ref()) {
@@ -127,7 +127,7 @@ impl Golden {
         }
         // What was cut short goes first: the disk may be full of it.
         self.place.sweep();
-        let build = wait(async || build::build(&self.place, options, told).await)?;
+        let build = wait(async || build::build(&self.place, options, progress).await)?;
         self.place.switch(&build)?;
         self.place.sweep();
         status(&build).ok_or_else(gone)
@@ -154,14 +154,14 @@ impl Golden {
         &self,
         owner: Option<&Path>,
         options: &BuildOptions,
-        told: &(dyn Fn(Told<'_>) + Sync),
+        progress: &(dyn Fn(BuildProgress<'_>) + Sync),
     ) -> Result<Held, SandboxError> {
         let pinned = owner.map(|owner| self.place.pinned(owner)).transpose()?.flatten();
         for _ in 0..TRIES {
             let build = match pinned.clone().or_else(|| self.place.current()) {
                 Some(build) => build,
                 None => {
-                    self.build(options, false, told)?;
+                    self.build(options, false, progress)?;
                     continue;
                 }
             };

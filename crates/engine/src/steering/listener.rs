@@ -84,7 +84,7 @@ async fn attend(listener: UnixListener, policy: Arc<LivePolicy>, mut marker: Opt
     loop {
         tokio::select! {
             event = told.recv(), if marker.is_some() => {
-                if matches!(event, Ok(LiveEvent::Asked(_)) | Err(RecvError::Lagged(_)))
+                if matches!(event, Ok(LiveEvent::Opened(_)) | Err(RecvError::Lagged(_)))
                     && let Some((file, text)) = marker.take()
                 {
                     // `true` is shorter: a reader of that moment sees text without an end, and looks again.
@@ -163,8 +163,8 @@ async fn converse(stream: UnixStream, policy: Arc<LivePolicy>) {
                 });
             changed.map_or_else(|error| Reply::refused(&error), Reply::from)
         }
-        Order::Answer { question, verdict, by } => {
-            let answered = policy.answer(question, verdict, &by.into()).map_err(refused);
+        Order::Answer { question, rule, verdict, by } => {
+            let answered = policy.answer(question, &rule, verdict, &by.into()).map_err(refused);
             answered.map_or_else(|error| Reply::refused(&error), Reply::from)
         }
     };

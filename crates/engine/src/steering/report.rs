@@ -1,7 +1,7 @@
 //! What the gateway knows of a living policy, as it is told to those outside.
 
-use belljar_gateway::{LiveEvent, LivePolicy, LiveRule, LiveState, PolicyDigest, Question, Until, rule_for};
-use belljar_spec::egress::{EgressPolicy, LiveNotice, PolicyReport, QuestionReport, RuleEffect, RuleReport};
+use belljar_gateway::{LiveEvent, LivePolicy, LiveRule, LiveState, PolicyDigest, Question, Until};
+use belljar_spec::egress::{EgressPolicy, LiveNotice, PolicyReport, QuestionReport, RuleReport};
 use std::collections::VecDeque;
 use std::time::{Instant, UNIX_EPOCH};
 use tokio::sync::broadcast::Receiver;
@@ -10,7 +10,7 @@ use tokio::sync::broadcast::error::RecvError;
 /// What happens in a sandbox from now on; first, the questions that wait already.
 pub struct Notices {
     known: VecDeque<LiveNotice>,
-    told: Receiver<LiveEvent>,
+    events: Receiver<LiveEvent>,
 }
 
 /// The report of a policy that no sandbox has yet.
@@ -47,13 +47,12 @@ fn live_rule(live: &LiveRule) -> RuleReport {
 
 fn question_report(question: &Question) -> QuestionReport {
     let Question { id, name, port, since, waiting, why } = question;
-    let rule = rule_for(name, *port, RuleEffect::Allow, &"".into());
     let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
     QuestionReport {
         id: *id,
         name: name.to_string(),
         port: *port,
-        rule: rule.map_or_else(|_| format!("={name}"), |rule| rule.to_string()),
+        rule: question.rule(),
         since_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
         waiting: *waiting as u64,
         why: why.as_ref().map(ToString::to_string),
@@ -63,13 +62,13 @@ fn question_report(question: &Question) -> QuestionReport {
 impl Notices {
     pub(crate) fn of(policy: &LivePolicy) -> Notices {
         // In this order: what comes between the two is told twice, and not lost.
-        let told = policy.watch();
+        let events = policy.watch();
         let state = policy.state();
         let digest = state.version.digest().to_string();
         let changed = LiveNotice::Changed { policy: digest, version: state.version.number() };
-        let asked =
-            state.questions.iter().map(|question| LiveNotice::Asked { question: question_report(question) });
-        Notices { known: std::iter::once(changed).chain(asked).collect(), told }
+        let open =
+            state.questions.iter().map(|question| LiveNotice::Opened { question: question_report(question) });
+        Notices { known: std::iter::once(changed).chain(open).collect(), events }
     }
 
     /// The next one; nothing when the sandbox is no longer served. May be dropped while it waits.
@@ -77,9 +76,9 @@ impl Notices {
         if let Some(known) = self.known.pop_front() {
             return Some(known);
         }
-        match self.told.recv().await {
-            Ok(LiveEvent::Asked(question)) => {
-                Some(LiveNotice::Asked { question: question_report(&question) })
+        match self.events.recv().await {
+            Ok(LiveEvent::Opened(question)) => {
+                Some(LiveNotice::Opened { question: question_report(&question) })
             }
             Ok(LiveEvent::Answered { question, answer }) => {
                 Some(LiveNotice::Answered { question: question_report(&question), verdict: answer })

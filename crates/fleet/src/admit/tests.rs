@@ -83,7 +83,7 @@ fn a_folder_is_judged_by_where_it_really_is() {
     symlink(&granted, home.path().join("in")).unwrap();
     let rules = GrantRules { folders: vec![path(granted.clone())], ..GrantRules::default() };
     let real = granted.canonicalize().unwrap();
-    for (asked, outcome) in [
+    for (request, outcome) in [
         (granted.clone(), Some(real.clone())),
         (granted.join("deep"), Some(real.join("deep"))),
         (home.path().join("in/deep"), Some(real.join("deep"))),
@@ -95,15 +95,15 @@ fn a_folder_is_judged_by_where_it_really_is() {
         ("/".into(), None),
     ] {
         let mut ask = SandboxRequest::default();
-        ask.workspace.folder = Some(path(asked.clone()));
+        ask.workspace.folder = Some(path(request.clone()));
         let judged = admit(&rules, ask).map(|ask| ask.workspace.folder);
         match &outcome {
-            Some(real) => assert_eq!(judged, Ok(Some(path(real.clone()))), "{asked:?}"),
-            None => assert_eq!(code(judged), Some(ErrorCode::NotGranted), "{asked:?}"),
+            Some(real) => assert_eq!(judged, Ok(Some(path(real.clone()))), "{request:?}"),
+            None => assert_eq!(code(judged), Some(ErrorCode::NotGranted), "{request:?}"),
         }
         let mut ask = SandboxRequest::default();
-        ask.workspace.rw = vec![path(asked.clone())];
-        assert_eq!(admit(&rules, ask).is_ok(), outcome.is_some(), "{asked:?}");
+        ask.workspace.rw = vec![path(request.clone())];
+        assert_eq!(admit(&rules, ask).is_ok(), outcome.is_some(), "{request:?}");
     }
 }
 
@@ -113,7 +113,7 @@ fn names_are_covered_or_refused() {
         hosts: vec!["example.com".parse().unwrap(), "=api.test.org".parse().unwrap()],
         ..GrantRules::default()
     };
-    for (asked, allowed) in [
+    for (request, allowed) in [
         ("example.com", true),
         ("=www.example.com:443", true),
         ("=api.test.org", true),
@@ -122,11 +122,11 @@ fn names_are_covered_or_refused() {
         ("test.org", false),
     ] {
         let mut ask = SandboxRequest::default();
-        ask.egress.allow = vec![asked.parse().unwrap()];
+        ask.egress.allow = vec![request.parse().unwrap()];
         assert_eq!(
             code(admit(&rules, ask)),
             if allowed { None } else { Some(ErrorCode::NotGranted) },
-            "{asked}"
+            "{request}"
         );
     }
     let mut ask = SandboxRequest::default();
@@ -177,10 +177,10 @@ fn secrets_and_volumes_are_granted_by_name() {
 
 #[test]
 fn modes_hold_for_every_caller() {
-    let mode = |egress: &[Mode], asked: Option<Mode>| {
+    let mode = |egress: &[Mode], request: Option<Mode>| {
         let rules = GrantRules { egress: egress.to_vec(), ..GrantRules::default() };
         let mut ask = SandboxRequest::default();
-        ask.egress.mode = asked;
+        ask.egress.mode = request;
         ask.within(&rules, true).map(|made| made.egress.mode.unwrap()).map_err(|error| error.code)
     };
     assert_eq!(mode(&[], None), Ok(Mode::Strict), "never what the machine's settings say");

@@ -117,35 +117,35 @@ fn a_request_fills_in_and_replaces_but_never_widens() {
         base.limits.memory = Some("1g".parse().unwrap());
     });
     let apply = |change: fn(&mut SandboxRequest)| {
-        let mut asked = SandboxRequest::default();
-        change(&mut asked);
-        profile.apply(asked)
+        let mut request = SandboxRequest::default();
+        change(&mut request);
+        profile.apply(request)
     };
-    let made = apply(|asked| {
-        asked.limits.memory = Some("2g".parse().unwrap());
-        asked.egress.allow = vec!["example.org".parse().unwrap()];
-        asked.at_least = Some("namespace".parse().unwrap());
+    let made = apply(|request| {
+        request.limits.memory = Some("2g".parse().unwrap());
+        request.egress.allow = vec!["example.org".parse().unwrap()];
+        request.at_least = Some("namespace".parse().unwrap());
     })
     .unwrap();
     assert_eq!(made.limits.memory, "2g".parse().ok());
     assert_eq!(made.egress.allow, ["example.com", "example.org"].map(|rule| rule.parse().unwrap()));
     assert!(made.egress.inspect, "what the profile looks into, a request cannot hide");
     assert_eq!((made.backend, made.at_least), ("native".parse().ok(), Some(Assurance::Namespace)));
-    let lower = apply(|asked| asked.at_least = Some("host".parse().unwrap())).unwrap();
+    let lower = apply(|request| request.at_least = Some("host".parse().unwrap())).unwrap();
     assert_eq!(lower.at_least, Some(Assurance::Container), "the stricter one counts");
-    let narrower = apply(|asked| asked.egress.mode = Some("none".parse().unwrap())).unwrap();
+    let narrower = apply(|request| request.egress.mode = Some("none".parse().unwrap())).unwrap();
     assert_eq!(narrower.egress.mode, Some(Mode::None));
     let widenings: [fn(&mut SandboxRequest); 4] = [
-        |asked| asked.backend = Some("host".parse().unwrap()),
-        |asked| asked.egress.mode = Some("open".parse().unwrap()),
-        |asked| asked.nested = Some(true),
-        |asked| asked.egress.allow = vec!["example.org:443/tcp".parse().unwrap()],
+        |request| request.backend = Some("host".parse().unwrap()),
+        |request| request.egress.mode = Some("open".parse().unwrap()),
+        |request| request.nested = Some(true),
+        |request| request.egress.allow = vec!["example.org:443/tcp".parse().unwrap()],
     ];
     for change in widenings {
         assert_eq!(apply(change).unwrap_err().code, ErrorCode::NotGranted);
     }
     assert!(
-        apply(|asked| asked.backend = Some("auto".parse().unwrap())).unwrap().backend
+        apply(|request| request.backend = Some("auto".parse().unwrap())).unwrap().backend
             == "native".parse().ok()
     );
 }

@@ -32,7 +32,7 @@ fn a_sandbox_of_which_nothing_is_said_works_in_a_folder_of_its_own() {
     assert_eq!(spec.home, Some(place.join("home")));
     assert_eq!(spec.backend, BackendChoice::Auto);
     assert_eq!(spec.admin, Admin::No);
-    assert_eq!(spec.kept.map(|kept| kept.name).as_deref(), Some("bj-web-3f2a9c04d1e7"));
+    assert_eq!(spec.persistent.map(|identity| identity.name).as_deref(), Some("bj-web-3f2a9c04d1e7"));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn every_part_of_a_request_reaches_the_spec() {
             "ports": [3000, 80, 3000], "nested": true, "volumes": {"b": "/volumes/b", "a": "/data/a"}
         }"#,
     );
-    let Understood { spec, ports, .. } =
+    let ResolvedRequest { spec, ports, .. } =
         understand(&request, &Surroundings { persistent: false, ..surroundings() }).expect("a request");
     assert_eq!(spec.backend, BackendChoice::Named(BackendName::Bwrap));
     assert_eq!(spec.workspace.as_deref(), Some(Path::new("/srv/p")));

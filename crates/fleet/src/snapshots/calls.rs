@@ -1,6 +1,6 @@
 //! What callers ask of snapshots. A caller sees those that it took, and the owner of the machine all.
 
-use super::{SnapshotOrder, Subject, Wanted, told};
+use super::{RequestedSnapshot, SnapshotOrder, Subject, info_of};
 use crate::command::Command;
 use crate::fleet::{Fleet, blocking, must_own, shown};
 use crate::permission::{OWNER, Permission};
@@ -14,7 +14,7 @@ use belljar_spec::{ErrorCode, SandboxError, SnapshotName};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forkable {
     /// As it was asked for.
-    pub asked: SandboxRequest,
+    pub requested: SandboxRequest,
     pub profile: String,
     pub persistent: bool,
     pub idle_s: u64,
@@ -62,10 +62,14 @@ impl Fleet {
         let entry = self.allowed(name, caller)?;
         must_own(&entry, caller)?;
         let owner = caller.grant().to_string();
-        if automatic.is_none() {
-            self.must_have_room(&owner, caller.most_snapshots()).await?;
+        let most = caller.most_snapshots().filter(|_| automatic.is_none());
+        // Until it is taken: two at once would both find room for the last one.
+        let mut _turn = None;
+        if let Some(most) = most {
+            _turn = Some(self.snapshot_turn(&owner).await);
+            self.must_have_room(&owner, most).await?;
         }
-        let order = SnapshotOrder::Take { new: Wanted { name: new, owner, automatic }, how };
+        let order = SnapshotOrder::Take { new: RequestedSnapshot { name: new, owner, automatic }, how };
         let report = self.ask(&entry, |answer| Command::Snapshot(Box::new(order), answer)).await?;
         let id = report.snapshot.ok_or_else(|| ErrorCode::Internal.error("no snapshot was taken"))?;
         let info = self.snapshot_info(&id, caller).await?;
@@ -80,7 +84,7 @@ impl Fleet {
                 (owner == OWNER || snapshot.owner == owner) && snapshot.automatic != Some(Automatic::Fork)
             };
             let all = store.all()?.into_iter().filter(seen).collect();
-            Ok(store.with_users(all)?.into_iter().map(told).collect())
+            Ok(store.with_users(all)?.into_iter().map(info_of).collect())
         })
         .await
     }
@@ -95,7 +99,7 @@ impl Fleet {
         self.with_store(move |store| {
             let found = store.find(&name, &owner, owner == OWNER)?;
             let found = store.with_users(vec![found])?.pop().ok_or(SnapshotError::Unknown(name))?;
-            Ok(told(found))
+            Ok(info_of(found))
         })
         .await
     }
@@ -133,26 +137,26 @@ impl Fleet {
     /// The request of a sandbox that is to begin with a snapshot, with its id and, where changes of a root are in it, its root.
     pub async fn from_snapshot(
         &self,
-        mut asked: SandboxRequest,
+        mut request: SandboxRequest,
         profile: &SandboxRequest,
         caller: &dyn Permission,
     ) -> Result<SandboxRequest, SandboxError> {
-        let Some(name) = asked.snapshot.clone() else { return Ok(asked) };
-        let (wanted, owner) = (name.clone(), caller.grant().to_string());
-        let found = self.with_store(move |store| Ok(store.find(&wanted, &owner, owner == OWNER)?)).await?;
+        let Some(name) = request.snapshot.clone() else { return Ok(request) };
+        let (searched, owner) = (name.clone(), caller.grant().to_string());
+        let found = self.with_store(move |store| Ok(store.find(&searched, &owner, owner == OWNER)?)).await?;
         if found.parts.contains(&Part::Root) {
             let root = super::root(&found.rootfs)?;
-            let said = asked.rootfs.as_ref().or(profile.rootfs.as_ref());
-            match said {
-                Some(said) if *said != root => {
-                    return Err(super::other("root", &found.rootfs, &said.to_string(), &name));
+            let rootfs = request.rootfs.as_ref().or(profile.rootfs.as_ref());
+            match rootfs {
+                Some(rootfs) if *rootfs != root => {
+                    return Err(super::other("root", &found.rootfs, &rootfs.to_string(), &name));
                 }
                 Some(_) => {}
-                None => asked.rootfs = Some(root),
+                None => request.rootfs = Some(root),
             }
         }
-        asked.snapshot = Some(found.id);
-        Ok(asked)
+        request.snapshot = Some(found.id);
+        Ok(request)
     }
 
     /// What a fork of a sandbox is made of; refused where the caller may not make it anew.
@@ -183,7 +187,10 @@ impl Fleet {
         let entry = self.allowed(name, caller)?;
         must_own(&entry, caller)?;
         let steps = undo.steps as usize;
-        let checkpoints = self.automatic_of(&entry.name, Automatic::Checkpoint).await?;
+        let mut checkpoints = self.automatic_of(&entry.name, Automatic::Checkpoint).await?;
+        // A removal that was interrupted may have left those of another sandbox that had this name.
+        let made_ms = self.get(name, caller).await?.created_ms;
+        checkpoints.retain(|checkpoint| checkpoint.created_ms >= made_ms);
         let at = checkpoints.len().checked_sub(steps).filter(|_| steps > 0);
         let Some(at) = at else {
             let message =
@@ -215,7 +222,8 @@ impl Fleet {
         let entry = self.allowed(name, caller)?;
         must_own(&entry, caller)?;
         let owner = caller.grant().to_string();
-        let saved = saves.then_some(Wanted { name: None, owner, automatic: Some(Automatic::Restore) });
+        let saved =
+            saves.then_some(RequestedSnapshot { name: None, owner, automatic: Some(Automatic::Restore) });
         let order = SnapshotOrder::Restore { snapshot: id, saved };
         let report = self.ask(&entry, |answer| Command::Snapshot(Box::new(order), answer)).await?;
         self.forget_old(name, Automatic::Restore).await?;
@@ -260,8 +268,7 @@ impl Fleet {
         .await
     }
 
-    async fn must_have_room(&self, owner: &str, most: Option<u32>) -> Result<(), SandboxError> {
-        let Some(most) = most else { return Ok(()) };
+    async fn must_have_room(&self, owner: &str, most: u32) -> Result<(), SandboxError> {
         let of = owner.to_string();
         let has = self
             .with_store(move |store| {

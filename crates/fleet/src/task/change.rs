@@ -11,7 +11,7 @@ use crate::refusal;
 use crate::sandbox_dir::SandboxDir;
 use crate::shim::{Shim, ShimPlan, Stop};
 use crate::snapshots::{Forkable, SnapshotOrder, SnapshotReport, Subject};
-use crate::sweep::{make_place, told};
+use crate::sweep::{make_place, report};
 use belljar_api::{SandboxInfo, SweptSandbox};
 use belljar_spec::SandboxError;
 use belljar_state::new_id;
@@ -68,9 +68,9 @@ impl Task {
 
     pub(super) fn forkable(&self) -> Result<Forkable, SandboxError> {
         // Of an older record the sum alone is known.
-        let asked = self.record.asked.clone().unwrap_or_else(|| self.record.sandbox.clone());
+        let requested = self.record.requested.clone().unwrap_or_else(|| self.record.sandbox.clone());
         Ok(Forkable {
-            asked,
+            requested,
             profile: self.record.profile.clone(),
             persistent: self.record.persistent,
             idle_s: self.record.idle_s,
@@ -106,11 +106,11 @@ impl Task {
     pub(super) async fn prepare(&mut self, hold: &Acquire) -> Result<(), SandboxError> {
         self.world.reserve.before_start(self.made);
         if self.made {
-            let (sandbox, note) = hold.wanted.woken(&self.record)?;
+            let (sandbox, note) = hold.lease_request.woken(&self.record)?;
             let mut woken = Record { sandbox, ..self.record.clone() };
-            hold.wanted.must_fit(&woken)?;
-            if !hold.wanted.environment.is_empty() {
-                woken.environment = hold.wanted.environment.clone();
+            hold.lease_request.must_fit(&woken)?;
+            if !hold.lease_request.environment.is_empty() {
+                woken.environment = hold.lease_request.environment.clone();
             }
             let before = std::mem::replace(&mut self.record, woken);
             self.remember(hold);
@@ -139,7 +139,7 @@ impl Task {
     async fn start(&mut self, turn: Option<OwnedSemaphorePermit>) {
         let plan = match turn {
             // The caller hung up while the start waited: nothing was started, and nothing is.
-            Some(turn) if self.is_wanted() => self.plan().map(|plan| (turn, plan)),
+            Some(turn) if self.is_needed() => self.plan().map(|plan| (turn, plan)),
             Some(_) | None => Err(refusal::closing()),
         };
         match plan {
@@ -263,7 +263,7 @@ impl Task {
         if self.work.is_some() || !self.is_alive() || !matches!(self.place.hold(), Ok(Some(_))) {
             return None;
         }
-        let swept = told(&self.record, self.nature().files(), "its shim is dead");
+        let swept = report(&self.record, self.nature().files(), "its shim is dead");
         if !dry_run {
             self.record.fault = Some("its shim died".into());
             self.act_on(Event::Died).await;

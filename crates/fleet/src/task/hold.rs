@@ -63,7 +63,7 @@ impl Task {
     }
 
     async fn give(&mut self, hold: &Acquire) -> Result<Given, SandboxError> {
-        hold.wanted.must_fit(&self.record)?;
+        hold.lease_request.must_fit(&self.record)?;
         if let (Some(path), Some(alive)) = (&self.record.sandbox.workspace.folder, &self.record.alive)
             && let Some(folder) = alive.folder
         {
@@ -77,14 +77,14 @@ impl Task {
         };
         let new = !hold.ahead && self.record.leases.get(&id).is_none();
         if new {
-            let lasts_s = hold.wanted.lease_s.unwrap_or(self.world.settings.lease.as_secs());
+            let lasts_s = hold.lease_request.lease_s.unwrap_or(self.world.settings.lease.as_secs());
             let room = self.record.leases.may_add(&hold.grant, lasts_s);
             room.map_err(|why| refusal::too_many_leases(&self.record.name, why))?;
             self.record.leases.add(Lease::new(id.clone(), &hold.grant, hold.role(), lasts_s, now));
             self.record.waiting = false;
         }
         self.remember(hold);
-        if let (Role::Owner, Some(idle_s)) = (hold.role(), hold.wanted.idle_s) {
+        if let (Role::Owner, Some(idle_s)) = (hold.role(), hold.lease_request.idle_s) {
             self.record.idle_s = idle_s;
         }
         self.record.used_ms = now;
@@ -94,13 +94,14 @@ impl Task {
 
     /// What was answered to the same request before.
     fn once(&self, hold: &Acquire) -> Option<&Once> {
-        let wanted = hold.wanted.idempotency.as_ref()?;
-        self.record.once.iter().find(|once| once.grant == hold.grant && once.key == wanted.key)
+        let lease_request = hold.lease_request.idempotency.as_ref()?;
+        self.record.once.iter().find(|once| once.grant == hold.grant && once.key == lease_request.key)
     }
 
     /// So that the same request gets the same answer.
     pub(super) fn remember(&mut self, hold: &Acquire) {
-        let Some(idempotency) = hold.wanted.idempotency.as_ref().filter(|_| self.once(hold).is_none()) else {
+        let Some(idempotency) = hold.lease_request.idempotency.as_ref().filter(|_| self.once(hold).is_none())
+        else {
             return;
         };
         let now = self.now();
@@ -196,7 +197,7 @@ impl Task {
         }
     }
 
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(super) fn is_needed(&self) -> bool {
         self.later.iter().any(|command| match command {
             Command::Acquire(hold) => !hold.is_abandoned(),
             _ => false,

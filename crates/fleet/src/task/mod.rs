@@ -46,7 +46,7 @@ pub(crate) enum Birth {
     /// It was on disk, and no shim holds it.
     Stopped,
     /// It was on disk, and a shim holds it.
-    Kept,
+    Running,
 }
 
 pub(crate) struct Task {
@@ -96,7 +96,7 @@ impl Task {
     ) -> Task {
         let now = world.settings.clock.now_ms();
         let mut task = Task {
-            phase: if birth == Birth::Kept { Phase::Starting } else { Phase::Stopped },
+            phase: if birth == Birth::Running { Phase::Starting } else { Phase::Stopped },
             made: birth != Birth::New,
             shim: None,
             death: None,
@@ -120,7 +120,7 @@ impl Task {
             record,
         };
         match birth {
-            Birth::Kept => task.search(),
+            Birth::Running => task.search(),
             Birth::Stopped => task.access.set(Gate::Shut(refusal::not_alive(&task.record.name))),
             Birth::New => {}
         }

@@ -82,7 +82,7 @@ pub(super) fn find(shims: Arc<dyn Shims>, place: SandboxDir) -> Work {
             {
                 return Done::Found(Finding::Alive { shim, paused: status.paused });
             }
-            if let Free::Yes(_) | Free::NoPlace = is_free(&place) {
+            if let Free::Yes(_) | Free::Missing = is_free(&place) {
                 return Done::Found(Finding::Dead);
             }
             if Instant::now() >= deadline {
@@ -95,14 +95,14 @@ pub(super) fn find(shims: Arc<dyn Shims>, place: SandboxDir) -> Work {
 
 pub(super) fn change(shim: Arc<dyn Shim>, change: Change, to: Phase, answer: Answer<SandboxInfo>) -> Work {
     Box::pin(async move {
-        let asked = async {
+        let changed = async {
             match change {
                 Change::Pause => shim.pause().await,
                 Change::Resume => shim.resume().await,
                 Change::Stop | Change::Delete => Ok(()),
             }
         };
-        let outcome = timeout(SHIM_ANSWER_TIMEOUT, asked).await.unwrap_or_else(|_| Err(mute()));
+        let outcome = timeout(SHIM_ANSWER_TIMEOUT, changed).await.unwrap_or_else(|_| Err(mute()));
         Done::Changed { change, to, outcome, answer }
     })
 }
@@ -165,7 +165,7 @@ pub(crate) async fn end_of(
         Some(shim) => Some(shim),
         None => timeout(SHIM_ANSWER_TIMEOUT, shims.find(&place)).await.ok().and_then(Result::ok).flatten(),
     };
-    let asked = match shim {
+    let answer = match shim {
         Some(shim) => timeout(END, shim.stop(files)).await.unwrap_or_else(|_| Err(mute())),
         None => Ok(()),
     };
@@ -173,8 +173,8 @@ pub(crate) async fn end_of(
     let held = loop {
         match is_free(&place) {
             Free::Yes(held) => break held,
-            Free::NoPlace => return Ok(()),
-            Free::No if Instant::now() >= deadline => return Err(asked.err().unwrap_or_else(mute)),
+            Free::Missing => return Ok(()),
+            Free::No if Instant::now() >= deadline => return Err(answer.err().unwrap_or_else(mute)),
             Free::No => sleep(GLANCE).await,
         }
     };
@@ -195,13 +195,13 @@ pub(crate) async fn end_of(
 enum Free {
     Yes(Lock),
     No,
-    NoPlace,
+    Missing,
 }
 
 fn is_free(place: &SandboxDir) -> Free {
     match place.hold() {
         Ok(Some(held)) => Free::Yes(held),
-        Err(error) if error.kind() == ErrorKind::NotFound => Free::NoPlace,
+        Err(error) if error.kind() == ErrorKind::NotFound => Free::Missing,
         // Who cannot tell must not touch it.
         Ok(None) | Err(_) => Free::No,
     }

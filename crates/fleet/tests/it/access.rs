@@ -68,10 +68,10 @@ fn a_guest_uses_and_neither_makes_nor_ends() {
         assert_eq!((world.on_disk().len(), world.started().len()), (0, 0));
         let made = create_as(&fleet, keyed("k"), None, &a).await.unwrap();
         let name = &made.sandbox.name;
-        let mut asked = guest("k");
-        asked.persistent = Some(false);
-        asked.idle_s = Some(0);
-        let held = create_as(&fleet, asked, None, &b).await.unwrap();
+        let mut request = guest("k");
+        request.persistent = Some(false);
+        request.idle_s = Some(0);
+        let held = create_as(&fleet, request, None, &b).await.unwrap();
         assert!(!held.lease.owner && held.sandbox.persistent);
         fleet.shim(name, &b).await.unwrap();
         for code in [

@@ -70,10 +70,10 @@ pub(crate) async fn create_as(
     idempotency: Option<&str>,
     caller: &dyn Permission,
 ) -> Result<Created, SandboxError> {
-    let wanted = Wanted {
+    let lease_request = LeaseRequest {
         identity: fleet.identify(&request, caller)?,
-        asked: request.sandbox.clone(),
-        asked_profile: request.profile.clone(),
+        requested: request.sandbox.clone(),
+        requested_profile: request.profile.clone(),
         sandbox: request.sandbox.clone(),
         profile: request.profile.clone().unwrap_or_else(|| "default".into()),
         idle_s: request.idle_s,
@@ -83,7 +83,7 @@ pub(crate) async fn create_as(
         environment: request.environment.clone(),
         profiles: None,
     };
-    fleet.create(wanted, caller).await
+    fleet.create(lease_request, caller).await
 }
 
 /// The code of a refusal.

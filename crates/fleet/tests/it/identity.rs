@@ -107,8 +107,8 @@ fn who_went_away_and_asks_again_gets_what_was_made() {
     let world = World::new();
     world.run(async |fleet| {
         let owner = owner();
-        let asked = create_as(&fleet, CreateSandbox::default(), Some("1"), &owner);
-        let gone = tokio::time::timeout(std::time::Duration::from_millis(30), asked).await;
+        let creation = create_as(&fleet, CreateSandbox::default(), Some("1"), &owner);
+        let gone = tokio::time::timeout(std::time::Duration::from_millis(30), creation).await;
         assert!(gone.is_err());
         seconds(1).await;
         let again = create_as(&fleet, CreateSandbox::default(), Some("1"), &owner).await.unwrap();

@@ -50,8 +50,9 @@ fn what_died_meanwhile_is_swept_when_the_next_one_starts() {
     world.process("p").unwrap().die();
     world.run(async |fleet| {
         let swept = &fleet.swept_at_start().swept;
-        let told: Vec<_> = swept.iter().map(|swept| (swept.key.as_str(), swept.action.as_str())).collect();
-        assert_eq!(told, [("e", "removed"), ("p", "stopped")]);
+        let reported: Vec<_> =
+            swept.iter().map(|swept| (swept.key.as_str(), swept.action.as_str())).collect();
+        assert_eq!(reported, [("e", "removed"), ("p", "stopped")]);
         let info = fleet.get(&name_of("p"), &owner()).await.unwrap();
         assert_eq!((info.state, info.leases.len(), info.fault.is_some()), (State::Stopped, 0, true));
         assert_eq!(refused(fleet.get(&name_of("e"), &owner()).await), Some(ErrorCode::SandboxNotFound));

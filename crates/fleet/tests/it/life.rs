@@ -373,9 +373,9 @@ fn on_a_disk_that_takes_no_record_what_lives_is_used_and_ended() {
 fn what_is_told_of_egress_and_ports_is_what_is_inside() {
     let world = World::new();
     world.run(async |fleet| {
-        let mut asked = keyed("k");
-        asked.sandbox.env.insert("EGRESS_INSIDE".parse().unwrap(), EnvValue::Text("ask".into()));
-        let made = create(&fleet, asked).await.unwrap();
+        let mut request = keyed("k");
+        request.sandbox.env.insert("EGRESS_INSIDE".parse().unwrap(), EnvValue::Text("ask".into()));
+        let made = create(&fleet, request).await.unwrap();
         assert_eq!((made.sandbox.egress.as_str(), made.sandbox.ports.as_slice()), ("ask", [3000].as_slice()));
     });
 }

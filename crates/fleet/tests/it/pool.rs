@@ -93,8 +93,8 @@ fn one_that_waits_belongs_to_no_caller_and_counts_for_none() {
             let key = world.started().last().unwrap().key.clone();
             let error = create_as(&fleet, keyed(&key), None, &one).await.unwrap_err();
             assert_eq!(error.code, ErrorCode::NameTaken, "nor by its key");
-            let told = fleet.list(&Filter::default(), &owner()).await.items;
-            let waiting = known.iter().find(|name| told.iter().all(|info| info.name != **name)).unwrap();
+            let reported = fleet.list(&Filter::default(), &owner()).await.items;
+            let waiting = known.iter().find(|name| reported.iter().all(|info| info.name != **name)).unwrap();
             for caller in [&one as &dyn Permission, &owner()] {
                 let error = fleet.get(waiting, caller).await.unwrap_err();
                 assert_eq!(error.code, ErrorCode::SandboxNotFound);

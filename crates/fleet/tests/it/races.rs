@@ -81,8 +81,8 @@ fn who_goes_away_while_it_is_made_leaves_nothing_behind() {
     for after_ms in [0, 1, 10, 24, 26, 40, 49, 51, 60] {
         let world = World::new();
         world.run(async |fleet| {
-            let asked = create(&fleet, ephemeral("k"));
-            let _ = timeout(Duration::from_millis(after_ms), asked).await.map(drop);
+            let creation = create(&fleet, ephemeral("k"));
+            let _ = timeout(Duration::from_millis(after_ms), creation).await.map(drop);
             seconds(4000).await;
             assert_eq!((world.living(), world.on_disk().len()), (0, 0), "after {after_ms} ms");
             assert_eq!(refused(fleet.shim(&name_of("k"), &owner()).await), Some(ErrorCode::SandboxNotFound));

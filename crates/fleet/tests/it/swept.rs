@@ -77,9 +77,12 @@ fn what_a_kill_left_in_the_middle_is_taken_and_what_is_not_ours_is_left() {
         let error = create(&fleet, keyed("newer")).await.unwrap_err();
         assert_eq!((error.code, error.hint.is_some()), (ErrorCode::NotSupported, true));
         assert_eq!(refused(fleet.delete(&name_of("newer"), &owner()).await), Some(ErrorCode::NotSupported));
-        let told = fleet.list(&Filter::default(), &owner()).await.items;
-        assert_eq!(told.len(), 2);
-        assert!(told.iter().all(|info| info.state == State::Stopped && info.fault.is_some()), "{told:?}");
+        let reported = fleet.list(&Filter::default(), &owner()).await.items;
+        assert_eq!(reported.len(), 2);
+        assert!(
+            reported.iter().all(|info| info.state == State::Stopped && info.fault.is_some()),
+            "{reported:?}"
+        );
         assert_eq!(fleet.get(&name_of("newer"), &owner()).await.unwrap().name, name_of("newer"));
     });
     assert_eq!(fs::read_to_string(newer.join("record.json")).unwrap(), "{\"version\":99}");
@@ -94,12 +97,12 @@ fn what_is_not_understood_is_told_of_and_goes_when_its_owner_insists() {
         world.run(async |fleet| drop(create(&fleet, keyed("k")).await.unwrap()));
         fs::write(world.directory().join("sandboxes").join(&name).join("record.json"), damage).unwrap();
         world.run(async |fleet| {
-            let told = fleet.list(&Filter::default(), &owner()).await.items;
+            let reported = fleet.list(&Filter::default(), &owner()).await.items;
             assert_eq!(
-                told.iter().map(|info| (&info.name, info.state)).collect::<Vec<_>>(),
+                reported.iter().map(|info| (&info.name, info.state)).collect::<Vec<_>>(),
                 [(&name, State::Live)]
             );
-            assert!(told[0].fault.is_some());
+            assert!(reported[0].fault.is_some());
             let refused = refused(fleet.delete(&name, &owner()).await);
             assert!(matches!(refused, Some(ErrorCode::StateFailed | ErrorCode::NotSupported)), "{refused:?}");
             assert!(world.process("k").is_some());

@@ -365,14 +365,14 @@ mod tests {
             ("KEY=old", "a#b$c", "KEY='a#b$c'"),
             ("KEY='old'", "a'b$\"", "KEY=\"a'b\\$\\\"\""),
         ] {
-            let mut asked = Vec::new();
+            let mut pairs = Vec::new();
             let mut stand_in = |name: &str, value: &[u8]| {
-                asked.push((name.to_string(), value.to_vec()));
+                pairs.push((name.to_string(), value.to_vec()));
                 Some(placeholder.to_string())
             };
             let made = rendered(text.as_bytes(), &mut stand_in, &mut || 0).unwrap();
-            assert_eq!((String::from_utf8(made).unwrap().as_str(), asked.len()), (expected, 1));
-            assert_eq!(asked[0], ("KEY".to_string(), b"old".to_vec()));
+            assert_eq!((String::from_utf8(made).unwrap().as_str(), pairs.len()), (expected, 1));
+            assert_eq!(pairs[0], ("KEY".to_string(), b"old".to_vec()));
         }
         let mut read = Vec::new();
         let mut stand_in = |_: &str, value: &[u8]| {

@@ -102,8 +102,8 @@ fn escaped(value: &[u8], escape: impl Fn(u8) -> Option<String>) -> Vec<u8> {
     text
 }
 
-fn percent(byte: u8, kept: &[u8]) -> Option<String> {
-    let plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || kept.contains(&byte);
+fn percent(byte: u8, unescaped: &[u8]) -> Option<String> {
+    let plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || unescaped.contains(&byte);
     (!plain).then(|| format!("%{byte:02X}"))
 }
 

@@ -117,8 +117,8 @@ impl Scan {
 
     /// So many bytes are gone, and no longer counted.
     pub(crate) fn forget(&mut self, bytes: usize) {
-        for place in [&mut self.at, &mut self.run, &mut self.line, &mut self.ended] {
-            *place = place.saturating_sub(bytes);
+        for binding in [&mut self.at, &mut self.run, &mut self.line, &mut self.ended] {
+            *binding = binding.saturating_sub(bytes);
         }
         self.lines = self.lines.map(|lines| lines.saturating_sub(bytes));
         self.breaks.retain(|(start, _)| *start >= bytes);

@@ -11,11 +11,11 @@
 //! each request, so that a secret that was changed counts at once. Everything here but [`Credentials`] itself is pure.
 
 mod bound;
-mod carrier;
 mod env_file;
 mod forms;
 mod forward;
 mod held;
+mod location;
 mod placeholder;
 mod redact;
 mod screen;
@@ -111,7 +111,7 @@ impl Credentials {
     ) -> Result<Credentials, SecretError> {
         let known = Arc::new(Known::default());
         let one = |credential: Credential| match (&credential.source, token) {
-            (SecretSource::Kept(reference), _) => {
+            (SecretSource::Stored(reference), _) => {
                 let value = store.read(reference)?;
                 Bound::new(credential, &value, &known)
             }
@@ -165,13 +165,15 @@ impl Credentials {
 
     /// Does a secret belong to this host and port? Then TLS there has to be terminated.
     pub fn covers(&self, name: &HostName, port: u16) -> bool {
-        self.bound.iter().any(|bound| bound.credential.places.iter().any(|place| place.is_at(name, port)))
+        self.bound
+            .iter()
+            .any(|bound| bound.credential.bindings.iter().any(|binding| binding.is_at(name, port)))
     }
 
     /// Does a secret belong to some requests of this host and port, and not to others?
     pub(crate) fn limits_requests(&self, name: &HostName, port: u16) -> bool {
-        let mut places = self.bound.iter().flat_map(|bound| &bound.credential.places);
-        places.any(|place| place.is_at(name, port) && !place.requests.is_any())
+        let mut bindings = self.bound.iter().flat_map(|bound| &bound.credential.bindings);
+        bindings.any(|binding| binding.is_at(name, port) && !binding.requests.is_any())
     }
 
     /// Who keeps the record of what happens from now on.
@@ -201,13 +203,13 @@ impl Credentials {
     /// The value of a credential now.
     async fn value(&self, bound: &Bound) -> Result<Secret, SecretError> {
         let value = match (&bound.credential.source, &self.store, &self.tokens) {
-            (SecretSource::Kept(reference), Some(store), _) => store.read(reference)?,
+            (SecretSource::Stored(reference), Some(store), _) => store.read(reference)?,
             (SecretSource::GitHubApp, _, Some(tokens)) => {
                 let token = tokens.token().await?;
                 tokens.events().into_iter().for_each(|event| self.note(event));
                 token
             }
-            (SecretSource::Kept(_), None, _) | (SecretSource::GitHubApp, _, None) => {
+            (SecretSource::Stored(_), None, _) | (SecretSource::GitHubApp, _, None) => {
                 return Err(no_app(&bound.credential));
             }
         };

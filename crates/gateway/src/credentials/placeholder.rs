@@ -37,15 +37,15 @@ pub(super) fn with_numbers<T>(make: impl FnOnce(Draw<'_>) -> T) -> Result<T, Sec
 
 /// For a value that nothing is put in for, as it is written in quotes of this kind: as long as it is, and never itself.
 pub(super) fn of_no_use(value: &[u8], quote: Option<u8>, draw: Draw<'_>) -> Vec<u8> {
-    let kept = beginning(value);
+    let prefix_length = beginning(value);
     for _ in 0..TRIES {
-        let made = written_like(value, kept, quote, draw);
-        if made != value && !shares_a_piece(&value[kept..], &made[kept..]) {
+        let made = written_like(value, prefix_length, quote, draw);
+        if made != value && !shares_a_piece(&value[prefix_length..], &made[prefix_length..]) {
             return made;
         }
     }
-    let plain = filled(b"a", value.len() - kept);
-    written_like(&[&value[..kept], &plain[..]].concat(), kept, None, draw)
+    let plain = filled(b"a", value.len() - prefix_length);
+    written_like(&[&value[..prefix_length], &plain[..]].concat(), prefix_length, None, draw)
 }
 
 /// How much of the beginning says what kind of value it is.
@@ -53,14 +53,14 @@ fn beginning(value: &[u8]) -> usize {
     let scheme = |name: &&&str| value.starts_with(name.as_bytes()) && value[name.len()..].starts_with(b"://");
     let known = KNOWN.iter().find(|known| value.starts_with(known.as_bytes())).map(|known| known.len());
     let scheme = || SCHEMES.iter().find(scheme).map(|name| name.len() + 3);
-    known.or_else(scheme).filter(|kept| *kept < value.len()).unwrap_or(0)
+    known.or_else(scheme).filter(|prefix_length| *prefix_length < value.len()).unwrap_or(0)
 }
 
 /// Signs stay, unless they mean something to a program that reads them here.
-fn written_like(value: &[u8], kept: usize, quote: Option<u8>, draw: Draw<'_>) -> Vec<u8> {
-    let (lower, upper) = alphabets(&value[kept..]);
-    let mut made = value[..kept].to_vec();
-    let mut rest = value[kept..].iter();
+fn written_like(value: &[u8], prefix_length: usize, quote: Option<u8>, draw: Draw<'_>) -> Vec<u8> {
+    let (lower, upper) = alphabets(&value[prefix_length..]);
+    let mut made = value[..prefix_length].to_vec();
+    let mut rest = value[prefix_length..].iter();
     while let Some(byte) = rest.next() {
         let mut pick = |letters: &[u8]| letters[draw() as usize % letters.len()];
         match byte {
@@ -87,22 +87,22 @@ fn written_like(value: &[u8], kept: usize, quote: Option<u8>, draw: Draw<'_>) ->
 
 /// The same, with numbers from elsewhere.
 fn shaped(value: &[u8], draw: &mut dyn FnMut() -> u32) -> String {
-    let kept = prefix(value);
+    let prefix_length = prefix(value);
     for _ in 0..TRIES {
-        let made = vary(value, kept, draw);
-        if !shares_a_piece(&value[kept..], &made.as_bytes()[kept..]) {
+        let made = vary(value, prefix_length, draw);
+        if !shares_a_piece(&value[prefix_length..], &made.as_bytes()[prefix_length..]) {
             return made;
         }
     }
     // A value that hardly varies at all (`--------`) cannot keep its shape.
-    let plain = filled(b"a", value.len().max(kept + FEWEST));
-    vary(&[&value[..kept], &plain[kept..]].concat(), kept, draw)
+    let plain = filled(b"a", value.len().max(prefix_length + FEWEST));
+    vary(&[&value[..prefix_length], &plain[prefix_length..]].concat(), prefix_length, draw)
 }
 
-fn vary(value: &[u8], kept: usize, draw: &mut dyn FnMut() -> u32) -> String {
-    let rest = &value[kept..];
+fn vary(value: &[u8], prefix_length: usize, draw: &mut dyn FnMut() -> u32) -> String {
+    let rest = &value[prefix_length..];
     let (lower, upper) = alphabets(rest);
-    let mut made: Vec<u8> = value[..kept].to_vec();
+    let mut made: Vec<u8> = value[..prefix_length].to_vec();
     let mut bits = 0.0;
     let mut pick = |letters: &[u8], made: &mut Vec<u8>| {
         made.push(letters[draw() as usize % letters.len()]);
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_known_beginning_stays_and_the_rest_goes() {
-        for (value, kept) in [
+        for (value, prefix_length) in [
             ("sk-ant-api03-AbCdEf0123456789_-AbCdEf0123456789AA", "sk-ant-api03-"),
             ("sk-proj-AbCdEf0123456789AbCdEf0123456789", "sk-proj-"),
             ("sk-or-v1-0123456789abcdef0123456789abcdef", "sk-or-v1-"),
@@ -234,8 +234,12 @@ mod tests {
         ] {
             let made = made(value);
             assert_eq!(made.len(), value.len());
-            assert!(made.starts_with(kept), "{made}");
-            assert_ne!(made.as_bytes()[kept.len()..][..6], value.as_bytes()[kept.len()..][..6], "{made}");
+            assert!(made.starts_with(prefix_length), "{made}");
+            assert_ne!(
+                made.as_bytes()[prefix_length.len()..][..6],
+                value.as_bytes()[prefix_length.len()..][..6],
+                "{made}"
+            );
             for (was, is) in value.bytes().zip(made.bytes()) {
                 let kind =
                     |byte: u8| (byte.is_ascii_digit(), byte.is_ascii_lowercase(), byte.is_ascii_uppercase());
@@ -268,9 +272,9 @@ mod tests {
         #[test]
         fn no_piece_of_the_value_is_in_it(value in "(sk-|ghp_|)[!-~]{8,80}") {
             let made = made(&value);
-            let kept = prefix(value.as_bytes());
+            let prefix_length = prefix(value.as_bytes());
             prop_assert!(made.is_ascii() && made.len() >= value.len());
-            prop_assert!(!shares_a_piece(&value.as_bytes()[kept..], &made.as_bytes()[kept..]), "{} {}", value, made);
+            prop_assert!(!shares_a_piece(&value.as_bytes()[prefix_length..], &made.as_bytes()[prefix_length..]), "{} {}", value, made);
         }
     }
 }

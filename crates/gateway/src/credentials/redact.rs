@@ -100,9 +100,9 @@ impl Redact {
     /// Takes values out of headers. One whose name has a value in it is left out.
     pub(crate) fn headers(&self, headers: &mut HeaderMap) {
         let sought = self.known.now();
-        let told: Vec<HeaderName> =
+        let names: Vec<HeaderName> =
             headers.keys().filter(|name| sought.is_in_name(name.as_str())).cloned().collect();
-        for name in told {
+        for name in names {
             headers.remove(name);
         }
         for value in headers.values_mut() {
@@ -247,10 +247,13 @@ mod tests {
                     let joined: Vec<u8> =
                         lines.flat_map(|line| &line[..width.min(line.len())]).copied().collect();
                     let joined = String::from_utf8(joined).unwrap().replace('-', "+").replace('_', "/");
-                    let said = BASE64_NOPAD.decode(joined.as_bytes()).unwrap();
-                    let said = String::from_utf8_lossy(&said);
+                    let decoded = BASE64_NOPAD.decode(joined.as_bytes()).unwrap();
+                    let decoded = String::from_utf8_lossy(&decoded);
                     // A letter at either end shares its bits with its neighbours.
-                    assert!(said.contains(&"*".repeat(VALUE.len() - 2)), "{before} {width} {ends:?}: {said}");
+                    assert!(
+                        decoded.contains(&"*".repeat(VALUE.len() - 2)),
+                        "{before} {width} {ends:?}: {decoded}"
+                    );
                 }
             }
         }

@@ -5,10 +5,10 @@ use super::bound::Bound;
 use super::forms::Forms;
 use super::redact::Redact;
 use super::watch::{Found, Watch};
-use super::{Credentials, Origin, Screened, carrier};
+use super::{Credentials, Origin, Screened, location};
 use belljar_spec::Hint;
 use belljar_spec::egress::{Protocol, Reason, Refusal, RequestTarget};
-use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, Inject, SecretName};
+use belljar_spec::secret::{Bodies, CredentialBinding, CredentialLocation, Inject, SecretName};
 use belljar_vault::SecretError;
 use hyper::Method;
 use hyper::header::{
@@ -26,9 +26,9 @@ impl Credentials {
         }
         let mut used = Vec::new();
         let mut open = false;
-        for (bound, place) in self.places(to, head) {
+        for (bound, binding) in self.bindings(to, head) {
             open |= bound.credential.bodies == Bodies::Open;
-            if self.put_in(bound, place, to, head).await? {
+            if self.put_in(bound, binding, to, head).await? {
                 used.push(&bound.credential.name);
             }
         }
@@ -53,18 +53,18 @@ impl Credentials {
 
     /// The credentials that may go with this request, and where they may. What is put in changes no path and no method, so
     /// that this can be said of all of them before. A server that answers TRACE sends back what it got.
-    fn places(&self, to: &Origin, head: &Parts) -> Vec<(&Bound, &CredentialPlace)> {
+    fn bindings(&self, to: &Origin, head: &Parts) -> Vec<(&Bound, &CredentialBinding)> {
         let method = &head.method;
         if !to.secure || method == Method::TRACE || method == Method::CONNECT {
             return Vec::new();
         }
         let target = RequestTarget::of(head.uri.path());
-        let fits = |place: &&CredentialPlace| {
-            place.is_at(&to.name, to.port) && place.requests.judge(method.as_str(), &target) == Ok(true)
+        let fits = |binding: &&CredentialBinding| {
+            binding.is_at(&to.name, to.port) && binding.requests.judge(method.as_str(), &target) == Ok(true)
         };
         self.bound
             .iter()
-            .filter_map(|bound| Some((bound, bound.credential.places.iter().find(fits)?)))
+            .filter_map(|bound| Some((bound, bound.credential.bindings.iter().find(fits)?)))
             .collect()
     }
 
@@ -101,15 +101,15 @@ impl Credentials {
     async fn put_in(
         &self,
         bound: &Bound,
-        place: &CredentialPlace,
+        binding: &CredentialBinding,
         to: &Origin,
         head: &mut Parts,
     ) -> Result<bool, Refusal> {
-        let carriers = &place.carriers;
-        let holding: Vec<&Carrier> =
-            carriers.iter().filter(|carrier| carrier::holds(carrier, head, &bound.placeholder)).collect();
-        let adds = place.inject == Inject::Always
-            && !carriers.iter().any(|carrier| carrier::is_there(carrier, head));
+        let locations = &binding.locations;
+        let holding: Vec<&CredentialLocation> =
+            locations.iter().filter(|location| location::holds(location, head, &bound.placeholder)).collect();
+        let adds = binding.inject == Inject::Always
+            && !locations.iter().any(|location| location::is_there(location, head));
         if holding.is_empty() && !adds {
             return Ok(false);
         }
@@ -120,14 +120,14 @@ impl Credentials {
                 .detail(&detail)
         };
         let value = self.value(bound).await.map_err(|error| unavailable(&error))?;
-        let put = match (holding.is_empty(), carriers.first()) {
-            (true, Some(first)) => carrier::add(first, head, value.reveal()),
+        let put = match (holding.is_empty(), locations.first()) {
+            (true, Some(first)) => location::add(first, head, value.reveal()),
             (true, None) => return Ok(false),
-            (false, _) => holding
-                .into_iter()
-                .try_for_each(|carrier| carrier::replace(carrier, head, &bound.placeholder, value.reveal())),
+            (false, _) => holding.into_iter().try_for_each(|location| {
+                location::replace(location, head, &bound.placeholder, value.reveal())
+            }),
         };
-        put.map(|()| true).map_err(|carrier::Unfit| {
+        put.map(|()| true).map_err(|location::Unfit| {
             let message = "its value cannot stand in a request".to_string();
             unavailable(&SecretError { message, hint: Hint::default() })
         })

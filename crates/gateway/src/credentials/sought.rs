@@ -115,7 +115,7 @@ impl Sought {
         }
         for joined in Joined::all(text, breaks, self.longest_in_base64) {
             self.in_base64.find(&joined.letters, |at, form| {
-                let letters = joined.places[at..at + self.puts[form].len()].to_vec();
+                let letters = joined.bindings[at..at + self.puts[form].len()].to_vec();
                 hits.push(Hit { at: letters[0], form, letters: Some(letters) });
             });
         }
@@ -135,7 +135,7 @@ impl Sought {
         for hit in hits {
             let put = &self.puts[hit.form];
             match &hit.letters {
-                Some(letters) => letters.iter().zip(put).for_each(|(place, byte)| text[*place] = *byte),
+                Some(letters) => letters.iter().zip(put).for_each(|(binding, byte)| text[*binding] = *byte),
                 None => text[hit.at..hit.at + put.len()].copy_from_slice(put),
             }
         }
@@ -195,7 +195,7 @@ impl Windows {
                         .wrapping_sub(power.wrapping_mul(u64::from(gone)));
                 }
                 // All of the number, so that chance or a likeness makes no difference.
-                for (_, form, find) in forms.iter().filter(|(wanted, ..)| *wanted == number) {
+                for (_, form, find) in forms.iter().filter(|(own, ..)| *own == number) {
                     suspect(at, *form, find);
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::*;
 use belljar_spec::egress::{PortRange, Reason, Refusal, RequestFilter};
-use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, Inject, SecretRef};
+use belljar_spec::secret::{Bodies, CredentialBinding, CredentialLocation, Inject, SecretRef};
 use hyper::Request;
 use hyper::body::Bytes;
 use std::collections::BTreeMap;
@@ -39,18 +39,18 @@ impl SecretStore for Drawer {
     }
 }
 
-fn credential(name: &str, host: &str, carriers: Vec<Carrier>) -> Credential {
+fn credential(name: &str, host: &str, locations: Vec<CredentialLocation>) -> Credential {
     Credential {
         name: name.parse().unwrap(),
-        source: SecretSource::Kept(format!("secret:{name}").parse().unwrap()),
-        places: vec![CredentialPlace {
+        source: SecretSource::Stored(format!("secret:{name}").parse().unwrap()),
+        bindings: vec![CredentialBinding {
             host: format!("={host}").parse().unwrap(),
             ports: PortRange::only(443).unwrap(),
             requests: RequestFilter {
                 methods: ["GET", "POST"].map(|method| method.parse().unwrap()).to_vec(),
                 paths: vec!["/v1/**".parse().unwrap()],
             },
-            carriers,
+            locations,
             inject: Inject::Placeholder,
         }],
         variables: vec![format!("{}_KEY", name.to_uppercase()).parse().unwrap()],
@@ -59,11 +59,15 @@ fn credential(name: &str, host: &str, carriers: Vec<Carrier>) -> Credential {
 }
 
 fn model() -> Credential {
-    credential("model", "api.example.com", vec![Carrier::header("x-api-key").unwrap(), Carrier::Bearer])
+    credential(
+        "model",
+        "api.example.com",
+        vec![CredentialLocation::header("x-api-key").unwrap(), CredentialLocation::Bearer],
+    )
 }
 
 fn forge() -> Credential {
-    credential("forge", "git.example.com", vec![Carrier::basic("x-access-token").unwrap()])
+    credential("forge", "git.example.com", vec![CredentialLocation::basic("x-access-token").unwrap()])
 }
 
 fn credentials(drawer: &Arc<Drawer>) -> Credentials {
@@ -148,7 +152,7 @@ fn a_request_without_the_placeholder_gets_nothing() {
 /// Both, with what they are added to if the configuration says so.
 fn adding(drawer: &Arc<Drawer>) -> Credentials {
     let always = |mut credential: Credential| {
-        credential.places[0].inject = Inject::Always;
+        credential.bindings[0].inject = Inject::Always;
         credential
     };
     Credentials::new(vec![always(model()), always(forge())], Arc::clone(drawer) as _).ok().unwrap()

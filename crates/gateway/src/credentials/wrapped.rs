@@ -6,7 +6,7 @@ use super::held::is_base64;
 pub(super) struct Joined {
     pub(super) letters: Vec<u8>,
     /// Where each of them stands in the text.
-    pub(super) places: Vec<usize>,
+    pub(super) bindings: Vec<usize>,
 }
 
 impl Joined {
@@ -24,11 +24,11 @@ impl Joined {
                 text[..*first].iter().rev().take(longest).take_while(|byte| is_base64(**byte)).count();
             let last = group[group.len() - 1].1;
             let after = text[last..].iter().take(longest).take_while(|byte| is_base64(**byte)).count();
-            let mut joined = Joined { letters: Vec::new(), places: Vec::new() };
+            let mut joined = Joined { letters: Vec::new(), bindings: Vec::new() };
             let mut from = first - before;
             for (start, end) in group.iter().copied().chain([(last + after, 0)]) {
                 joined.letters.extend_from_slice(&text[from..start]);
-                joined.places.extend(from..start);
+                joined.bindings.extend(from..start);
                 from = end;
             }
             all.push(joined);
@@ -45,10 +45,10 @@ mod tests {
     fn lines_are_joined_and_their_places_known() {
         let text = b".aaa\nbbb\r\nccc. ddd\neee";
         let all = Joined::all(text, &[(4, 5), (8, 10), (18, 19)], 10);
-        let said: Vec<&[u8]> = all.iter().map(|joined| &joined.letters[..]).collect();
-        assert_eq!(said, [&b"aaabbbccc"[..], b"dddeee"]);
+        let found: Vec<&[u8]> = all.iter().map(|joined| &joined.letters[..]).collect();
+        assert_eq!(found, [&b"aaabbbccc"[..], b"dddeee"]);
         for joined in &all {
-            let again: Vec<u8> = joined.places.iter().map(|place| text[*place]).collect();
+            let again: Vec<u8> = joined.bindings.iter().map(|binding| text[*binding]).collect();
             assert_eq!(again, joined.letters);
         }
         assert_eq!(Joined::all(text, &[(4, 5)], 2)[0].letters, b"aabb");

@@ -15,4 +15,4 @@ mod rules;
 
 pub use permit::{Attempt, Permit, addresses, by_proxy, decide};
 pub use requests::{needs_authority, request};
-pub use rules::{Allowed, is_asked, is_forbidden, keeps, name, opening};
+pub use rules::{Allowed, is_forbidden, keeps, name, needs_approval, opening};

@@ -113,7 +113,7 @@ pub fn opening(policy: &EgressPolicy, name: &HostName, port: u16) -> Result<Allo
 }
 
 /// Whether a person is asked before it is refused for this reason.
-pub fn is_asked(policy: &EgressPolicy, reason: Reason) -> bool {
+pub fn needs_approval(policy: &EgressPolicy, reason: Reason) -> bool {
     policy.mode == Mode::Ask && matches!(reason, Reason::NameNotAllowed | Reason::PortNotAllowed)
 }
 

@@ -188,7 +188,7 @@ impl<'a> Reply<'a> {
             self.truncated = true;
             return;
         }
-        self.bytes.extend_from_slice(&ASKED_NAME.to_be_bytes());
+        self.bytes.extend_from_slice(&QUESTION_NAME.to_be_bytes());
         self.bytes.extend_from_slice(&self.question.kind.to_be_bytes());
         self.bytes.extend_from_slice(&self.question.class.to_be_bytes());
         self.bytes.extend_from_slice(&ttl.to_be_bytes());
@@ -310,7 +310,7 @@ const REFUSED: u16 = 5;
 const BAD_VERSION: u16 = 16;
 
 /// A pointer to the question's name, right behind the header.
-const ASKED_NAME: u16 = 0xc000 | HEADER as u16;
+const QUESTION_NAME: u16 = 0xc000 | HEADER as u16;
 /// Name (a pointer), type, class, time to live, length.
 const RECORD_HEADER: usize = 12;
 /// The same with the root for a name, and empty.

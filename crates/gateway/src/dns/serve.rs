@@ -20,10 +20,10 @@ pub(crate) async fn over_udp(socket: UdpSocket, live: Arc<LivePolicy>) {
     loop {
         let next = || Ok(datagram::receive(&socket, &mut buffer)?);
         match socket.async_io(Interest::READABLE, next).await {
-            Ok(Received { length, from: client, to: asked }) => {
+            Ok(Received { length, from: client, to: server }) => {
                 if let Some(reply) = reply(&buffer[..length], Transport::Udp, &live.now()) {
                     // The client may be gone.
-                    let _ = datagram::send(&socket, &reply, client, asked);
+                    let _ = datagram::send(&socket, &reply, client, server);
                 }
             }
             // An error of an earlier answer, told late.
@@ -112,7 +112,7 @@ fn understand(question: &Question, serving: &Serving) -> Known {
             // The name is escaped already; once more would show other bytes than were asked for.
             let destination = match Destination::understand(question.name.as_bytes()) {
                 Destination::Text(_) => Destination::Text(Printable::escaped(&question.name)),
-                understood @ (Destination::Name(_) | Destination::Address(_)) => understood,
+                destination @ (Destination::Name(_) | Destination::Address(_)) => destination,
             };
             refused(destination, Reason::NameMalformed);
             return Known::Answer(Answer::NoSuchName);
@@ -129,7 +129,7 @@ fn understand(question: &Question, serving: &Serving) -> Known {
     // At the place where programs ask, they ask for other names.
     let is_ours = is_asking(&name) && serving.policy.mode != Mode::None;
     if let Err(reason) = decide::name(&serving.policy, &name)
-        && !decide::is_asked(&serving.policy, reason)
+        && !decide::needs_approval(&serving.policy, reason)
         && !is_ours
         && !(reason == Reason::NameNotAllowed && serving.policy.is_allowed_once(&name))
     {

@@ -45,12 +45,12 @@ pub(super) fn granted(body: &[u8], grant: &GitHubGrant) -> Result<Granted, Unfit
         .map_err(|_| Unfit { why: "GitHub's answer is not valid".into(), token: None })?;
     let token = Secret::new(answer.token.into_bytes());
     let wrong = |why: String| Err(Unfit { why, token: Some(token.clone()) });
-    let asked = grant.profile.permissions();
+    let requested = grant.profile.permissions();
     if answer.permissions.is_empty() {
         return wrong("GitHub does not say what its token can do".into());
     }
     for (what, how) in &answer.permissions {
-        let enough = asked.iter().any(|(known, most)| known == what && (most == how || how == "read"));
+        let enough = requested.iter().any(|(known, most)| known == what && (most == how || how == "read"));
         if !enough {
             let (what, how) = (Printable::from(what.as_str()), Printable::from(how.as_str()));
             return wrong(format!("GitHub gave more than was asked for: {what}: {how}"));

@@ -121,14 +121,14 @@ impl Tokens {
             .into_iter()
             .map(|(what, how)| (what.to_string(), json!(how)))
             .collect();
-        let mut wanted = json!({ "permissions": permissions });
+        let mut request = json!({ "permissions": permissions });
         if !self.grant.repositories.is_empty() {
             let names: Vec<&str> = self.grant.repositories.iter().map(|one| one.name()).collect();
-            wanted["repositories"] = json!(names);
+            request["repositories"] = json!(names);
         }
         let path = format!("/app/installations/{}/access_tokens", app.installation);
         let (status, body) =
-            self.ask(Method::POST, &path, &jwt, wanted.to_string()).await.map_err(|why| failed(&why))?;
+            self.ask(Method::POST, &path, &jwt, request.to_string()).await.map_err(|why| failed(&why))?;
         if status != StatusCode::CREATED {
             return Err(failed(&answer::complaint(status.as_u16(), &body)));
         }

@@ -14,13 +14,13 @@ pub(super) fn text(refusal: &Refusal) -> Response<Body> {
 
 /// As JSON, for what is said inside of TLS.
 pub(super) fn json(refusal: &Refusal) -> Response<Body> {
-    let told = refusal.for_the_inside();
-    let rule = told.request.as_ref().and_then(|request| request.rule.as_ref());
+    let shown = refusal.for_the_inside();
+    let rule = shown.request.as_ref().and_then(|request| request.rule.as_ref());
     let body = json!({ "error": {
-        "code": told.reason.code(),
-        "message": format!("belljar refused {told}"),
+        "code": shown.reason.code(),
+        "message": format!("belljar refused {shown}"),
         "rule": rule.map(RuleLabel::text),
-        "remedy": told.remedy(),
+        "remedy": shown.remedy(),
     }});
     response(refusal, format!("{body}\n"), "application/json")
 }
@@ -54,7 +54,7 @@ fn status(refusal: &Refusal) -> StatusCode {
         Reason::NotResolved
         | Reason::DialFailed
         | Reason::UpstreamUntrusted
-        | Reason::ClientCertificateWanted
+        | Reason::ClientCertificateRequested
         | Reason::EncodedResponse
         | Reason::SecretUnavailable => StatusCode::BAD_GATEWAY,
         Reason::TooManyConnections | Reason::ByteLimit => StatusCode::TOO_MANY_REQUESTS,
@@ -63,9 +63,9 @@ fn status(refusal: &Refusal) -> StatusCode {
 }
 
 fn explanation(refusal: &Refusal) -> String {
-    let told = refusal.for_the_inside();
-    let remedy = told.remedy().map(|remedy| format!("\nto allow it: {remedy}")).unwrap_or_default();
-    format!("belljar refused {told}{remedy}\n")
+    let shown = refusal.for_the_inside();
+    let remedy = shown.remedy().map(|remedy| format!("\nto allow it: {remedy}")).unwrap_or_default();
+    format!("belljar refused {shown}{remedy}\n")
 }
 
 #[cfg(test)]
@@ -92,10 +92,10 @@ mod tests {
                 let Ok(whole) = whole else { panic!("a body") };
                 String::from_utf8(whole.to_bytes().to_vec()).expect("text")
             };
-            for said in [body(json(&refusal)), body(text(&refusal)), page(&refusal)] {
-                assert!(said.contains("db.corp.example"), "{said}");
+            for rendered in [body(json(&refusal)), body(text(&refusal)), page(&refusal)] {
+                assert!(rendered.contains("db.corp.example"), "{rendered}");
                 for hidden in ["10.0.0.1", "10.9.9.9", "/home/me", "belljar.toml:12"] {
-                    assert!(!said.contains(hidden), "{hidden} in {said}");
+                    assert!(!rendered.contains(hidden), "{hidden} in {rendered}");
                 }
             }
         }

@@ -29,7 +29,7 @@ pub(super) enum BodyError {
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
     #[error("what was kept cannot be read again")]
-    Kept(#[source] std::io::Error),
+    Spool(#[source] std::io::Error),
 }
 
 /// A body as it comes. The library takes an HTTP/2 stream that was reset for one that has ended, if the reset's code is not
@@ -78,18 +78,18 @@ pub(super) fn whole(content: impl Into<Bytes>) -> Body {
 }
 
 /// A body that was kept in a file, and how long it is.
-pub(super) struct Kept {
+pub(super) struct SpooledBody {
     pieces: Receiver<std::io::Result<Bytes>>,
     left: u64,
 }
 
-impl Kept {
-    pub(super) fn new(pieces: Receiver<std::io::Result<Bytes>>, length: u64) -> Kept {
-        Kept { pieces, left: length }
+impl SpooledBody {
+    pub(super) fn new(pieces: Receiver<std::io::Result<Bytes>>, length: u64) -> SpooledBody {
+        SpooledBody { pieces, left: length }
     }
 }
 
-impl HttpBody for Kept {
+impl HttpBody for SpooledBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -102,7 +102,7 @@ impl HttpBody for Kept {
                 self.left = self.left.saturating_sub(piece.len() as u64);
                 Poll::Ready(Some(Ok(Frame::data(piece))))
             }
-            Some(Err(error)) => Poll::Ready(Some(Err(BodyError::Kept(error)))),
+            Some(Err(error)) => Poll::Ready(Some(Err(BodyError::Spool(error)))),
             None => Poll::Ready(None),
         }
     }

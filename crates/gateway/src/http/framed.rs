@@ -131,9 +131,9 @@ impl<H: Head> Frames<H> {
                     Kind::Last => out.extend_from_slice(&redact.finish()),
                     Kind::Aside => {
                         let mut one = redact.another();
-                        let said = std::mem::take(&mut self.aside);
-                        let said = [one.feed(said.into()), one.finish()].concat();
-                        Self::pass(redact, said.into(), &mut out)?;
+                        let clear = std::mem::take(&mut self.aside);
+                        let clear = [one.feed(clear.into()), one.finish()].concat();
+                        Self::pass(redact, clear.into(), &mut out)?;
                     }
                 }
                 self.left = None;
@@ -250,10 +250,10 @@ mod tests {
 
     #[test]
     fn a_message_that_is_over_waits_for_nothing() {
-        let said = frame(0x81, "#ghp_R3");
-        assert_eq!(through(Framing::web_socket(), &[&said]), [said.clone(), Vec::new()]);
-        let said = [&[0, 0, 0, 0, 3][..], b"ab!"].concat();
-        assert_eq!(through(Framing::grpc(), &[&said]), [said.clone(), Vec::new()]);
+        let framed = frame(0x81, "#ghp_R3");
+        assert_eq!(through(Framing::web_socket(), &[&framed]), [framed.clone(), Vec::new()]);
+        let framed = [&[0, 0, 0, 0, 3][..], b"ab!"].concat();
+        assert_eq!(through(Framing::grpc(), &[&framed]), [framed.clone(), Vec::new()]);
     }
 
     /// A server that repeats a body of the sandbox's choice, with the value in it, repeats lengths as well.

@@ -29,7 +29,7 @@ pub(super) fn judge(head: &Parts, to: &Origin) -> Result<(), Refusal> {
         same_host(authority.as_str().as_bytes(), to)?;
     }
     let scheme = if to.secure { Scheme::HTTPS } else { Scheme::HTTP };
-    if head.uri.scheme().is_some_and(|said| *said != scheme) && to.secure {
+    if head.uri.scheme().is_some_and(|given| *given != scheme) && to.secure {
         return Err(to.refusal(Reason::HostDiffers).detail("another scheme than the connection has"));
     }
     let path = head.uri.path();

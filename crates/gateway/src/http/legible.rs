@@ -19,7 +19,7 @@ pub(crate) fn illegible(headers: &HeaderMap) -> Option<Illegible> {
     for (name, plain) in ENCODINGS {
         for value in headers.get_all(name) {
             if !plain.iter().any(|plain| value.as_bytes().eq_ignore_ascii_case(plain.as_bytes())) {
-                return Some(Illegible::Compressed(name, said(value.as_bytes())));
+                return Some(Illegible::Compressed(name, printable(value.as_bytes())));
             }
         }
     }
@@ -27,7 +27,7 @@ pub(crate) fn illegible(headers: &HeaderMap) -> Option<Illegible> {
     kinds
         .flat_map(|kind| charsets(kind.as_bytes()))
         .find(|charset| !is_like_ascii(charset))
-        .map(|charset| Illegible::Charset(said(charset.as_bytes())))
+        .map(|charset| Illegible::Charset(printable(charset.as_bytes())))
 }
 
 impl fmt::Display for Illegible {
@@ -48,7 +48,7 @@ impl fmt::Display for Illegible {
     }
 }
 
-fn said(bytes: &[u8]) -> Printable {
+fn printable(bytes: &[u8]) -> Printable {
     String::from_utf8_lossy(bytes).chars().take(WORDS).collect::<String>().as_str().into()
 }
 
@@ -183,8 +183,8 @@ mod tests {
             assert_eq!(of(name, value).is_none(), legible, "{name}: {value}");
         }
         assert_eq!(illegible(&HeaderMap::new()), None);
-        let said = of("content-encoding", "br").unwrap().to_string();
-        assert!(said.contains("compressed (content-encoding: br)"), "{said}");
+        let text = of("content-encoding", "br").unwrap().to_string();
+        assert!(text.contains("compressed (content-encoding: br)"), "{text}");
     }
 
     #[test]

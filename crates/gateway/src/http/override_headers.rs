@@ -22,7 +22,7 @@ fn in_headers(headers: &HeaderMap) -> Option<String> {
 fn is_override(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
     let words: Vec<&str> = name.split('-').collect();
-    let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
+    let has = |names: &[&str]| words.iter().any(|word| names.contains(word));
     let ["x", ..] = words[..] else { return name == "forwarded" };
     let names_another = has(&["original", "rewrite", "rewritten", "forwarded", "override", "http"]);
     // `X-HTTP-Method`, `X-Method-Override`, `X-Original-URL`, `X-Forwarded-Host`, `X-Envoy-Original-Path`; `X-Method`, `X-Host`. Another
@@ -47,10 +47,10 @@ mod tests {
     use super::*;
     use hyper::Request;
 
-    fn told(target: &str, header: &str) -> Option<String> {
+    fn offending(target: &str, header: &str) -> Option<String> {
         let request = Request::get(target).header(header, "x").body(()).expect("a request");
-        let said = override_in(request.headers(), request.uri().query())?;
-        said.strip_suffix(": a server may read another method, path or host there").map(str::to_string)
+        let reason = override_in(request.headers(), request.uri().query())?;
+        reason.strip_suffix(": a server may read another method, path or host there").map(str::to_string)
     }
 
     #[test]
@@ -77,10 +77,10 @@ mod tests {
             "Forwarded",
             "X-Host",
         ] {
-            assert_eq!(told("/a", header), Some(header.to_ascii_lowercase()), "{header}");
+            assert_eq!(offending("/a", header), Some(header.to_ascii_lowercase()), "{header}");
         }
         for target in ["/a?_method=DELETE", "/a?x=1&%5fmethod=PUT", "/a?%5F%6D%65thod"] {
-            assert!(told(target, "accept").is_some(), "{target}");
+            assert!(offending(target, "accept").is_some(), "{target}");
         }
     }
 
@@ -103,7 +103,7 @@ mod tests {
             "x-http-version",
             "path",
         ] {
-            assert_eq!(told("/a?method=x&my_method=y", header), None, "{header}");
+            assert_eq!(offending("/a?method=x&my_method=y", header), None, "{header}");
         }
     }
 }

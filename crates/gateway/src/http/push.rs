@@ -3,7 +3,7 @@
 //! The answer to a refused push is receive-pack's own report, so that the reason stands where people look:
 //! `! [remote rejected] main -> main (...)`. Nothing of such a push reaches the server.
 
-use super::body::{Body, BodyError, Kept, WholePacks, whole};
+use super::body::{Body, BodyError, SpooledBody, WholePacks, whole};
 use super::legible::illegible;
 use super::route::{Outgoing, Route, Search, Stop};
 use crate::pushes::{Named, Pushes, Spool, named, spooled};
@@ -32,18 +32,18 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// A request about a push, as the client wrote it.
-pub(super) struct Asked {
+pub(super) struct PushRequest {
     named: Named,
     /// Before a secret was put into it.
     head: Parts,
 }
 
-impl Asked {
+impl PushRequest {
     /// If it is one.
-    pub(super) fn of(head: &Parts) -> Option<Asked> {
+    pub(super) fn of(head: &Parts) -> Option<PushRequest> {
         match named(head) {
             Named::Nothing => None,
-            named => Some(Asked { named, head: head.clone() }),
+            named => Some(PushRequest { named, head: head.clone() }),
         }
     }
 
@@ -76,43 +76,43 @@ impl Route {
     pub(super) async fn push(
         &self,
         pushes: &Pushes,
-        asked: Asked,
+        request: PushRequest,
         mut head: Parts,
         outgoing: Outgoing,
         search: Option<Search>,
         upgrade: OnUpgrade,
     ) -> Result<Response<Body>, Stop> {
-        match asked.named {
+        match request.named {
             Named::Nothing => self.pass_on(head, outgoing, search, upgrade).await,
-            Named::Unclear(why) => Err(self.no_push(&asked, why)),
+            Named::Unclear(why) => Err(self.no_push(&request, why)),
             Named::Discovery => {
                 head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
                 head.headers.remove(RANGE);
                 Ok(with_whole_packs(self.pass_on(head, outgoing, search, upgrade).await?))
             }
-            Named::Push => match self.judged(pushes, &asked, outgoing).await {
+            Named::Push => match self.judged(pushes, &request, outgoing).await {
                 Ok(taken) => {
                     for header in [TRANSFER_ENCODING, EXPECT, IF_MATCH] {
                         head.headers.remove(header);
                     }
                     head.headers.insert(CONTENT_LENGTH, taken.length.into());
-                    let body = Kept::new(spooled(taken.file), taken.length).boxed_unsync();
+                    let body = SpooledBody::new(spooled(taken.file), taken.length).boxed_unsync();
                     self.pass_on(head, Outgoing { body, verdict: None }, search, upgrade).await
                 }
                 Err(No::Stop(stop)) => Err(stop),
-                Err(No::Judged(push, verdicts)) => self.report(&asked, &push, &verdicts),
+                Err(No::Judged(push, verdicts)) => self.report(&request, &push, &verdicts),
             },
         }
     }
 
     /// Takes all of a push, and judges it; what comes back may be sent.
-    async fn judged(&self, pushes: &Pushes, asked: &Asked, outgoing: Outgoing) -> Result<Taken, No> {
-        let unclear = |why: &str| No::Stop(self.no_push(asked, why));
-        if asked.head.headers.contains_key(CONTENT_ENCODING) {
+    async fn judged(&self, pushes: &Pushes, request: &PushRequest, outgoing: Outgoing) -> Result<Taken, No> {
+        let unclear = |why: &str| No::Stop(self.no_push(request, why));
+        if request.head.headers.contains_key(CONTENT_ENCODING) {
             return Err(unclear("a compressed push cannot be judged"));
         }
         let Ok(_room) = pushes.room.acquire().await else { return Err(unclear("the sandbox is gone")) };
-        let mut taken = self.take(pushes, asked, outgoing).await?;
+        let mut taken = self.take(pushes, request, outgoing).await?;
         let push = &taken.push;
         let has_pack = taken.length > taken.pack;
         if push.brings_pack() != has_pack {
@@ -135,16 +135,16 @@ impl Route {
             }
         }
         if has_pack && questions.iter().any(|questions| questions.any()) {
-            taken = self.by_facts(pushes, asked, taken, &questions).await?;
+            taken = self.by_facts(pushes, request, taken, &questions).await?;
         }
-        taken.file.rewind().map_err(|error| broken(BodyError::Kept(error)))?;
-        self.record_sent(asked, &taken.push).map_err(No::Stop)?;
+        taken.file.rewind().map_err(|error| broken(BodyError::Spool(error)))?;
+        self.record_sent(request, &taken.push).map_err(No::Stop)?;
         Ok(taken)
     }
 
     /// Reads the body into a file. A push that its names forbid is not kept, only read to its end.
-    async fn take(&self, pushes: &Pushes, asked: &Asked, outgoing: Outgoing) -> Result<Taken, No> {
-        let unclear = |error: &PushError| No::Stop(self.no_push(asked, &error.to_string()));
+    async fn take(&self, pushes: &Pushes, request: &PushRequest, outgoing: Outgoing) -> Result<Taken, No> {
+        let unclear = |error: &PushError| No::Stop(self.no_push(request, &error.to_string()));
         let Outgoing { mut body, verdict } = outgoing;
         let judge = Arc::clone(&pushes.judge);
         let spool = Spool::new(move || judge.spool());
@@ -162,7 +162,7 @@ impl Route {
                         None => broken(error),
                     });
                 }
-                Err(_) => return Err(No::Stop(self.no_push(asked, "nothing of it came for too long"))),
+                Err(_) => return Err(No::Stop(self.no_push(request, "nothing of it came for too long"))),
             };
             // Trailers mean nothing to git.
             let Ok(data) = frame.into_data() else { continue };
@@ -190,7 +190,7 @@ impl Route {
                 let most = pushes.policy.limits.bytes;
                 return Err(match commands {
                     Some((push, _)) => refused_whole(push, &PushRefusal::Bytes { most }),
-                    None => No::Stop(self.no_push(asked, "it has no end")),
+                    None => No::Stop(self.no_push(request, "it has no end")),
                 });
             }
             spool.write(data).await;
@@ -209,31 +209,31 @@ impl Route {
     async fn by_facts(
         &self,
         pushes: &Pushes,
-        asked: &Asked,
+        request: &PushRequest,
         taken: Taken,
         questions: &[Questions],
     ) -> Result<Taken, No> {
         let Taken { push, mut file, length, pack } = taken;
         let at_pack = file.seek(SeekFrom::Start(pack)).and_then(|_| file.try_clone());
-        let pack_file = at_pack.map_err(|error| broken(BodyError::Kept(error)))?;
+        let pack_file = at_pack.map_err(|error| broken(BodyError::Spool(error)))?;
         let (judge, format, limits) = (Arc::clone(&pushes.judge), push.format(), pushes.policy.limits);
         let opened = blocking(move || {
             let opened = judge.take(pack_file, format, limits)?;
-            Ok((opened.wanted(), opened))
+            Ok((opened.needed_commits(), opened))
         });
-        let (wanted, mut opened) = match opened.await {
+        let (missing, mut opened) = match opened.await {
             Ok(opened) => opened,
             Err(refusal) => return Err(refused_whole(push, &refusal)),
         };
-        if questions.iter().any(|questions| questions.keeps_workflows) && !wanted.is_empty() {
-            opened = match self.show(pushes, asked, opened, &wanted).await {
+        if questions.iter().any(|questions| questions.keeps_workflows) && !missing.is_empty() {
+            opened = match self.show(pushes, request, opened, &missing).await {
                 Ok(opened) => opened,
                 Err(refusal) => return Err(refused_whole(push, &refusal)),
             };
         }
         let moved = push.updates.iter().zip(questions).filter(|(_, questions)| questions.follows);
         for (update, _) in moved.take(MAX_HISTORIES) {
-            opened = match self.trace(pushes, asked, opened, update.clone()).await {
+            opened = match self.trace(pushes, request, opened, update.clone()).await {
                 Ok(opened) => opened,
                 Err(refusal) => return Err(refused_whole(push, &refusal)),
             };
@@ -257,15 +257,15 @@ impl Route {
     async fn show(
         &self,
         pushes: &Pushes,
-        asked: &Asked,
+        request: &PushRequest,
         mut opened: Box<dyn TakenPack>,
-        wanted: &[ObjectId],
+        missing: &[ObjectId],
     ) -> Result<Box<dyn TakenPack>, PushRefusal> {
-        if wanted.len() > MAX_WANTED {
+        if missing.len() > MAX_REQUESTED_OBJECTS {
             return Ok(opened);
         }
         for content in [Content::Trees, Content::Everything] {
-            let Ok(Some(file)) = timeout(ASKING, self.ask(pushes, asked, wanted, content)).await else {
+            let Ok(Some(file)) = timeout(ASKING, self.ask(pushes, request, missing, content)).await else {
                 continue;
             };
             opened = blocking(move || opened.add(file).map(|()| opened)).await?;
@@ -278,17 +278,17 @@ impl Route {
     async fn trace(
         &self,
         pushes: &Pushes,
-        asked: &Asked,
+        request: &PushRequest,
         opened: Box<dyn TakenPack>,
         update: Update,
     ) -> Result<Box<dyn TakenPack>, PushRefusal> {
         let since = update.old.clone();
         let (origins, mut opened) = blocking(move || Ok((opened.origins(&update), opened))).await?;
-        if origins.is_empty() || origins.len() > MAX_WANTED {
+        if origins.is_empty() || origins.len() > MAX_REQUESTED_OBJECTS {
             return Ok(opened);
         }
         let content = Content::History { since: &since };
-        if let Ok(Some(file)) = timeout(ASKING, self.ask(pushes, asked, &origins, content)).await {
+        if let Ok(Some(file)) = timeout(ASKING, self.ask(pushes, request, &origins, content)).await {
             opened = blocking(move || opened.add(file).map(|()| opened)).await?;
         }
         Ok(opened)
@@ -298,17 +298,17 @@ impl Route {
     async fn ask(
         &self,
         pushes: &Pushes,
-        asked: &Asked,
-        wanted: &[ObjectId],
+        request: &PushRequest,
+        objects: &[ObjectId],
         content: Content<'_>,
     ) -> Option<File> {
-        let mut head = asked.head.clone();
-        let path = format!("{}{UPLOAD_PACK}", asked.repository());
+        let mut head = request.head.clone();
+        let path = format!("{}{UPLOAD_PACK}", request.repository());
         let mut parts = std::mem::take(&mut head.uri).into_parts();
         parts.path_and_query = Some(path.try_into().ok()?);
         head.uri = Uri::from_parts(parts).ok()?;
         head.method = Method::POST;
-        let body = fetch::request(wanted, content);
+        let body = fetch::request(objects, content);
         for header in [TRANSFER_ENCODING, EXPECT, IF_MATCH, RANGE] {
             head.headers.remove(header);
         }
@@ -349,7 +349,7 @@ impl Route {
     /// git's own report, which git shows.
     fn report(
         &self,
-        asked: &Asked,
+        request: &PushRequest,
         push: &Push,
         verdicts: &[Result<(), PushRefusal>],
     ) -> Result<Response<Body>, Stop> {
@@ -357,7 +357,7 @@ impl Route {
         report.progress = format!("belljar refused this push; nothing of it was sent to {}\n", self.to.name);
         let first = verdicts.iter().find_map(|verdict| verdict.as_ref().err());
         let detail = first.map(ToString::to_string).unwrap_or_default();
-        let refusal = self.to.refusal(Reason::PushRefused).request("POST", asked.head.uri.path(), None);
+        let refusal = self.to.refusal(Reason::PushRefused).request("POST", request.head.uri.path(), None);
         let refusal = refusal.detail(&detail);
         let bytes = report.bytes(push);
         if bytes.is_empty() {
@@ -368,7 +368,7 @@ impl Route {
             Some(PushRefused {
                 name: self.to.name.clone(),
                 port: self.to.port,
-                repository: asked.repository().into(),
+                repository: request.repository().into(),
                 reference: outcome.name.as_str().into(),
                 reason: why.code(),
                 detail: why.to_string().as_str().into(),
@@ -383,12 +383,12 @@ impl Route {
     }
 
     /// What cannot be recorded is not let out.
-    fn record_sent(&self, asked: &Asked, push: &Push) -> Result<(), Stop> {
+    fn record_sent(&self, request: &PushRequest, push: &Push) -> Result<(), Stop> {
         for update in &push.updates {
             let event = Event::PushSent {
                 name: self.to.name.clone(),
                 port: self.to.port,
-                repository: asked.repository().into(),
+                repository: request.repository().into(),
                 reference: update.name.as_str().into(),
                 old: update.old.as_str().into(),
                 new: update.new.as_str().into(),
@@ -400,8 +400,8 @@ impl Route {
     }
 
     /// A refusal of something that may be a push, and is none that git would send.
-    fn no_push(&self, asked: &Asked, why: &str) -> Stop {
-        let (method, path) = (asked.head.method.as_str(), asked.head.uri.path());
+    fn no_push(&self, request: &PushRequest, why: &str) -> Stop {
+        let (method, path) = (request.head.method.as_str(), request.head.uri.path());
         let refusal: Refusal = self.to.refusal(Reason::PushRefused).request(method, path, None);
         Stop::Refused(Box::new(refusal.detail(&format!("a push that cannot be judged: {why}"))))
     }
@@ -467,7 +467,7 @@ const DISCARDED: u64 = 64 << 20;
 /// For all that the server is asked.
 const ASKING: Duration = Duration::from_secs(60);
 /// Commits that a push builds on; honest ones have one or two.
-const MAX_WANTED: usize = 32;
+const MAX_REQUESTED_OBJECTS: usize = 32;
 /// Branches of one push that the server is asked about.
 const MAX_HISTORIES: usize = 8;
 /// Trees of some commits of the largest repositories, compressed.

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 /// The part that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct RangeRequest {
     span: Span,
     /// Only if the whole is still this one.
     only_if: Option<HeaderValue>,
@@ -29,13 +29,13 @@ enum Span {
     Last(u64),
 }
 
-impl Wanted {
+impl RangeRequest {
     /// What a request asks for. What is no single part in bytes is not understood: then the whole is the answer, as a server
     /// may always give it (RFC 9110, 14.2).
-    pub(super) fn by(method: &Method, headers: &HeaderMap) -> Option<Wanted> {
-        let mut asked = RANGE_HEADERS.iter().flat_map(|name| headers.get_all(name));
-        let (Some(one), None, &Method::GET) = (asked.next(), asked.next(), method) else { return None };
-        Some(Wanted { span: parse(one.to_str().ok()?)?, only_if: headers.get(IF_RANGE).cloned() })
+    pub(super) fn by(method: &Method, headers: &HeaderMap) -> Option<RangeRequest> {
+        let mut ranges = RANGE_HEADERS.iter().flat_map(|name| headers.get_all(name));
+        let (Some(one), None, &Method::GET) = (ranges.next(), ranges.next(), method) else { return None };
+        Some(RangeRequest { span: parse(one.to_str().ok()?)?, only_if: headers.get(IF_RANGE).cloned() })
     }
 
     /// The part of an answer that was requested, if it is available.
@@ -160,18 +160,18 @@ mod tests {
     use hyper::Response;
     use hyper::header::RANGE;
 
-    fn asked(range: &str, only_if: Option<&str>) -> Option<Wanted> {
+    fn parsed(range: &str, only_if: Option<&str>) -> Option<RangeRequest> {
         let mut headers = HeaderMap::from_iter([(RANGE, range.parse().unwrap())]);
         if let Some(only_if) = only_if {
             headers.insert(IF_RANGE, only_if.parse().unwrap());
         }
-        Wanted::by(&Method::GET, &headers)
+        RangeRequest::by(&Method::GET, &headers)
     }
 
-    async fn answer(wanted: Option<Wanted>) -> (u16, Option<String>, String) {
+    async fn answer(requested: Option<RangeRequest>) -> (u16, Option<String>, String) {
         let response = Response::builder().header(CONTENT_LENGTH, 10).header(ETAG, "\"one\"");
         let (mut head, body) = response.body(whole("0123456789")).unwrap().into_parts();
-        let body = wanted.expect("a part").of(&mut head, body);
+        let body = requested.expect("a part").of(&mut head, body);
         let text = body.collect().await.unwrap().to_bytes();
         assert_eq!(head.headers[CONTENT_LENGTH], text.len().to_string());
         let range = head.headers.get(CONTENT_RANGE).map(|range| range.to_str().unwrap().to_string());
@@ -180,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_part_is_taken_out_of_the_whole() {
-        for (range, status, said, text) in [
+        for (range, status, content_range, text) in [
             ("bytes=0-3", 206, "bytes 0-3/10", "0123"),
             ("bytes=4-", 206, "bytes 4-9/10", "456789"),
             ("Bytes=4-4", 206, "bytes 4-4/10", "4"),
@@ -190,15 +190,19 @@ mod tests {
             ("bytes=10-", 416, "bytes */10", ""),
             ("bytes=-0", 416, "bytes */10", ""),
         ] {
-            assert_eq!(answer(asked(range, None)).await, (status, Some(said.into()), text.into()), "{range}");
+            assert_eq!(
+                answer(parsed(range, None)).await,
+                (status, Some(content_range.into()), text.into()),
+                "{range}"
+            );
         }
     }
 
     #[tokio::test]
     async fn a_part_of_what_changed_is_the_whole() {
-        assert_eq!(answer(asked("bytes=4-", Some("\"one\""))).await.0, 206);
+        assert_eq!(answer(parsed("bytes=4-", Some("\"one\""))).await.0, 206);
         for other in ["\"two\"", "W/\"one\"", "Tue, 17 Nov 2026 20:00:00 GMT"] {
-            let (status, range, text) = answer(asked("bytes=4-", Some(other))).await;
+            let (status, range, text) = answer(parsed("bytes=4-", Some(other))).await;
             assert_eq!((status, range, text.len()), (200, None, 10), "{other}");
         }
     }
@@ -208,10 +212,10 @@ mod tests {
         for range in
             ["bytes=0-1,3-4", "bytes=", "bytes=-", "bytes=5-4", "lines=1-2", "bytes=a-b", "bytes=+1-2"]
         {
-            assert_eq!(asked(range, None), None, "{range}");
+            assert_eq!(parsed(range, None), None, "{range}");
         }
         let headers = HeaderMap::from_iter([(RANGE, "bytes=0-1".parse().unwrap())]);
-        assert_eq!(Wanted::by(&Method::POST, &headers), None);
+        assert_eq!(RangeRequest::by(&Method::POST, &headers), None);
     }
 
     #[test]
@@ -219,9 +223,13 @@ mod tests {
         let part = || "bytes=0-1".parse().unwrap();
         for name in &RANGE_HEADERS {
             let headers = HeaderMap::from_iter([(name.clone(), part())]);
-            assert_eq!(Wanted::by(&Method::GET, &headers), asked("bytes=0-1", None), "{name}");
+            assert_eq!(RangeRequest::by(&Method::GET, &headers), parsed("bytes=0-1", None), "{name}");
         }
         let two = RANGE_HEADERS.iter().take(2).map(|name| (name.clone(), part()));
-        assert_eq!(Wanted::by(&Method::GET, &two.collect()), None, "two servers could choose two parts");
+        assert_eq!(
+            RangeRequest::by(&Method::GET, &two.collect()),
+            None,
+            "two servers could choose two parts"
+        );
     }
 }

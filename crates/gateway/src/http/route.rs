@@ -6,8 +6,8 @@ use super::framed::Framing;
 use super::judge::{complete, judge};
 use super::legible::illegible;
 use super::override_headers::override_in;
-use super::push::Asked;
-use super::range::Wanted;
+use super::push::PushRequest;
+use super::range::RangeRequest;
 use super::upstream::{Sender, Start, Upstream};
 use super::web_socket::Upgrade;
 use crate::credentials::{Origin, Redact, Screened, Watch};
@@ -63,7 +63,7 @@ pub(super) struct Sent {
 pub(super) struct Search {
     redact: Redact,
     /// The part of it that was asked for.
-    wanted: Option<Wanted>,
+    range: Option<RangeRequest>,
     /// Whether it may be a stream of messages.
     is_grpc: bool,
 }
@@ -96,8 +96,8 @@ impl Route {
         let (mut head, body) = request.into_parts();
         let version = head.version;
         let expects = head.headers.contains_key(EXPECT);
-        let push = self.serving.pushes.as_ref().map(|pushes| (pushes, Asked::of(&head)));
-        let wanted = Wanted::by(&head.method, &head.headers);
+        let push = self.serving.pushes.as_ref().map(|pushes| (pushes, PushRequest::of(&head)));
+        let range = RangeRequest::by(&head.method, &head.headers);
         let is_grpc = version == Version::HTTP_2 && says_grpc(&head.headers);
         let screened = match self.admit(&mut head).await {
             Ok(screened) => screened,
@@ -110,9 +110,11 @@ impl Route {
             }
         };
         let outgoing = self.outgoing(body, version, screened.request);
-        let search = screened.response.map(|redact| Search { redact, wanted, is_grpc });
+        let search = screened.response.map(|redact| Search { redact, range, is_grpc });
         let outcome = match push {
-            Some((pushes, Some(asked))) => self.push(pushes, asked, head, outgoing, search, upgrade).await,
+            Some((pushes, Some(push_request))) => {
+                self.push(pushes, push_request, head, outgoing, search, upgrade).await
+            }
             Some((_, None)) | None => self.pass_on(head, outgoing, search, upgrade).await,
         };
         match outcome {
@@ -129,8 +131,8 @@ impl Route {
         }
         complete(head, &self.to);
         judge(head, &self.to)?;
-        if let Upgrade::Other(wanted) = Upgrade::of(head) {
-            let detail = format!("Upgrade: {wanted}");
+        if let Upgrade::Other(protocol) = Upgrade::of(head) {
+            let detail = format!("Upgrade: {protocol}");
             return Err(self.to.refusal(Reason::ProtocolNotAllowed).detail(&detail));
         }
         let Origin { name, port, .. } = &self.to;
@@ -161,8 +163,8 @@ impl Route {
             // One place to say it; the two are the same by now.
             let host = head.headers.remove(HOST);
             let mut parts = std::mem::take(&mut head.uri).into_parts();
-            let said = || host.as_ref().and_then(|host| host.as_bytes().try_into().ok());
-            parts.authority = parts.authority.or_else(said);
+            let host_header = || host.as_ref().and_then(|host| host.as_bytes().try_into().ok());
+            parts.authority = parts.authority.or_else(host_header);
             parts.scheme = Some(Scheme::HTTPS);
             head.uri = Uri::from_parts(parts).unwrap_or_default();
         } else if let Some(path) = head.uri.path_and_query().cloned()
@@ -192,7 +194,7 @@ impl Route {
         upgrade: OnUpgrade,
     ) -> Result<Response<Body>, Stop> {
         let web_socket = match Upgrade::of(&head) {
-            Upgrade::WebSocket(asked) => Some(asked),
+            Upgrade::WebSocket(request) => Some(request),
             Upgrade::None | Upgrade::Other(_) => None,
         };
         if head.version < Version::HTTP_2 {
@@ -224,7 +226,7 @@ impl Route {
                 });
             }
         };
-        let is_accepted = web_socket.is_some_and(|asked| asked.is_accepted_by(response.headers()));
+        let is_accepted = web_socket.is_some_and(|request| request.is_accepted_by(response.headers()));
         let record = record.filter(|_| is_accepted);
         match (response.status() == StatusCode::SWITCHING_PROTOCOLS, record) {
             (false, _) => {
@@ -263,12 +265,12 @@ impl Route {
         let mut request = request;
         for _ in 0..ATTEMPTS {
             let mut upstream = self.upstream.lock().await;
-            let mut kept = Sender::share(&mut upstream);
-            let usable = match &mut kept {
+            let mut shared = Sender::share(&mut upstream);
+            let usable = match &mut shared {
                 Some(sender) => sender.is_ready().await,
                 None => false,
             };
-            let mut sender = match kept {
+            let mut sender = match shared {
                 Some(sender) if usable => sender,
                 Some(_) | None => {
                     upstream.sender = None;
@@ -306,7 +308,7 @@ impl Route {
         response: Response<Incoming>,
         search: Option<Search>,
     ) -> Result<Response<Body>, Refusal> {
-        let Some(Search { redact, wanted, is_grpc }) = search else { return Ok(passed(response)) };
+        let Some(Search { redact, range, is_grpc }) = search else { return Ok(passed(response)) };
         let (mut head, body) = response.into_parts();
         let is_illegible = !body.is_end_stream() && illegible(&head.headers).is_some();
         // Before the refusal, which repeats what a header says: to the sandbox and in the audit log.
@@ -324,8 +326,8 @@ impl Route {
         // Words of the server's own, which the library would write on. The status has words of its own.
         head.extensions.remove::<ReasonPhrase>();
         let mut body = Redacted::new(Passing::new(body, head.version), redact, framing).boxed_unsync();
-        if let Some(wanted) = wanted {
-            body = wanted.of(&mut head, body);
+        if let Some(range) = range {
+            body = range.of(&mut head, body);
         }
         Ok(Response::from_parts(head, body))
     }

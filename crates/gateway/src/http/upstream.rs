@@ -62,7 +62,7 @@ enum Requests {
 /// What is known of the connection.
 pub(super) struct Connection {
     counts: Arc<Counts>,
-    asked: Box<dyn Fn() -> bool + Send + Sync>,
+    certificate_request: Box<dyn Fn() -> bool + Send + Sync>,
     /// Kept by the task that drives the connection, and by the one that continues it as another protocol.
     record: Weak<Lock<OpenRecord>>,
     is_over: AtomicBool,
@@ -130,7 +130,11 @@ impl Connection {
         if let Some(cause) = error.source() {
             detail = format!("{detail}: {cause}");
         }
-        let reason = if (self.asked)() { Reason::ClientCertificateWanted } else { Reason::DialFailed };
+        let reason = if (self.certificate_request)() {
+            Reason::ClientCertificateRequested
+        } else {
+            Reason::DialFailed
+        };
         route.to.refusal(reason).detail(&detail)
     }
 }
@@ -159,15 +163,15 @@ impl Route {
             let detail = "the server speaks another HTTP than a moment ago";
             return Err(self.to.refusal(Reason::DialFailed).detail(detail));
         }
-        let Reached { stream, record, asked, .. } = reached;
-        self.begin(stream, record, Box::new(move || asked.was_asked()), upstream).await
+        let Reached { stream, record, certificate_request, .. } = reached;
+        self.begin(stream, record, Box::new(move || certificate_request.was_received()), upstream).await
     }
 
     async fn begin(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         record: OpenRecord,
-        asked: Box<dyn Fn() -> bool + Send + Sync>,
+        certificate_request: Box<dyn Fn() -> bool + Send + Sync>,
         upstream: &mut Upstream,
     ) -> Result<Sender, Refusal> {
         // Those that are over would be kept: a server may close after every answer.
@@ -176,7 +180,7 @@ impl Route {
         let record = Arc::new(Lock::new(record));
         let connection = Arc::new(Connection {
             counts,
-            asked,
+            certificate_request,
             record: Arc::downgrade(&record),
             is_over: AtomicBool::new(false),
         });

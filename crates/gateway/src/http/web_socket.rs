@@ -33,10 +33,10 @@ impl Upgrade {
         if head.version >= Version::HTTP_2 {
             return Upgrade::None;
         }
-        let wanted: Vec<String> = words(&head.headers, UPGRADE).collect();
+        let protocols: Vec<String> = words(&head.headers, UPGRADE).collect();
         let declinable = |word: &String| DECLINABLE.contains(&word.as_str()) || word.starts_with("tls/");
-        match &wanted[..] {
-            [only] if only == "websocket" => match WebSocket::asked_for(head) {
+        match &protocols[..] {
+            [only] if only == "websocket" => match WebSocket::requested(head) {
                 Some(web_socket) => Upgrade::WebSocket(web_socket),
                 None => Upgrade::Other("a web socket that is not asked for as RFC 6455 says".into()),
             },
@@ -49,7 +49,7 @@ impl Upgrade {
 }
 
 impl WebSocket {
-    fn asked_for(head: &Parts) -> Option<WebSocket> {
+    fn requested(head: &Parts) -> Option<WebSocket> {
         let headers = &head.headers;
         let key = only(headers, SEC_WEBSOCKET_KEY)?;
         let is_key = BASE64.decode(key).is_ok_and(|nonce| nonce.len() == NONCE_BYTES);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     /// The example of RFC 6455 §1.3.
-    const ASKED: [(&str, &str); 4] = [
+    const REQUEST: [(&str, &str); 4] = [
         ("upgrade", "WebSocket"),
         ("connection", "keep-alive, Upgrade"),
         ("sec-websocket-version", "13"),
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_does_not_know_the_key_is_no_web_socket() {
-        let Upgrade::WebSocket(asked) = Upgrade::of(&head("GET", &ASKED)) else { panic!("it is one") };
+        let Upgrade::WebSocket(request) = Upgrade::of(&head("GET", &REQUEST)) else { panic!("it is one") };
         let right = ("sec-websocket-accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
         let (upgrade, connection) = (("upgrade", "websocket"), ("connection", "Upgrade"));
         for (headers, expected) in [
@@ -135,7 +135,7 @@ mod tests {
             (&[upgrade, connection, right, right], false),
             (&[upgrade, connection, ("sec-websocket-accept", "S3PPLMBITXAQ9KYGZZHZRBK+XOO=")], false),
         ] {
-            assert_eq!(asked.is_accepted_by(&head("GET", headers).headers), expected, "{headers:?}");
+            assert_eq!(request.is_accepted_by(&head("GET", headers).headers), expected, "{headers:?}");
         }
     }
 
@@ -143,17 +143,17 @@ mod tests {
     fn only_a_web_socket_as_the_document_says_is_asked_for() {
         let replaced = |name: &str, value: &'static str| {
             let change = |(known, old)| if known == name { (known, value) } else { (known, old) };
-            ASKED.map(change)
+            REQUEST.map(change)
         };
         let other = |head: &Parts| matches!(Upgrade::of(head), Upgrade::Other(_));
-        assert!(other(&head("POST", &ASKED)));
-        assert!(other(&head("GET", &ASKED[..3])), "no key");
+        assert!(other(&head("POST", &REQUEST)));
+        assert!(other(&head("GET", &REQUEST[..3])), "no key");
         assert!(other(&head("GET", &replaced("sec-websocket-version", "8"))));
         assert!(other(&head("GET", &replaced("sec-websocket-key", "dGhlIHNhbXBsZQ=="))));
         assert!(other(&head("GET", &replaced("connection", "close"))));
         assert!(other(&head("GET", &replaced("upgrade", "tcp"))));
         assert!(other(&head("GET", &replaced("upgrade", "websocket, tcp"))));
-        assert!(other(&head("GET", &[&ASKED[..], &[("content-length", "5")]].concat())));
+        assert!(other(&head("GET", &[&REQUEST[..], &[("content-length", "5")]].concat())));
         assert_eq!(
             Upgrade::of(&head("GET", &[("upgrade", "h2c"), ("connection", "upgrade")])),
             Upgrade::None

@@ -2,7 +2,7 @@
 
 use super::PolicyVersion;
 use belljar_audit::PolicyChange;
-use belljar_spec::egress::{EgressPolicy, PortRange, Rule, RuleEffect, RuleLasting, THIS_MACHINE};
+use belljar_spec::egress::{EgressPolicy, Opening, PortRange, Rule, RuleEffect, RuleLasting, RuleSource, THIS_MACHINE};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -112,11 +112,11 @@ impl Layers {
         // The same once more counts from now.
         let is_taken_back = |live: &LiveRule| match (live.effect == *effect, effect) {
             (true, _) => live.rule.host == rule.host && live.rule.openings == rule.openings,
-            (false, RuleEffect::Allow) => rule.host.covers(&live.rule.host) && ports_meet(&live.rule, rule),
+            (false, RuleEffect::Allow) => takes_back(rule, &live.rule),
             (false, RuleEffect::Deny) => rule.host.covers(&live.rule.host) && covers(rule, &live.rule),
         };
-        let (taken, kept): (Vec<_>, Vec<_>) = self.rules.drain(..).partition(is_taken_back);
-        self.rules = kept;
+        let (taken, remaining): (Vec<_>, Vec<_>) = self.rules.drain(..).partition(is_taken_back);
+        self.rules = remaining;
         if self.rules.len() >= MAX_RULES {
             self.rules.extend(taken);
             return Err(ChangeRefused::TooMany);
@@ -149,8 +149,8 @@ impl Layers {
         }
         // One that forbids all of it; one that forbids a port or a subdomain leaves the rest.
         let forbids = |deny: &&Rule| deny.host.covers(&rule.host) && covers(deny, rule);
-        // A narrow rule does not take back a wider one, whose other names would be open then.
-        let wider = |live: &&LiveRule| live.effect == RuleEffect::Deny && !rule.host.covers(&live.rule.host);
+        // A narrow rule does not take back a wider one, whose other names and ports would be open then.
+        let wider = |live: &&LiveRule| live.effect == RuleEffect::Deny && !takes_back(rule, &live.rule);
         let live = self.rules.iter().filter(wider).map(|live| &live.rule);
         match self.base.deny.iter().chain(live).find(forbids) {
             Some(deny) => Err(ChangeRefused::Denied(text(), deny.label.to_string())),
@@ -161,8 +161,8 @@ impl Layers {
     /// Takes back what has had its time.
     pub(crate) fn expire(&mut self, now: Instant) -> Vec<LiveRule> {
         let is_over = |live: &LiveRule| matches!(live.until, Until::Time(time) if time <= now);
-        let (over, kept) = self.rules.drain(..).partition(is_over);
-        self.rules = kept;
+        let (over, remaining) = self.rules.drain(..).partition(is_over);
+        self.rules = remaining;
         over
     }
 
@@ -182,6 +182,18 @@ pub(crate) fn recorded(effect: RuleEffect) -> PolicyChange {
         RuleEffect::Allow => PolicyChange::Allowed,
         RuleEffect::Deny => PolicyChange::Denied,
     }
+}
+
+/// Whether a rule that allows is the opposite of one that forbids: about all of its names, and about all of its ports, or written without
+/// any, as `deny NAME` is. One that names a port leaves the others forbidden.
+fn takes_back(allow: &Rule, deny: &Rule) -> bool {
+    let plain = Rule::allow(&allow.host.to_string(), RuleSource::Flag);
+    let names_no_port = plain.is_ok_and(|plain| plain.openings == allow.openings);
+    let within = |narrow: &Opening, wide: &Opening| {
+        wide.ports.first() <= narrow.ports.first() && narrow.ports.last() <= wide.ports.last()
+    };
+    let all_ports = deny.openings.iter().all(|narrow| allow.openings.iter().any(|wide| within(narrow, wide)));
+    allow.host.covers(&deny.host) && ports_meet(deny, allow) && (names_no_port || all_ports)
 }
 
 /// Whether there is a port that both rules are about.
@@ -212,7 +224,6 @@ const MAX_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use belljar_spec::egress::RuleSource;
 
     fn layers(allow: &[&str], deny: &[&str]) -> Layers {
         let mut base = EgressPolicy::strict();
@@ -251,6 +262,8 @@ mod tests {
             (&[(Allow, "a.test"), (Deny, "a.test:80")], &["+a.test", "-a.test:80"]),
             (&[(Allow, "a.test"), (Allow, "a.test")], &["+a.test"]),
             (&[(Deny, "a.test"), (Allow, "c.test")], &["-a.test", "+c.test"]),
+            (&[(Deny, "a.test:8443"), (Allow, "a.test:8443")], &["+a.test:8443"]),
+            (&[(Deny, "a.test:8443"), (Allow, "a.test")], &["-a.test:8443", "+a.test"]),
         ] {
             let mut layers = layers(&[], &[]);
             for (effect, text) in changes {
@@ -284,6 +297,10 @@ mod tests {
         assert!(
             matches!(allow(&mut living, "b.a.test"), Err(ChangeRefused::Denied(..))),
             "a.test stays denied"
+        );
+        assert!(
+            matches!(allow(&mut living, "a.test:443"), Err(ChangeRefused::Denied(..))),
+            "its other ports stay denied"
         );
         assert_eq!(allow(&mut living, "a.test"), Ok(()));
         assert_eq!(operators.change(&once, Instant::now()), Err(ChangeRefused::DenyOnce));

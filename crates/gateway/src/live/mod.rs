@@ -37,7 +37,7 @@ use tokio::time::timeout;
 pub struct LivePolicy {
     state: Mutex<State>,
     /// Tells watchers what happens; one that is too slow misses some.
-    told: broadcast::Sender<LiveEvent>,
+    events: broadcast::Sender<LiveEvent>,
     /// A rule with a time came: the task that takes it back looks again.
     timed: Notify,
 }
@@ -70,7 +70,7 @@ struct Stop {
 #[derive(Debug, Clone)]
 pub enum LiveEvent {
     /// A person is asked.
-    Asked(Question),
+    Opened(Question),
     /// The question is over.
     Answered { question: Question, answer: Option<Verdict> },
     /// The policy changed.
@@ -153,8 +153,8 @@ impl LivePolicy {
             last_connection: 0,
             questions: Questions::default(),
         };
-        let told = broadcast::Sender::new(TOLD);
-        Arc::new(LivePolicy { state: Mutex::new(state), told, timed: Notify::new() })
+        let events = broadcast::Sender::new(EVENT_BACKLOG);
+        Arc::new(LivePolicy { state: Mutex::new(state), events, timed: Notify::new() })
     }
 
     /// What is served now: one version, whatever changes afterwards.
@@ -188,7 +188,7 @@ impl LivePolicy {
             let version = Arc::new(PolicyVersion::new(policy, current.policy.number()));
             return Admission::Allowed(self.register(&mut state, version, name, port, allowed));
         }
-        if !decide::is_asked(&current.policy, reason) {
+        if !decide::needs_approval(&current.policy, reason) {
             return Admission::Refused(current, reason);
         }
         match self.ask(&mut state, name, port, None) {
@@ -240,15 +240,15 @@ impl LivePolicy {
         if !state.current.recorder.takes_refusals() {
             return None;
         }
-        let asked = state.questions.ask(name, port, why.clone(), SystemTime::now())?;
-        if asked.is_new {
-            state.current.recorder.approval_requested(asked.id, name, port, why.as_ref());
-            if let Some(question) = state.questions.get(asked.id) {
-                let _ = self.told.send(LiveEvent::Asked(question.clone()));
+        let opened = state.questions.ask(name, port, why.clone(), SystemTime::now())?;
+        if opened.is_new {
+            state.current.recorder.approval_requested(opened.id, name, port, why.as_ref());
+            if let Some(question) = state.questions.get(opened.id) {
+                let _ = self.events.send(LiveEvent::Opened(question.clone()));
             }
         }
         let (live, name) = (Arc::clone(self), name.clone());
-        Some(Waiting { live, name, port, id: asked.id, answer: asked.answer, is_over: false })
+        Some(Waiting { live, name, port, id: opened.id, answer: opened.answer, is_over: false })
     }
 
     fn register(
@@ -311,11 +311,18 @@ impl LivePolicy {
         }
     }
 
-    /// Answers a question.
-    pub fn answer(&self, id: u64, answer: Verdict, by: &Arc<str>) -> Result<Changed, ChangeRefused> {
+    /// Answers a question: the one of this number, if it is about this rule ([`Question::rule`]). The caller has seen the rule, and may
+    /// have been judged by it.
+    pub fn answer(
+        &self,
+        id: u64,
+        rule: &str,
+        answer: Verdict,
+        by: &Arc<str>,
+    ) -> Result<Changed, ChangeRefused> {
         let mut state = self.lock();
         self.expire(&mut state);
-        let Some(question) = state.questions.get(id).cloned() else {
+        let Some(question) = state.questions.get(id).filter(|open| open.rule() == rule).cloned() else {
             return Err(ChangeRefused::NoQuestion(id));
         };
         let changed = match answer {
@@ -341,17 +348,17 @@ impl LivePolicy {
                 self.change_locked(&mut state, &change)?
             }
         };
-        let said = match answer {
+        let approval = match answer {
             Verdict::Once => Approval::Once,
             Verdict::Sandbox => Approval::Sandbox,
             Verdict::Deny => Approval::Denied,
         };
-        let event = answered(&question, said, by);
+        let event = answered(&question, approval, by);
         if state.current.recorder.write(&event).is_err() && answer != Verdict::Deny {
             return Err(ChangeRefused::NotRecorded);
         }
         if let Some(question) = state.questions.answer(id, answer) {
-            let _ = self.told.send(LiveEvent::Answered { question, answer: Some(answer) });
+            let _ = self.events.send(LiveEvent::Answered { question, answer: Some(answer) });
         }
         Ok(changed)
     }
@@ -370,7 +377,7 @@ impl LivePolicy {
 
     /// Tells of what happens from now on.
     pub fn watch(&self) -> broadcast::Receiver<LiveEvent> {
-        self.told.subscribe()
+        self.events.subscribe()
     }
 
     /// Takes back rules that have had their time, for as long as the sandbox is served.
@@ -422,7 +429,7 @@ impl LivePolicy {
         }
         let (number, digest) = (version.number(), version.digest().clone());
         state.current = Arc::new(state.current.under(version, Arc::default()));
-        let _ = self.told.send(LiveEvent::Changed { number, digest: digest.clone() });
+        let _ = self.events.send(LiveEvent::Changed { number, digest: digest.clone() });
         Changed { number, digest, ended }
     }
 
@@ -545,7 +552,7 @@ impl Waiting {
         let Some(question) = state.questions.leave(self.id) else { return };
         let event = answered(&question, Approval::Unanswered, "no person");
         state.current.recorder.approval_unanswered(&event);
-        let _ = self.live.told.send(LiveEvent::Answered { question, answer: None });
+        let _ = self.live.events.send(LiveEvent::Answered { question, answer: None });
     }
 }
 
@@ -559,7 +566,7 @@ impl Drop for Waiting {
 }
 
 /// The rule that an answer is: this name alone, at this port, with what is usual there.
-pub fn rule_for(name: &HostName, port: u16, effect: RuleEffect, by: &Arc<str>) -> Result<Rule, RuleError> {
+fn rule_for(name: &HostName, port: u16, effect: RuleEffect, by: &Arc<str>) -> Result<Rule, RuleError> {
     let source = RuleSource::Live(Arc::clone(by));
     let text = match (effect, port) {
         (RuleEffect::Allow, 443 | 80) => format!("={name}"),
@@ -577,7 +584,7 @@ fn answered(question: &Question, answer: Approval, by: &str) -> Event {
 }
 
 /// A watcher that is further behind misses what was said before.
-const TOLD: usize = 256;
+const EVENT_BACKLOG: usize = 256;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,8 @@
 //!
 //! No program inside can answer: it can only connect, which adds a question, and close.
 
-use belljar_spec::egress::{HostName, Printable, Verdict};
+use super::rule_for;
+use belljar_spec::egress::{HostName, Printable, RuleEffect, Verdict};
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
@@ -21,6 +22,14 @@ pub struct Question {
     pub why: Option<Printable>,
 }
 
+impl Question {
+    /// The rule that an answer adds.
+    pub fn rule(&self) -> String {
+        let rule = rule_for(&self.name, self.port, RuleEffect::Allow, &"".into());
+        rule.map_or_else(|_| format!("={}", self.name), |rule| rule.to_string())
+    }
+}
+
 /// The questions of one sandbox.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
@@ -36,7 +45,7 @@ struct Open {
 
 /// A connection's part in a question.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct OpenedQuestion {
     pub(crate) id: u64,
     pub(crate) answer: watch::Receiver<Option<Verdict>>,
     /// Nobody asked this before.
@@ -51,11 +60,15 @@ impl Questions {
         port: u16,
         why: Option<Printable>,
         now: SystemTime,
-    ) -> Option<Asked> {
+    ) -> Option<OpenedQuestion> {
         let same = |open: &&mut Open| open.question.name == *name && open.question.port == port;
         if let Some(open) = self.open.iter_mut().find(same) {
             open.question.waiting += 1;
-            return Some(Asked { id: open.question.id, answer: open.answer.subscribe(), is_new: false });
+            return Some(OpenedQuestion {
+                id: open.question.id,
+                answer: open.answer.subscribe(),
+                is_new: false,
+            });
         }
         if self.open.len() >= MAX_QUESTIONS {
             return None;
@@ -64,7 +77,7 @@ impl Questions {
         let question = Question { id: self.last, name: name.clone(), port, since: now, waiting: 1, why };
         let (answer, receiver) = watch::channel(None);
         self.open.push(Open { question, answer });
-        Some(Asked { id: self.last, answer: receiver, is_new: true })
+        Some(OpenedQuestion { id: self.last, answer: receiver, is_new: true })
     }
 
     /// The question of this number, if it still waits.
@@ -117,9 +130,9 @@ mod tests {
         assert_eq!((first.is_new, second.is_new), (true, false));
         assert_eq!(questions.get(first.id).unwrap().waiting, 2);
         questions.answer(first.id, Verdict::Once).unwrap();
-        for asked in [first, second] {
-            assert_eq!(*asked.answer.borrow(), Some(Verdict::Once));
-            assert_eq!(questions.answer(asked.id, Verdict::Deny), None, "it is answered");
+        for opened in [first, second] {
+            assert_eq!(*opened.answer.borrow(), Some(Verdict::Once));
+            assert_eq!(questions.answer(opened.id, Verdict::Deny), None, "it is answered");
         }
         assert_eq!(*other.answer.borrow(), None);
     }
@@ -142,8 +155,8 @@ mod tests {
     fn a_program_that_asks_for_everything_fills_nothing() {
         let (mut questions, now) = (Questions::default(), SystemTime::now());
         for number in 0..10_000 {
-            let asked = questions.ask(&name(&format!("n{number}.test")), 443, None, now);
-            assert_eq!(asked.is_some(), number < MAX_QUESTIONS);
+            let opened = questions.ask(&name(&format!("n{number}.test")), 443, None, now);
+            assert_eq!(opened.is_some(), number < MAX_QUESTIONS);
         }
         assert!(questions.ask(&name("n0.test"), 443, None, now).is_some(), "one that waits can be joined");
     }

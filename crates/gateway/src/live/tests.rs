@@ -101,13 +101,13 @@ async fn a_rule_ends_with_its_time_though_no_task_looks() {
     live.change(&change(RuleEffect::Allow, "a.test", RuleLasting::Seconds(0))).unwrap();
     assert_eq!(admitted(&live, "a.test", 443).err(), Some(Reason::NameNotAllowed));
     live.change(&change(RuleEffect::Allow, "a.test", RuleLasting::Seconds(600))).unwrap();
-    let kept = admitted(&live, "a.test", 443).ok().unwrap();
-    assert!(!is_ended(&kept));
+    let connection = admitted(&live, "a.test", 443).ok().unwrap();
+    assert!(!is_ended(&connection));
     // As if its time were over.
     live.lock().layers.rules.iter_mut().for_each(|rule| rule.until = Until::Time(Instant::now()));
     let task = tokio::spawn(Arc::clone(&live).keep_time());
-    kept.revoked().await;
-    assert!(is_ended(&kept));
+    connection.revoked().await;
+    assert!(is_ended(&connection));
     task.abort();
 }
 
@@ -128,8 +128,8 @@ async fn an_answer_is_for_all_that_wait_and_no_answer_is_no() {
     let by: Arc<str> = "alice".into();
     let mut watched = live.watch();
     let (one, two) = (waiting(&live, "a.test"), waiting(&live, "a.test"));
-    let Ok(LiveEvent::Asked(question)) = watched.recv().await else { panic!("it is told") };
-    live.answer(question.id, Verdict::Once, &by).unwrap();
+    let Ok(LiveEvent::Opened(question)) = watched.recv().await else { panic!("it is told") };
+    live.answer(question.id, "=a.test", Verdict::Once, &by).unwrap();
     let (one, two) = (one.answer().await.ok().unwrap(), two.answer().await.ok().unwrap());
     assert!(!is_ended(&one) && !is_ended(&two));
     // Once is for those that waited.
@@ -138,11 +138,19 @@ async fn an_answer_is_for_all_that_wait_and_no_answer_is_no() {
     assert!(live.state().questions.is_empty(), "its time was over");
     let fourth = waiting(&live, "a.test");
     let id = live.state().questions[0].id;
-    live.answer(id, Verdict::Sandbox, &by).unwrap();
+    // What was judged is what is answered: a number alone may mean another question.
+    for other in ["=b.test", "a.test", "=a.test:8443", ""] {
+        assert_eq!(
+            live.answer(id, other, Verdict::Sandbox, &by),
+            Err(ChangeRefused::NoQuestion(id)),
+            "{other}"
+        );
+    }
+    live.answer(id, "=a.test", Verdict::Sandbox, &by).unwrap();
     assert!(fourth.answer().await.is_ok() && admitted(&live, "a.test", 443).is_ok());
-    assert_eq!(live.answer(id, Verdict::Deny, &by), Err(ChangeRefused::NoQuestion(id)));
+    assert_eq!(live.answer(id, "=a.test", Verdict::Deny, &by), Err(ChangeRefused::NoQuestion(id)));
     let fifth = waiting(&live, "b.test");
-    live.answer(live.state().questions[0].id, Verdict::Deny, &by).unwrap();
+    live.answer(live.state().questions[0].id, "=b.test", Verdict::Deny, &by).unwrap();
     assert_eq!(fifth.answer().await.err().map(|(_, reason)| reason), Some(Reason::NotApproved));
     assert_eq!(admitted(&live, "b.test", 443).err(), Some(Reason::NameDenied), "it is not asked again");
 }
@@ -156,10 +164,10 @@ fn a_question_does_not_open_what_the_start_forbids() {
     let _waiting = waiting(&live, "c.test");
     let id = live.state().questions[0].id;
     for answer in [Verdict::Once, Verdict::Sandbox] {
-        let refused = live.answer(id, answer, &"alice".into());
+        let refused = live.answer(id, "=c.test", answer, &"alice".into());
         assert!(matches!(refused, Err(ChangeRefused::NotByOperator(_))), "{refused:?}");
     }
-    live.answer(id, Verdict::Deny, &"alice".into()).unwrap();
+    live.answer(id, "=c.test", Verdict::Deny, &"alice".into()).unwrap();
 }
 
 /// Names that the two halves of the test's policies are about; a version allows either all of them by one rule's text, or none.

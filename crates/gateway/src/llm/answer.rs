@@ -2,7 +2,7 @@
 
 use super::call::{Call, End};
 use crate::credentials::Redact;
-use crate::outbound::Kept;
+use crate::outbound::ReusableConnection;
 use crate::serving::Serving;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use std::io;
@@ -17,7 +17,7 @@ pub(super) struct Answer {
     incoming: Incoming,
     redact: Option<Redact>,
     call: Call,
-    connection: Option<Kept>,
+    connection: Option<ReusableConnection>,
     serving: Arc<Serving>,
     silence: Pin<Box<Sleep>>,
     over: bool,
@@ -29,7 +29,7 @@ impl Answer {
         incoming: Incoming,
         redact: Option<Redact>,
         call: Call,
-        connection: Kept,
+        connection: ReusableConnection,
         serving: Arc<Serving>,
         place: OwnedSemaphorePermit,
     ) -> Answer {

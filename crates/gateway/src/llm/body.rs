@@ -2,7 +2,7 @@
 //! deep and put together again, so that the upstream reads what was judged, and no second `model` hides in it.
 
 use super::fields::{Fate, fate};
-use super::paths::{Api, Asked};
+use super::paths::{Api, ApiCall};
 use belljar_spec::llm::UpstreamKind;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
@@ -26,19 +26,23 @@ pub(crate) struct Question {
 
 impl Question {
     /// Or why it cannot be passed on.
-    pub(crate) fn understand(kind: UpstreamKind, asked: &Asked, body: &[u8]) -> Result<Question, String> {
+    pub(crate) fn understand(
+        kind: UpstreamKind,
+        api_call: &ApiCall,
+        body: &[u8],
+    ) -> Result<Question, String> {
         let Fields(mut fields) = serde_json::from_slice(body)
             .map_err(|error| format!("the body is not a JSON object: {error}"))?;
         if let Some((name, _)) = fields.iter().find(|(name, _)| fate(kind, name) == Fate::Refused) {
             return Err(format!("`{name}` is not for a program inside to say"));
         }
         fields.retain(|(name, _)| fate(kind, name) == Fate::Passes);
-        let said = model(&fields)?;
+        let in_body = model(&fields)?;
         let wants_stream = flag(&fields, "stream")?;
         if flag(&fields, "background")? {
             return Err("`background` lets a model continue after usage is no longer counted".into());
         }
-        let model = match (asked.model.clone(), said) {
+        let model = match (api_call.model.clone(), in_body) {
             // Google's clients say it twice.
             (Some(path), Some(body)) if body.strip_prefix("models/").unwrap_or(&body) != path => {
                 return Err("the path and the body name different models".into());
@@ -47,15 +51,15 @@ impl Question {
             (None, Some(body)) => body,
             (None, None) => return Err("the body names no `model`".into()),
         };
-        let streamed = asked.streams || wants_stream;
-        let usage = match (asked.api, streamed) {
+        let streamed = api_call.streams || wants_stream;
+        let usage = match (api_call.api, streamed) {
             (Api::Chat, true) => Some(with_usage(&mut fields)?),
             _ => None,
         };
         let more = usage.as_deref().map(|options| ("stream_options", options));
         let answers = answers(&fields)?;
         let longest = longest(&fields);
-        let offers_tools = offers_tools(asked.api, &fields);
+        let offers_tools = offers_tools(api_call.api, &fields);
         let bytes = together(&fields, more).into_bytes();
         Ok(Question { model, streamed, longest, answers, offers_tools, bytes })
     }
@@ -70,12 +74,12 @@ fn offers_tools(api: Api, fields: &[Field<'_>]) -> bool {
 }
 
 /// Whether something is wanted. An upstream may take `1` or `"true"` for a yes, so only the plain words are passed on.
-fn flag(fields: &[Field<'_>], wanted: &str) -> Result<bool, String> {
-    let mut said = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
-    match (said.next().map(|(name, value)| (name == wanted, value.get())), said.next()) {
+fn flag(fields: &[Field<'_>], key: &str) -> Result<bool, String> {
+    let mut values = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(key));
+    match (values.next().map(|(name, value)| (name == key, value.get())), values.next()) {
         (None | Some((true, "false" | "null")), None) => Ok(false),
         (Some((true, "true")), None) => Ok(true),
-        _ => Err(format!("`{wanted}` is neither true nor false")),
+        _ => Err(format!("`{key}` is neither true nor false")),
     }
 }
 
@@ -94,17 +98,17 @@ fn model(fields: &[Field<'_>]) -> Result<Option<String>, String> {
 /// How long an answer may be, in the words of any API; the largest if there are several. What is no length says nothing: to llama.cpp
 /// and LM Studio `-1` means without end.
 fn longest(fields: &[Field<'_>]) -> Option<u64> {
-    let said = numbers(fields, &MAX_ANSWER_BYTES).into_iter();
+    let limits = numbers(fields, &MAX_ANSWER_BYTES).into_iter();
     let lengths: Option<Vec<u64>> =
-        said.map(|said| said.filter(|tokens| *tokens >= 0.0).map(|tokens| tokens as u64)).collect();
+        limits.map(|limits| limits.filter(|tokens| *tokens >= 0.0).map(|tokens| tokens as u64)).collect();
     lengths?.into_iter().max()
 }
 
 /// How many answers are wanted. Each of them is paid for; what is no number of answers could be any to an upstream.
 fn answers(fields: &[Field<'_>]) -> Result<u64, String> {
     let mut most = 1;
-    for said in numbers(fields, &ANSWERS) {
-        match said {
+    for number in numbers(fields, &ANSWERS) {
+        match number {
             Some(count) if count.fract() == 0.0 && (1.0..=MAX_ANSWERS).contains(&count) => {
                 most = most.max(count as u64);
             }
@@ -127,8 +131,8 @@ fn numbers(fields: &[Field<'_>], names: &[&str]) -> Vec<Option<f64>> {
             Err(_) => found.push(None),
         }
     }
-    let said = all.iter().filter(|(name, value)| is_one_of(name, names) && value.get() != "null");
-    found.extend(said.map(|(_, value)| value.get().parse::<f64>().ok()));
+    let matching = all.iter().filter(|(name, value)| is_one_of(name, names) && value.get() != "null");
+    found.extend(matching.map(|(_, value)| value.get().parse::<f64>().ok()));
     found
 }
 
@@ -137,19 +141,19 @@ fn numbers(fields: &[Field<'_>], names: &[&str]) -> Vec<Option<f64>> {
 fn with_usage(fields: &mut Vec<Field<'_>>) -> Result<String, String> {
     let mut options = Vec::new();
     if let Some(at) = fields.iter().position(|(name, _)| name == "stream_options") {
-        let (_, said) = fields.remove(at);
-        let said = serde_json::from_str::<Option<Fields<'_>>>(said.get())
+        let (_, written) = fields.remove(at);
+        let written = serde_json::from_str::<Option<Fields<'_>>>(written.get())
             .map_err(|_| "`stream_options` is not an object".to_string())?;
-        options = said.map(|Fields(options)| options).unwrap_or_default();
+        options = written.map(|Fields(options)| options).unwrap_or_default();
     }
     options.retain(|(name, _)| name != "include_usage");
     Ok(together(&options, Some(("include_usage", "true"))))
 }
 
 fn together(fields: &[Field<'_>], more: Option<(&str, &str)>) -> String {
-    let said = fields.iter().map(|(name, value)| (name.as_str(), value.get()));
+    let known = fields.iter().map(|(name, value)| (name.as_str(), value.get()));
     let mut text = String::from("{");
-    for (number, (name, value)) in said.chain(more).enumerate() {
+    for (number, (name, value)) in known.chain(more).enumerate() {
         if number > 0 {
             text.push(',');
         }
@@ -212,8 +216,8 @@ mod tests {
     use hyper::Method;
 
     fn question(kind: UpstreamKind, target: &str, body: &str) -> Result<Question, String> {
-        let asked = understand(kind, &Method::POST, &target.parse().unwrap()).unwrap();
-        Question::understand(kind, &asked, body.as_bytes())
+        let api_call = understand(kind, &Method::POST, &target.parse().unwrap()).unwrap();
+        Question::understand(kind, &api_call, body.as_bytes())
     }
 
     #[test]
@@ -229,13 +233,13 @@ mod tests {
 
     #[test]
     fn a_stream_of_chat_is_asked_to_count() {
-        for (said, expected) in [
+        for (fields, expected) in [
             ("", r#"{"include_usage":true}"#),
             (r#","stream_options":null"#, r#"{"include_usage":true}"#),
             (r#","stream_options":{"include_usage":false,"x":1}"#, r#"{"x":1,"include_usage":true}"#),
             (r#","stream_options":{"x":[[ 1.00 ]]}"#, r#"{"x":[[ 1.00 ]],"include_usage":true}"#),
         ] {
-            let body = format!(r#"{{"model":"m","stream":true{said}}}"#);
+            let body = format!(r#"{{"model":"m","stream":true{fields}}}"#);
             let question = question(UpstreamKind::OpenAi, "/chat/completions", &body).unwrap();
             assert!(question.streamed);
             assert_eq!(
@@ -252,7 +256,7 @@ mod tests {
     fn how_long_an_answer_may_be_is_read_in_every_api() {
         let chat = "/v1/chat/completions";
         let gemini = "/v1beta/models/a:generateContent";
-        for (target, said, expected) in [
+        for (target, fields, expected) in [
             (chat, r#""max_tokens":4096"#, Some(4096)),
             (chat, r#""max_tokens":1,"max_completion_tokens":4.096e3"#, Some(4096)),
             ("/v1/responses", r#""max_output_tokens":7"#, Some(7)),
@@ -264,8 +268,8 @@ mod tests {
             (chat, r#""max_tokens":0"#, Some(0)),
             (chat, r#""n":1"#, None),
         ] {
-            let (kind, body) = (UpstreamKind::LiteLlm, format!(r#"{{"model":"a",{said}}}"#));
-            assert_eq!(question(kind, target, &body).unwrap().longest, expected, "{said}");
+            let (kind, body) = (UpstreamKind::LiteLlm, format!(r#"{{"model":"a",{fields}}}"#));
+            assert_eq!(question(kind, target, &body).unwrap().longest, expected, "{fields}");
         }
     }
 
@@ -323,8 +327,9 @@ mod tests {
         let body = r#"{"model":"m","user":"other","metadata":{"spend_logs_metadata":{"run_id":"x"}},"tags":["x"],"new":1}"#;
         let passed = question(UpstreamKind::LiteLlm, "/v1/chat/completions", body).unwrap();
         assert_eq!(passed.bytes, br#"{"model":"m"}"#);
-        let said = question(UpstreamKind::LiteLlm, "/v1/chat/completions", r#"{"model":"m","api_base":"x"}"#);
-        assert!(said.unwrap_err().contains("api_base"));
+        let fields =
+            question(UpstreamKind::LiteLlm, "/v1/chat/completions", r#"{"model":"m","api_base":"x"}"#);
+        assert!(fields.unwrap_err().contains("api_base"));
         let passed = question(UpstreamKind::Anthropic, "/v1/messages", body).unwrap();
         assert_eq!(passed.bytes, body.as_bytes());
     }
@@ -332,7 +337,7 @@ mod tests {
     #[test]
     fn every_answer_that_is_wanted_counts() {
         let (chat, gemini) = ("/v1/chat/completions", "/v1beta/models/a:generateContent");
-        for (kind, target, said, expected) in [
+        for (kind, target, fields, expected) in [
             (UpstreamKind::OpenAi, chat, r#""n":128"#, Some(128)),
             (UpstreamKind::OpenAi, chat, r#""N":128"#, Some(128)),
             (UpstreamKind::OpenAi, chat, r#""n":2,"best_of":1e1"#, Some(10)),
@@ -353,9 +358,9 @@ mod tests {
             (UpstreamKind::OpenAi, chat, r#""n":1.5"#, None),
             (UpstreamKind::OpenAi, chat, r#""n":1e9"#, None),
         ] {
-            let body = format!(r#"{{"model":"a",{said}}}"#);
+            let body = format!(r#"{{"model":"a",{fields}}}"#);
             let found = question(kind, target, &body).ok().map(|question| question.answers);
-            assert_eq!(found, expected, "{said}");
+            assert_eq!(found, expected, "{fields}");
         }
     }
 

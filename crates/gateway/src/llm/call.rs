@@ -1,9 +1,9 @@
 //! One call, from when it leaves until it is written down. However it ends, it is counted: dropped before its end, with
 //! what was seen of it.
 
-use super::kept::Kept;
 use super::ledger::{Charge, Ledger, Spent, Takes};
-use super::paths::{Asked, Purpose};
+use super::paths::{ApiCall, Purpose};
+use super::stored_context::StoredContext;
 use super::usage::{Reader, Shape, Usage};
 use super::{headers, route};
 use crate::record::Recorder;
@@ -19,7 +19,7 @@ pub(super) struct Call {
     pub(super) number: u64,
     pub(super) ledger: Arc<Ledger>,
     pub(super) recorder: Arc<Recorder>,
-    pub(super) asked: Asked,
+    pub(super) api_call: ApiCall,
     pub(super) model: Option<Printable>,
     pub(super) streamed: bool,
     /// Whether the question offers tools.
@@ -51,17 +51,23 @@ pub(super) struct Most {
 impl Most {
     /// Of a question with this many bytes, for this many answers of this many tokens. Text has no more tokens than bytes, and no
     /// model takes in more than its context.
-    pub(super) fn of(sent: usize, kept: &Kept, longest: Option<u64>, answers: u64, ledger: &Ledger) -> Most {
+    pub(super) fn of(
+        sent: usize,
+        stored: &StoredContext,
+        longest: Option<u64>,
+        answers: u64,
+        ledger: &Ledger,
+    ) -> Most {
         let sent = (sent as u64).min(LARGEST_CONTEXT);
-        let input = match kept {
-            Kept::Nothing => sent,
-            Kept::Answer(answer) => ledger
+        let input = match stored {
+            StoredContext::Nothing => sent,
+            StoredContext::Answer(answer) => ledger
                 .tokens_of(answer)
                 .map_or(LARGEST_CONTEXT, |tokens| tokens.saturating_add(sent).min(LARGEST_CONTEXT)),
-            Kept::Something => LARGEST_CONTEXT,
+            StoredContext::Something => LARGEST_CONTEXT,
         };
         let output = longest.unwrap_or(LARGEST_ANSWER).min(LARGEST_CONTEXT).saturating_mul(answers);
-        Most { input, output, refers: *kept != Kept::Nothing }
+        Most { input, output, refers: *stored != StoredContext::Nothing }
     }
 }
 
@@ -97,7 +103,7 @@ impl End {
 pub(super) struct Seen {
     status: StatusCode,
     upstream_id: Option<Printable>,
-    told_cost: Option<Usd>,
+    upstream_cost: Option<Usd>,
     reader: Reader,
     received: u64,
 }
@@ -112,8 +118,11 @@ impl Call {
         self.seen = Some(Seen {
             status,
             upstream_id: id.iter().find_map(|name| headers::text(head, name)).map(Printable::from),
-            told_cost: cost.and_then(Usd::from_dollars),
-            reader: Reader::new(self.asked.api.into(), if is_events { Shape::Events } else { Shape::Json }),
+            upstream_cost: cost.and_then(Usd::from_dollars),
+            reader: Reader::new(
+                self.api_call.api.into(),
+                if is_events { Shape::Events } else { Shape::Json },
+            ),
             received: 0,
         });
     }
@@ -129,7 +138,7 @@ impl Call {
     /// It was refused at the last moment, which is written elsewhere.
     pub(super) fn forget(&mut self) {
         self.over = true;
-        self.ledger.give_back(Takes::from(&self.asked));
+        self.ledger.give_back(Takes::from(&self.api_call));
     }
 
     /// It is over; only the first word on it counts.
@@ -145,16 +154,16 @@ impl Call {
         let left = (end != End::Unreachable).then_some(spent);
         let took = self.since.elapsed();
         let outcome = self.outcome(&usage, end);
-        if outcome == LlmOutcome::Answered && Takes::from(&self.asked) == Takes::Turn {
+        if outcome == LlmOutcome::Answered && Takes::from(&self.api_call) == Takes::Turn {
             let model = usage.model.as_deref().or(self.model.as_ref().map(Printable::as_str));
-            self.ledger.said(model, usage.end.filter(|_| self.offers_tools));
+            self.ledger.note_answer(model, usage.end.filter(|_| self.offers_tools));
         }
-        self.ledger.over(Takes::from(&self.asked), left, outcome, took);
+        self.ledger.over(Takes::from(&self.api_call), left, outcome, took);
         let seen = self.seen.as_ref();
         let _ = self.recorder.write(&Event::ModelCalled {
             call: self.number,
             model: self.model.clone(),
-            path: self.asked.path.as_str().into(),
+            path: self.api_call.path.as_str().into(),
             status: seen.map_or(0, |seen| seen.status.as_u16()),
             upstream_id: seen.and_then(|seen| seen.upstream_id.clone()),
             message_id: usage.id.as_deref().map(Printable::from),
@@ -198,7 +207,7 @@ impl Call {
             // It may have arrived all the same.
             return self.estimated(usage, 0, end);
         };
-        if self.asked.purpose != Purpose::Call || (!seen.status.is_success() && !usage.counted) {
+        if self.api_call.purpose != Purpose::Call || (!seen.status.is_success() && !usage.counted) {
             return (free, Some(CostSource::Free));
         }
         if !usage.complete {
@@ -207,12 +216,13 @@ impl Call {
         let Usage { input, output, cache_read, cache_write, .. } = *usage;
         let (priced, source) = self.priced(usage, input, output);
         // LiteLLM does not know what a stream costs when it begins.
-        let told = seen.told_cost.filter(|cost| !self.streamed || cost.as_micros() > 0).or(usage.cost);
-        let (cost, source) = match (told, priced) {
-            (Some(told), Charge::Exactly(priced)) if self.streamed && usage.cost.is_none() => {
-                (Charge::Exactly(told.max(priced)), Some(CostSource::Upstream))
+        let reported =
+            seen.upstream_cost.filter(|cost| !self.streamed || cost.as_micros() > 0).or(usage.cost);
+        let (cost, source) = match (reported, priced) {
+            (Some(reported), Charge::Exactly(priced)) if self.streamed && usage.cost.is_none() => {
+                (Charge::Exactly(reported.max(priced)), Some(CostSource::Upstream))
             }
-            (Some(told), _) => (Charge::Exactly(told), Some(CostSource::Upstream)),
+            (Some(reported), _) => (Charge::Exactly(reported), Some(CostSource::Upstream)),
             (None, priced) => (priced, source),
         };
         (Spent { input, output, cache_read, cache_write, estimated: false, cost }, source)
@@ -287,14 +297,20 @@ mod tests {
     use belljar_spec::llm::UpstreamKind;
     use hyper::Method;
 
-    fn call(budget: &str, longest: Option<u64>, answers: u64, streamed: bool, kept: &Kept) -> Call {
+    fn call(
+        budget: &str,
+        longest: Option<u64>,
+        answers: u64,
+        streamed: bool,
+        stored: &StoredContext,
+    ) -> Call {
         let ledger = Arc::new(Ledger::new(budget.parse().unwrap()));
         ledger.answered("resp_1", Spent { input: 5_000, output: 200, ..Spent::default() });
         let target = "/v1/responses".parse().unwrap();
-        let most = ledger.limits_tokens().then(|| Most::of(400, kept, longest, answers, &ledger));
+        let most = ledger.limits_tokens().then(|| Most::of(400, stored, longest, answers, &ledger));
         Call {
             number: 1,
-            asked: paths::understand(UpstreamKind::OpenAi, &Method::POST, &target).unwrap(),
+            api_call: paths::understand(UpstreamKind::OpenAi, &Method::POST, &target).unwrap(),
             recorder: Arc::new(Recorder::new(None)),
             model: None,
             streamed,
@@ -313,21 +329,21 @@ mod tests {
 
     #[test]
     fn hanging_up_is_no_cheaper_than_hearing_all() {
-        for (longest, answers, streamed, kept, expected) in [
-            (Some(4_000), 128, false, Kept::Nothing, (400, 512_000)),
-            (Some(4_000), 1, true, Kept::Nothing, (400, 4_000)),
-            (None, 1, true, Kept::Nothing, (400, LARGEST_ANSWER)),
-            (Some(10), 1, true, Kept::Answer("resp_1".into()), (5_600, 100)),
-            (Some(10), 1, true, Kept::Answer("resp_2".into()), (LARGEST_CONTEXT, 100)),
-            (Some(10), 1, true, Kept::Something, (LARGEST_CONTEXT, 100)),
+        for (longest, answers, streamed, stored, expected) in [
+            (Some(4_000), 128, false, StoredContext::Nothing, (400, 512_000)),
+            (Some(4_000), 1, true, StoredContext::Nothing, (400, 4_000)),
+            (None, 1, true, StoredContext::Nothing, (400, LARGEST_ANSWER)),
+            (Some(10), 1, true, StoredContext::Answer("resp_1".into()), (5_600, 100)),
+            (Some(10), 1, true, StoredContext::Answer("resp_2".into()), (LARGEST_CONTEXT, 100)),
+            (Some(10), 1, true, StoredContext::Something, (LARGEST_CONTEXT, 100)),
         ] {
-            let mut call = call("tokens=4300", longest, answers, streamed, &kept);
+            let mut call = call("tokens=4300", longest, answers, streamed, &stored);
             call.end(End::HungUp);
             let totals = call.ledger.totals();
-            assert_eq!((totals.input_tokens, totals.output_tokens), expected, "{kept:?}");
+            assert_eq!((totals.input_tokens, totals.output_tokens), expected, "{stored:?}");
         }
         // Where tokens are not limited it is what it usually comes to.
-        let mut call = call("calls=5", Some(4_000), 1, true, &Kept::Something);
+        let mut call = call("calls=5", Some(4_000), 1, true, &StoredContext::Something);
         call.end(End::HungUp);
         assert_eq!((call.ledger.totals().input_tokens, call.ledger.totals().output_tokens), (100, 100));
     }
@@ -335,7 +351,7 @@ mod tests {
     #[test]
     fn an_upstream_that_breaks_off_costs_the_time_that_it_took() {
         for (seconds, expected) in [(0, 100), (10, 1_100), (100, 4_000)] {
-            let mut call = call("tokens=4300", Some(4_000), 1, true, &Kept::Nothing);
+            let mut call = call("tokens=4300", Some(4_000), 1, true, &StoredContext::Nothing);
             call.since -= Duration::from_secs(seconds);
             call.end(End::BrokenOff);
             let totals = call.ledger.totals();

@@ -47,8 +47,8 @@ pub(super) fn show_key(headers: &mut HeaderMap, kind: UpstreamKind, key: &Secret
     value.set_sensitive(true);
     headers.insert(name, value);
     if is_plan {
-        let said = headers.get_all(ANTHROPIC_BETA).iter().filter_map(|value| value.to_str().ok());
-        let mut betas: Vec<&str> = said.flat_map(|value| value.split(',')).map(str::trim).collect();
+        let values = headers.get_all(ANTHROPIC_BETA).iter().filter_map(|value| value.to_str().ok());
+        let mut betas: Vec<&str> = values.flat_map(|value| value.split(',')).map(str::trim).collect();
         if !betas.contains(&PLAN_BETA) {
             betas.push(PLAN_BETA);
         }
@@ -141,7 +141,7 @@ fn passes(name: &str) -> bool {
 }
 
 fn stays_outside(name: &str) -> bool {
-    let litellm = name.starts_with("x-litellm-") && !LITELLM_TOLD.contains(&name);
+    let litellm = name.starts_with("x-litellm-") && !LITELLM_REPORTED.contains(&name);
     OUTSIDE.contains(&name) || litellm || name.starts_with("llm_provider-") || name.starts_with("proxy-")
 }
 
@@ -184,7 +184,7 @@ const OUTSIDE: [&str; 16] = [
     "anthropic-organization-id",
 ];
 /// What LiteLLM may tell a program inside: which call it was and what it cost.
-const LITELLM_TOLD: [&str; 2] = ["x-litellm-call-id", "x-litellm-response-cost"];
+const LITELLM_REPORTED: [&str; 2] = ["x-litellm-call-id", "x-litellm-response-cost"];
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 /// What the tokens of `claude setup-token` begin with, and the version of the API that takes them.

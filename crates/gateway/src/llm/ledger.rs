@@ -1,7 +1,7 @@
 //! What a run has used of its model, and whether there is more for it. One number is taken before a call leaves, so
 //! that calls at the same time cannot be more than were allowed; tokens and money are known when answers come.
 
-use super::paths::{Api, Asked, Purpose};
+use super::paths::{Api, ApiCall, Purpose};
 use belljar_spec::egress::Reason;
 use belljar_spec::llm::{AnswerEnd, Budget, Cost, CostUnknown, LlmOutcome, LlmOutcomes, LlmTotals, Usd};
 use std::collections::HashMap;
@@ -84,9 +84,9 @@ pub(super) enum Takes {
     Turn,
 }
 
-impl From<&Asked> for Takes {
-    fn from(asked: &Asked) -> Takes {
-        match (asked.purpose, asked.api) {
+impl From<&ApiCall> for Takes {
+    fn from(api_call: &ApiCall) -> Takes {
+        match (api_call.purpose, api_call.api) {
             (Purpose::Count | Purpose::List, _) => Takes::Nothing,
             (Purpose::Call, Api::Embeddings) => Takes::Call,
             (Purpose::Call, Api::Anthropic | Api::Chat | Api::Responses | Api::Gemini) => Takes::Turn,
@@ -154,14 +154,14 @@ impl Ledger {
         }
         let (under_way, unheard) = (used.under_way, used.unheard);
         if let Some(limit) = self.budget.turns.filter(|limit| turns + unheard + under_way >= *limit) {
-            let mut said = format!("{} of {limit} turns are used", turns + unheard);
+            let mut detail = format!("{} of {limit} turns are used", turns + unheard);
             if unheard > 0 {
-                said += &format!(", {unheard} of them hung up on");
+                detail += &format!(", {unheard} of them hung up on");
             }
             if under_way > 0 {
-                said += &format!(", {under_way} more are on their way");
+                detail += &format!(", {under_way} more are on their way");
             }
-            return spent(said);
+            return spent(detail);
         }
         let tokens = used.totals.tokens();
         if let Some(limit) = self.budget.tokens.filter(|limit| tokens >= *limit) {
@@ -237,7 +237,7 @@ impl Ledger {
     }
 
     /// A model answered, and ended like this where that counts.
-    pub(super) fn said(&self, model: Option<&str>, end: Option<AnswerEnd>) {
+    pub(super) fn note_answer(&self, model: Option<&str>, end: Option<AnswerEnd>) {
         let mut used = self.lock();
         if end.is_some() {
             used.outcomes.last_answer = end;
@@ -330,8 +330,8 @@ mod tests {
     fn answer_n_plus_one_is_not_begun_and_a_call_that_failed_is_no_turn() {
         let ledger = ledger("turns=2");
         assert_eq!((ledger.take(Takes::Turn, false), ledger.take(Takes::Turn, false)), (Ok(1), Ok(2)));
-        let (_, said) = ledger.take(Takes::Turn, false).unwrap_err();
-        assert_eq!(said, "0 of 2 turns are used, 2 more are on their way");
+        let (_, detail) = ledger.take(Takes::Turn, false).unwrap_err();
+        assert_eq!(detail, "0 of 2 turns are used, 2 more are on their way");
         over(&ledger, LlmOutcome::Status { status: 500 });
         assert_eq!(ledger.take(Takes::Turn, false), Ok(3));
         over(&ledger, LlmOutcome::Answered);
@@ -348,8 +348,8 @@ mod tests {
         over(&ledger, LlmOutcome::HungUp);
         ledger.take(Takes::Turn, false).unwrap();
         over(&ledger, LlmOutcome::Answered);
-        let (_, said) = ledger.take(Takes::Turn, false).unwrap_err();
-        assert_eq!(said, "2 of 2 turns are used, 1 of them hung up on");
+        let (_, detail) = ledger.take(Takes::Turn, false).unwrap_err();
+        assert_eq!(detail, "2 of 2 turns are used, 1 of them hung up on");
         assert_eq!(ledger.totals().turns, 1, "only one was heard");
     }
 
@@ -397,9 +397,9 @@ mod tests {
         assert_eq!(purse.take(Takes::Turn, false), spent("1.00 of 1.00 USD are used"));
         let unknown = ledger("usd=1");
         add(&unknown, tokens(1, None));
-        let (reason, said) = unknown.take(Takes::Turn, false).unwrap_err();
+        let (reason, detail) = unknown.take(Takes::Turn, false).unwrap_err();
         assert_eq!(reason, Reason::PriceUnknown);
-        assert!(said.ends_with("is not known: the model has no price"), "{said}");
+        assert!(detail.ends_with("is not known: the model has no price"), "{detail}");
         assert_eq!(unknown.totals().cost_unknown, Some(CostUnknown::NoPrice));
         let careless = ledger("tokens=9");
         add(&careless, tokens(1, None));

@@ -16,12 +16,12 @@ mod body;
 mod call;
 mod fields;
 mod headers;
-mod kept;
 mod ledger;
 mod paths;
 mod refusal;
 mod route;
 pub mod spend;
+mod stored_context;
 pub mod usage;
 
 pub use route::{Route, RouteError};

@@ -17,7 +17,7 @@ pub enum Api {
 
 /// What a request is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct ApiCall {
     pub(crate) api: Api,
     /// As it is said upstream, below its base.
     pub(crate) path: String,
@@ -42,12 +42,12 @@ pub(crate) enum Purpose {
 }
 
 /// What a request wants of an upstream of this kind, if it is something that the route serves.
-pub(crate) fn understand(kind: UpstreamKind, method: &Method, target: &Uri) -> Option<Asked> {
+pub(crate) fn understand(kind: UpstreamKind, method: &Method, target: &Uri) -> Option<ApiCall> {
     if target.scheme().is_some() || target.authority().is_some() {
         return None;
     }
     let path = target.path();
-    let asked = match *method {
+    let api_call = match *method {
         Method::POST => gemini(path).or_else(|| fixed(path)),
         Method::GET => list(kind, path),
         _ => None,
@@ -56,11 +56,11 @@ pub(crate) fn understand(kind: UpstreamKind, method: &Method, target: &Uri) -> O
         Some(query) => passed_on(query)?,
         None => None,
     };
-    serves(kind, &asked).then_some(Asked { query, ..asked })
+    serves(kind, &api_call).then_some(ApiCall { query, ..api_call })
 }
 
 /// The paths with the usual name. Clients omit `/v1` when it is not in the base URL that they were given.
-fn fixed(path: &str) -> Option<Asked> {
+fn fixed(path: &str) -> Option<ApiCall> {
     let (api, purpose) = match path.strip_prefix("/v1").unwrap_or(path) {
         "/messages" => (Api::Anthropic, Purpose::Call),
         "/messages/count_tokens" => (Api::Anthropic, Purpose::Count),
@@ -72,10 +72,10 @@ fn fixed(path: &str) -> Option<Asked> {
     Some(plain(api, purpose, path.strip_prefix("/v1").unwrap_or(path)))
 }
 
-fn list(kind: UpstreamKind, path: &str) -> Option<Asked> {
+fn list(kind: UpstreamKind, path: &str) -> Option<ApiCall> {
     match (kind, path) {
         (UpstreamKind::Gemini, "/v1beta/models" | "/v1/models" | "/models") => {
-            Some(Asked { path: "/v1beta/models".into(), ..plain(Api::Gemini, Purpose::List, "") })
+            Some(ApiCall { path: "/v1beta/models".into(), ..plain(Api::Gemini, Purpose::List, "") })
         }
         (UpstreamKind::Anthropic, "/v1/models" | "/models") => {
             Some(plain(Api::Anthropic, Purpose::List, "/models"))
@@ -87,12 +87,12 @@ fn list(kind: UpstreamKind, path: &str) -> Option<Asked> {
     }
 }
 
-fn plain(api: Api, purpose: Purpose, below: &str) -> Asked {
-    Asked { api, path: format!("/v1{below}"), query: None, model: None, purpose, streams: false }
+fn plain(api: Api, purpose: Purpose, below: &str) -> ApiCall {
+    ApiCall { api, path: format!("/v1{below}"), query: None, model: None, purpose, streams: false }
 }
 
 /// `/v1beta/models/MODEL:generateContent` and its siblings.
-fn gemini(path: &str) -> Option<Asked> {
+fn gemini(path: &str) -> Option<ApiCall> {
     let (version, rest) =
         ["v1beta", "v1"].into_iter().find_map(|v| Some((v, path.strip_prefix('/')?.strip_prefix(v)?)))?;
     let (model, verb) = rest.strip_prefix("/models/")?.split_once(':')?;
@@ -108,11 +108,11 @@ fn gemini(path: &str) -> Option<Asked> {
     };
     let path = format!("/{version}/models/{model}:{verb}");
     let model = Some(model.to_string());
-    Some(Asked { path, model, streams, ..plain(Api::Gemini, purpose, "") })
+    Some(ApiCall { path, model, streams, ..plain(Api::Gemini, purpose, "") })
 }
 
-fn serves(kind: UpstreamKind, asked: &Asked) -> bool {
-    match (kind, asked.api) {
+fn serves(kind: UpstreamKind, api_call: &ApiCall) -> bool {
+    match (kind, api_call.api) {
         (UpstreamKind::LiteLlm, _) => true,
         (UpstreamKind::Anthropic, api) => api == Api::Anthropic,
         (UpstreamKind::OpenAi, api) => matches!(api, Api::Chat | Api::Responses | Api::Embeddings),
@@ -126,7 +126,7 @@ fn passed_on(query: &str) -> Option<Option<String>> {
     let plain = |value: &str| {
         value.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
     };
-    let mut kept = Vec::new();
+    let mut parameters = Vec::new();
     for part in query.split('&').filter(|part| !part.is_empty()) {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
         if KEYS.contains(&name) {
@@ -135,23 +135,23 @@ fn passed_on(query: &str) -> Option<Option<String>> {
         if !WORDS.contains(&name) || !plain(value) {
             return None;
         }
-        kept.push(part);
+        parameters.push(part);
     }
-    Some((!kept.is_empty()).then(|| kept.join("&")))
+    Some((!parameters.is_empty()).then(|| parameters.join("&")))
 }
 
 /// Where an upstream's base ends and the path begins. Most are named without a version; OpenAI's way is to name it with one.
-pub(crate) fn on_upstream(kind: UpstreamKind, base: &str, asked: &Asked) -> String {
+pub(crate) fn on_upstream(kind: UpstreamKind, base: &str, api_call: &ApiCall) -> String {
     let path = match kind {
         UpstreamKind::OpenAi if !base.is_empty() => {
-            format!("{base}{}", asked.path.strip_prefix("/v1").unwrap_or(&asked.path))
+            format!("{base}{}", api_call.path.strip_prefix("/v1").unwrap_or(&api_call.path))
         }
         _ => {
             let base = base.strip_suffix("/v1beta").or_else(|| base.strip_suffix("/v1")).unwrap_or(base);
-            format!("{base}{}", asked.path)
+            format!("{base}{}", api_call.path)
         }
     };
-    match &asked.query {
+    match &api_call.query {
         Some(query) => format!("{path}?{query}"),
         None => path,
     }
@@ -178,8 +178,8 @@ mod tests {
     use super::*;
 
     fn path(kind: UpstreamKind, method: Method, target: &str) -> Option<String> {
-        let asked = understand(kind, &method, &target.parse().ok()?)?;
-        Some(on_upstream(kind, "", &asked))
+        let api_call = understand(kind, &method, &target.parse().ok()?)?;
+        Some(on_upstream(kind, "", &api_call))
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_base_is_named_as_people_name_it() {
-        let asked = |target: &str| {
+        let parsed = |target: &str| {
             understand(UpstreamKind::LiteLlm, &Method::POST, &target.parse().unwrap()).unwrap()
         };
         for (kind, base, target, expected) in [
@@ -268,7 +268,7 @@ mod tests {
             (UpstreamKind::LiteLlm, "/proxy", "/v1/messages", "/proxy/v1/messages"),
             (UpstreamKind::Gemini, "/v1beta", "/v1beta/models/g:countTokens", "/v1beta/models/g:countTokens"),
         ] {
-            assert_eq!(on_upstream(kind, base, &asked(target)), expected);
+            assert_eq!(on_upstream(kind, base, &parsed(target)), expected);
         }
     }
 }

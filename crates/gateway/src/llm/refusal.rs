@@ -146,14 +146,14 @@ mod tests {
     #[test]
     fn a_refusal_looks_like_the_providers_own() {
         let refused = Refused::new(Reason::BudgetSpent, "2 of 2 calls are used");
-        let said = refused.body(Api::Anthropic);
+        let body = refused.body(Api::Anthropic);
         assert_eq!(
-            (&said["type"], &said["error"]["type"]),
+            (&body["type"], &body["error"]["type"]),
             (&json!("error"), &json!("invalid_request_error"))
         );
-        let said = refused.body(Api::Responses);
-        assert_eq!(said["error"]["code"], "budget_spent");
-        let message = said["error"]["message"].as_str().unwrap();
+        let body = refused.body(Api::Responses);
+        assert_eq!(body["error"]["code"], "budget_spent");
+        let message = body["error"]["message"].as_str().unwrap();
         assert!(message.contains("2 of 2 calls are used") && message.contains("--llm-budget"), "{message}");
         assert_eq!(refused.body(Api::Gemini)["error"]["status"], "INVALID_ARGUMENT");
         let response = refused.response(Api::Chat);
@@ -172,8 +172,8 @@ mod tests {
             "1429 of 1000 calls are used",
             "`gpt-5024` is not among them",
         ] {
-            let said = Refused::new(Reason::BudgetSpent, detail).body(Api::Chat).to_string();
-            assert!(!looks_busy(&said) && said.contains("--llm-budget"), "{said}");
+            let body = Refused::new(Reason::BudgetSpent, detail).body(Api::Chat).to_string();
+            assert!(!looks_busy(&body) && body.contains("--llm-budget"), "{body}");
         }
         // One that is gone may be asked again.
         let gone = Refused::new(Reason::DialFailed, "it answered 503").body(Api::Chat).to_string();

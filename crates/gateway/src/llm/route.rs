@@ -4,10 +4,10 @@ use super::answer::Answer;
 use super::body::Question;
 use super::call::{Call, End, Most};
 use super::headers::{self, BillingHeaders};
-use super::kept::Kept;
 use super::ledger::{Ledger, Takes};
-use super::paths::{self, Api, Asked, Purpose};
+use super::paths::{self, Api, ApiCall, Purpose};
 use super::refusal::{Body, Refused, acceptable, elsewhere};
+use super::stored_context::StoredContext;
 use crate::credentials::{Known, Redact};
 use crate::http::{has_one_length, illegible};
 use crate::outbound::{Outbound, OutboundError};
@@ -124,14 +124,14 @@ impl Route {
     }
 
     async fn answer(&self, request: Request<Incoming>, serving: Arc<Serving>) -> Response<Body> {
-        let asked = paths::understand(self.terms.kind, request.method(), request.uri());
-        let api = asked.as_ref().map_or_else(|| usual(self.terms.kind), |asked| asked.api);
+        let api_call = paths::understand(self.terms.kind, request.method(), request.uri());
+        let api = api_call.as_ref().map_or_else(|| usual(self.terms.kind), |api_call| api_call.api);
         let path = Printable::from(request.uri().path());
         let mut model = None;
-        let outcome = match asked {
-            Some(asked) => {
-                let is_call = asked.purpose == Purpose::Call;
-                match self.admit(request, asked, &mut model, &serving).await {
+        let outcome = match api_call {
+            Some(api_call) => {
+                let is_call = api_call.purpose == Purpose::Call;
+                match self.admit(request, api_call, &mut model, &serving).await {
                     Ok(admitted) => self.send(admitted, serving).await,
                     Err(refused) => {
                         if is_call {
@@ -154,7 +154,7 @@ impl Route {
     async fn admit(
         &self,
         request: Request<Incoming>,
-        asked: Asked,
+        api_call: ApiCall,
         model: &mut Option<Printable>,
         serving: &Serving,
     ) -> Result<Admitted, Refused> {
@@ -169,11 +169,11 @@ impl Route {
         }
         let announced =
             head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let (question, room) = match asked.purpose {
+        let (question, room) = match api_call.purpose {
             Purpose::List => (None, None),
             Purpose::Call | Purpose::Count => {
                 let (bytes, room) = self.read(body, announced).await?;
-                let question = Question::understand(self.terms.kind, &asked, &bytes)
+                let question = Question::understand(self.terms.kind, &api_call, &bytes)
                     .map_err(|what| Refused::new(Reason::RequestMalformed, what))?;
                 *model = Some(question.model.as_str().into());
                 (Some(question), Some(room))
@@ -182,7 +182,7 @@ impl Route {
         let mut headers = headers::outgoing(&head.headers, self.terms.kind, &self.billing);
         let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let price = match &question {
-            Some(question) => self.judge(question, asked.purpose, second)?,
+            Some(question) => self.judge(question, api_call.purpose, second)?,
             None => None,
         };
         let is_free = price.as_ref().is_some_and(|(price, _)| price.is_free(second));
@@ -191,29 +191,29 @@ impl Route {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.map_err(|_| Refused::new(Reason::TooManyConnections, ""))?;
         let refused = |(reason, what)| Refused::new(reason, what);
-        let number = self.ledger.take(Takes::from(&asked), is_free).map_err(refused)?;
+        let number = self.ledger.take(Takes::from(&api_call), is_free).map_err(refused)?;
         let streamed = question.as_ref().is_some_and(|question| question.streamed);
         let offers_tools = question.as_ref().is_some_and(|question| question.offers_tools);
         let (longest, answers) =
             question.as_ref().map_or((None, 1), |question| (question.longest, question.answers));
-        let speaks = asked.purpose == Purpose::Call && asked.api != Api::Embeddings;
+        let speaks = api_call.purpose == Purpose::Call && api_call.api != Api::Embeddings;
         let most = question.as_ref().filter(|_| self.ledger.limits_tokens()).map(|question| {
-            let said = if speaks { longest } else { Some(0) };
-            Most::of(question.bytes.len(), &Kept::by(&question.bytes), said, answers, &self.ledger)
+            let output = if speaks { longest } else { Some(0) };
+            Most::of(question.bytes.len(), &StoredContext::by(&question.bytes), output, answers, &self.ledger)
         });
         let bytes = question.map_or_else(Vec::new, |question| question.bytes);
         let sent = bytes.len();
         let mut request = Request::new(body_of(InRoom { bytes, _room: room }));
         *request.method_mut() = head.method;
         *request.headers_mut() = headers;
-        let target = paths::on_upstream(self.terms.kind, self.terms.upstream.path(), &asked);
+        let target = paths::on_upstream(self.terms.kind, self.terms.upstream.path(), &api_call);
         *request.uri_mut() =
             target.parse().map_err(|_| Refused::new(Reason::RequestMalformed, "the path is none"))?;
         let mut call = Call {
             number,
             ledger: Arc::clone(&self.ledger),
             recorder: Arc::clone(&self.recorder),
-            asked,
+            api_call,
             model: model.clone(),
             streamed,
             offers_tools,
@@ -233,7 +233,7 @@ impl Route {
         let noted = self.recorder.write(&Event::ModelAsked {
             call: number,
             model: call.model.clone(),
-            path: call.asked.path.as_str().into(),
+            path: call.api_call.path.as_str().into(),
             streamed,
         });
         if noted.is_err() {
@@ -324,8 +324,8 @@ impl Route {
                 format!("`{}`", Printable::from(model.as_str())),
             ));
         }
-        let told = self.terms.kind == UpstreamKind::LiteLlm && !streamed;
-        if purpose == Purpose::Call && self.terms.lacks_price(model, second) && !told {
+        let is_reported = self.terms.kind == UpstreamKind::LiteLlm && !streamed;
+        if purpose == Purpose::Call && self.terms.lacks_price(model, second) && !is_reported {
             let what = format!("`{}` has no price", Printable::from(model.as_str()));
             return Err(Refused::new(Reason::PriceUnknown, what));
         }

@@ -44,7 +44,7 @@ pub enum SpendError {
     #[error("the key for LiteLLM's books cannot be read: {0}")]
     Key(String),
     #[error("LiteLLM cannot be queried: {0}")]
-    Asked(String),
+    Call(String),
     #[error("LiteLLM does not show its books: it answers {0}")]
     Status(u16),
     #[error("LiteLLM's answer is not a list of calls: {0}")]
@@ -55,13 +55,13 @@ impl Books<'_> {
     /// The calls of one run.
     pub async fn read(&self, run: SandboxId, secrets: &dyn SecretStore) -> Result<Vec<Entry>, SpendError> {
         let body = timeout(BOOKS_TIMEOUT, self.ask(secrets)).await;
-        let body = body.map_err(|_| SpendError::Asked("it took too long".into()))??;
+        let body = body.map_err(|_| SpendError::Call("it took too long".into()))??;
         entries(&body, self.end_user, &run.to_string())
     }
 
     async fn ask(&self, secrets: &dyn SecretStore) -> Result<Vec<u8>, SpendError> {
         let key = secrets.read(self.admin_key).map_err(|error| SpendError::Key(error.to_string()))?;
-        let failed = |error: &dyn std::fmt::Display| SpendError::Asked(error.to_string());
+        let failed = |error: &dyn std::fmt::Display| SpendError::Call(error.to_string());
         let mut url = Url::parse(self.upstream.as_str()).map_err(|error| failed(&error))?;
         url.set_path(&format!("{}/spend/logs", self.upstream.path().trim_end_matches("/v1")));
         url.query_pairs_mut()

@@ -60,7 +60,7 @@ impl Authority {
         if let Some(leaf) = leaves.get(&key).filter(|leaf| leaf.made.elapsed() < FRESH) {
             return Ok(Arc::clone(&leaf.config));
         }
-        if leaves.len() >= KEPT {
+        if leaves.len() >= MAX_LEAVES {
             leaves.clear();
         }
         let config = Arc::new(leaf::server(name, alpn, &self.issuer)?);
@@ -92,7 +92,7 @@ const YEARS: Duration = Duration::days(2 * 365);
 /// Leaves are valid for a day; a client that gets one has at least half of it left.
 const FRESH: std::time::Duration = std::time::Duration::from_secs(12 * 60 * 60);
 /// Few programs speak to more servers than this; one that does makes us sign again.
-const KEPT: usize = 512;
+const MAX_LEAVES: usize = 512;
 
 #[cfg(test)]
 mod tests {
@@ -120,18 +120,18 @@ mod tests {
         let mut client = ClientConnection::new(Arc::new(config), server_name).unwrap();
         let config = serves.server(&name.parse().unwrap(), Some(Alpn::Http1)).unwrap();
         let mut server = ServerConnection::new(config).unwrap();
-        let said = |error: rustls::Error| error.to_string();
+        let describe = |error: rustls::Error| error.to_string();
         for _ in 0..4 {
             let mut bytes = Vec::new();
             client.write_tls(&mut bytes).unwrap();
             server.read_tls(&mut bytes.as_slice()).unwrap();
-            server.process_new_packets().map_err(said)?;
+            server.process_new_packets().map_err(describe)?;
             bytes.clear();
             while server.wants_write() {
                 server.write_tls(&mut bytes).unwrap();
             }
             client.read_tls(&mut bytes.as_slice()).unwrap();
-            client.process_new_packets().map_err(said)?;
+            client.process_new_packets().map_err(describe)?;
         }
         Ok(client.alpn_protocol().map(<[u8]>::to_vec))
     }
@@ -152,10 +152,10 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &again));
         let h2 = authority.server(&"a.example".parse().unwrap(), Some(Alpn::Http2)).unwrap();
         assert!(!Arc::ptr_eq(&first, &h2));
-        for number in 0..KEPT {
+        for number in 0..MAX_LEAVES {
             authority.server(&format!("n{number}.example").parse().unwrap(), None).unwrap();
         }
-        assert!(authority.leaves.lock().unwrap().len() <= KEPT);
+        assert!(authority.leaves.lock().unwrap().len() <= MAX_LEAVES);
     }
 
     #[test]

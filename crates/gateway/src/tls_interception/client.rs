@@ -29,7 +29,7 @@ pub(crate) struct Reached {
     /// What it chose of what it was offered.
     pub(crate) alpn: Option<Alpn>,
     /// Whether it asked for a certificate of the client.
-    pub(crate) asked: Arc<Asked>,
+    pub(crate) certificate_request: Arc<CertificateRequest>,
 }
 
 /// Dials a server and shakes hands. A server that cannot be verified gets nothing but the hello.
@@ -41,10 +41,10 @@ pub(crate) async fn reach(serving: &Arc<Serving>, to: &Origin, offer: &[Alpn]) -
     let permit = serving.permit(allowed, Protocol::Tls).await?;
     let (outside, mut record) = open(&permit, serving).await?;
     let counted = Counted { serving: Arc::clone(serving), counts: Arc::clone(&record.counts) };
-    let asked = Arc::new(Asked::default());
+    let certificate_request = Arc::new(CertificateRequest::default());
     let mut config = ClientConfig::clone(trust);
     config.alpn_protocols = offer.iter().map(|alpn| alpn.name().to_vec()).collect();
-    config.client_auth_cert_resolver = Arc::clone(&asked) as Arc<dyn ResolvesClientCert>;
+    config.client_auth_cert_resolver = Arc::clone(&certificate_request) as Arc<dyn ResolvesClientCert>;
     let name = ServerName::try_from(to.name.as_str().to_string())
         .map_err(|error| refusal(Reason::UpstreamUntrusted).detail(&error.to_string()))?;
     let handshake = TlsConnector::from(Arc::new(config)).connect(name, Side::outside(outside, counted));
@@ -52,7 +52,7 @@ pub(crate) async fn reach(serving: &Arc<Serving>, to: &Origin, offer: &[Alpn]) -
     match shaken {
         Ok(stream) => {
             let alpn = stream.get_ref().1.alpn_protocol().and_then(Alpn::named);
-            Ok(Reached { stream, record, alpn, asked })
+            Ok(Reached { stream, record, alpn, certificate_request })
         }
         Err(error) => {
             record.ending = Ending::Refused;
@@ -60,13 +60,13 @@ pub(crate) async fn reach(serving: &Arc<Serving>, to: &Origin, offer: &[Alpn]) -
                 record.ending = Ending::ByteLimit;
                 return Err(refusal(Reason::ByteLimit));
             }
-            let (reason, detail) = why(&error, &asked);
+            let (reason, detail) = why(&error, &certificate_request);
             Err(refusal(reason).detail(&detail))
         }
     }
 }
 
-fn why(error: &io::Error, asked: &Asked) -> (Reason, String) {
+fn why(error: &io::Error, certificate_request: &CertificateRequest) -> (Reason, String) {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match tls {
         Some(rustls::Error::InvalidCertificate(why)) => (Reason::UpstreamUntrusted, untrusted(why)),
@@ -74,7 +74,7 @@ fn why(error: &io::Error, asked: &Asked) -> (Reason, String) {
         Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
             (Reason::DialFailed, NOTHING_IN_COMMON.into())
         }
-        _ if asked.was_asked() => (Reason::ClientCertificateWanted, error.to_string()),
+        _ if certificate_request.was_received() => (Reason::ClientCertificateRequested, error.to_string()),
         _ => (Reason::DialFailed, format!("no TLS with the server: {error}")),
     }
 }
@@ -97,15 +97,15 @@ fn untrusted(why: &CertificateError) -> String {
 
 /// Has no certificate of a client, and notes whether one was wanted. Servers may ask and continue without.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(AtomicBool);
+pub(crate) struct CertificateRequest(AtomicBool);
 
-impl Asked {
-    pub(crate) fn was_asked(&self) -> bool {
+impl CertificateRequest {
+    pub(crate) fn was_received(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-impl ResolvesClientCert for Asked {
+impl ResolvesClientCert for CertificateRequest {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.0.store(true, Ordering::Relaxed);
         None

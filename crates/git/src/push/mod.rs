@@ -193,8 +193,8 @@ impl Collect {
     }
 
     fn same_format(&self) -> Result<(), PushError> {
-        let said = self.push.capabilities.value("object-format");
-        let format = said.unwrap_or(ObjectFormat::Sha1.name());
+        let named = self.push.capabilities.value("object-format");
+        let format = named.unwrap_or(ObjectFormat::Sha1.name());
         let updates = self.push.updates.iter().flat_map(|update| [&update.old, &update.new]);
         match updates.chain(&self.push.shallow).all(|id| id.format().name() == format) {
             true => Ok(()),

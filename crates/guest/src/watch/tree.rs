@@ -141,7 +141,7 @@ impl<'p> Tree<'p> {
 
     /// Watches a directory and all below it, what is near first: there may be more than can be watched.
     fn look_below(&mut self, path: Vec<u8>, tell: Tell) {
-        let mut told = 0;
+        let mut reported = 0;
         let top = path.clone();
         let mut waiting = VecDeque::from([path]);
         while let Some(path) = waiting.pop_front() {
@@ -161,8 +161,8 @@ impl<'p> Tree<'p> {
             for (name, kind) in entries {
                 let below = join(&path, &name);
                 if tell == Tell::Everything {
-                    told += 1;
-                    if told > TOLD {
+                    reported += 1;
+                    if reported > MAX_REPORTED {
                         return self.tell(ChangeKind::Overflow, top);
                     }
                     self.listed.insert(below.clone());
@@ -256,7 +256,7 @@ const WATCHED: WatchFlags = WatchFlags::CREATE
 /// The kernel keeps about a kibibyte for each.
 const DIRECTORIES: usize = 10_000;
 /// What one directory that appears may tell of what is in it.
-const TOLD: usize = 10_000;
+const MAX_REPORTED: usize = 10_000;
 /// After so many changes the host hears of them, even if there are more.
 const MUCH: usize = 1024;
 /// PATH_MAX: no program can name a deeper path.

@@ -21,7 +21,7 @@ impl Watched {
             fs::create_dir_all(folder.path().join(below)).unwrap();
         }
         let path = folder.path().to_str().unwrap().to_string();
-        let place = Box::leak(Box::new(PathRoot::open(FileRoot::Beneath(path.clone()), path).unwrap()));
+        let place = Box::leak(Box::new(PathRoot::open(FileRoot::Beneath(vec![path.clone()]), path).unwrap()));
         let tree = Tree::watch(place, root, true).unwrap();
         Watched { folder, tree }
     }
@@ -44,7 +44,7 @@ impl Watched {
     }
 }
 
-fn said(kind: ChangeKind, path: &str) -> (ChangeKind, String) {
+fn change(kind: ChangeKind, path: &str) -> (ChangeKind, String) {
     (kind, path.to_string())
 }
 
@@ -55,16 +55,16 @@ fn what_a_new_directory_held_before_it_was_watched_is_told_once() {
     fs::create_dir_all(&deep).unwrap();
     fs::write(deep.join("file"), "").unwrap();
     let expected = [
-        said(ChangeKind::Created, "a"),
-        said(ChangeKind::Created, "a/b"),
-        said(ChangeKind::Created, "a/b/file"),
+        change(ChangeKind::Created, "a"),
+        change(ChangeKind::Created, "a/b"),
+        change(ChangeKind::Created, "a/b/file"),
     ];
     assert_eq!(watched.changes(), expected);
     fs::remove_file(deep.join("file")).unwrap();
     fs::write(deep.join("file"), "").unwrap();
     assert_eq!(
         watched.changes(),
-        [said(ChangeKind::Removed, "a/b/file"), said(ChangeKind::Created, "a/b/file")]
+        [change(ChangeKind::Removed, "a/b/file"), change(ChangeKind::Created, "a/b/file")]
     );
 }
 
@@ -75,7 +75,7 @@ fn a_name_that_begins_like_another_is_not_below_it() {
     fs::rename(path("a"), path("c")).unwrap();
     fs::write(path("ab/x/file"), "").unwrap();
     let seen = watched.changes();
-    assert!(seen.contains(&said(ChangeKind::Created, "ab/x/file")), "{seen:?}");
+    assert!(seen.contains(&change(ChangeKind::Created, "ab/x/file")), "{seen:?}");
     let mut known: Vec<_> =
         watched.tree.directories.values().map(|path| String::from_utf8_lossy(path)).collect();
     known.sort();
@@ -95,7 +95,7 @@ fn directories_that_are_gone_are_forgotten() {
 fn the_end_of_the_directory_is_told_last() {
     let mut watched = Watched::within(&["root/a"], "root");
     fs::remove_dir_all(watched.folder.path().join("root")).unwrap();
-    assert_eq!(watched.changes().last(), Some(&said(ChangeKind::Removed, "")));
+    assert_eq!(watched.changes().last(), Some(&change(ChangeKind::Removed, "")));
     assert!(watched.tree.is_over());
 }
 
@@ -106,5 +106,8 @@ fn the_same_twice_is_told_once() {
     for content in ["1", "22", "333"] {
         fs::write(&file, content).unwrap();
     }
-    assert_eq!(watched.changes(), [said(ChangeKind::Created, "file"), said(ChangeKind::Modified, "file")]);
+    assert_eq!(
+        watched.changes(),
+        [change(ChangeKind::Created, "file"), change(ChangeKind::Modified, "file")]
+    );
 }

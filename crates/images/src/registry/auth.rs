@@ -13,11 +13,8 @@ pub(super) fn challenge(header: &str) -> Option<Challenge> {
     while !rest.is_empty() {
         let (scheme, after) = rest.split_once(' ').unwrap_or((rest, ""));
         let (parameters, behind) = parameters(after);
-        let value = |wanted: &str| {
-            parameters
-                .iter()
-                .find(|(key, _)| key.eq_ignore_ascii_case(wanted))
-                .map(|(_, value)| value.clone())
+        let value = |name: &str| {
+            parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
         };
         if scheme.eq_ignore_ascii_case("bearer")
             && let Some(realm) = value("realm")

@@ -101,13 +101,17 @@ impl Part {
             let before = self.have;
             let broken = match self.rest(client, blob, layer).await? {
                 Ended::Whole => {
-                    let (found, wanted) = (self.digest(), blob.digest.to_string());
-                    if found.to_string() == wanted {
+                    let (found, expected) = (self.digest(), blob.digest.to_string());
+                    if found.to_string() == expected {
                         return Ok(());
                     }
                     self.restart().map_err(ImageError::store("empty", path))?;
                     if !was_there {
-                        return Err(ImageError::Mismatch { what: "blob", wanted, found: found.to_string() });
+                        return Err(ImageError::Mismatch {
+                            what: "blob",
+                            expected,
+                            found: found.to_string(),
+                        });
                     }
                     // What an earlier try left may be damaged: once more, from the beginning.
                     was_there = false;
@@ -167,8 +171,8 @@ impl Part {
         if !(answer.status() == StatusCode::PARTIAL_CONTENT && begins_at(&answer, self.have)) {
             self.restart().map_err(failed)?;
             if answer.status() != StatusCode::OK {
-                let (wanted, found) = ("a part of it".to_string(), format!("answer {}", answer.status()));
-                return Ok(Ended::Early(ImageError::Mismatch { what: "blob", wanted, found }));
+                let (expected, found) = ("a part of it".to_string(), format!("answer {}", answer.status()));
+                return Ok(Ended::Early(ImageError::Mismatch { what: "blob", expected, found }));
             }
         }
         loop {
@@ -176,16 +180,16 @@ impl Part {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) if self.have == self.size => return Ok(Ended::Whole),
                 Ok(None) => {
-                    let (wanted, found) = (format!("{} bytes", self.size), format!("{} bytes", self.have));
-                    return Ok(Ended::Early(ImageError::Mismatch { what: "blob", wanted, found }));
+                    let (expected, found) = (format!("{} bytes", self.size), format!("{} bytes", self.have));
+                    return Ok(Ended::Early(ImageError::Mismatch { what: "blob", expected, found }));
                 }
                 Err(error) => return Ok(Ended::Early(client.broken(&error))),
             };
             self.have += chunk.len() as u64;
             if self.have > self.size {
                 self.restart().map_err(failed)?;
-                let (wanted, found) = (format!("{} bytes", self.size), "more".to_string());
-                return Err(ImageError::Mismatch { what: "blob", wanted, found });
+                let (expected, found) = (format!("{} bytes", self.size), "more".to_string());
+                return Err(ImageError::Mismatch { what: "blob", expected, found });
             }
             self.write(&chunk).map_err(failed)?;
             if self.pace.is_too_slow(chunk.len() as u64, Instant::now()) {

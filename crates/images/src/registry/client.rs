@@ -172,7 +172,7 @@ impl<'a> Client<'a> {
         url: &str,
         headers: &[(reqwest::header::HeaderName, &str)],
     ) -> Result<Response, ImageError> {
-        let (mut attempt, mut has_said) = (0, false);
+        let (mut attempt, mut has_authorized) = (0, false);
         loop {
             let mut request = self.http.get(url);
             for (name, value) in headers {
@@ -188,8 +188,8 @@ impl<'a> Client<'a> {
                 Ok(response) => match response.status() {
                     // A server that the registry redirected us to names no token server: that one would be told the
                     // registry's password.
-                    StatusCode::UNAUTHORIZED if !has_said && is_of(&response, url) => {
-                        has_said = true;
+                    StatusCode::UNAUTHORIZED if !has_authorized && is_of(&response, url) => {
+                        has_authorized = true;
                         self.say_who(response.headers()).await?;
                         continue;
                     }
@@ -212,8 +212,8 @@ impl<'a> Client<'a> {
 
     /// Finds out what would let us in, and keeps it.
     async fn say_who(&self, headers: &HeaderMap) -> Result<(), ImageError> {
-        let asked = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
-        let challenges: Vec<Challenge> = asked.filter_map(challenge).collect();
+        let values = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+        let challenges: Vec<Challenge> = values.filter_map(challenge).collect();
         let bearer = challenges.iter().find(|challenge| matches!(challenge, Challenge::Bearer { .. }));
         let header = match bearer.or(challenges.first()) {
             Some(Challenge::Bearer { realm, service, scope }) => {
@@ -276,7 +276,7 @@ impl<'a> Client<'a> {
                         return Err(ImageError::Answer {
                             registry: host_of(url),
                             status: response.status().as_u16(),
-                            said: "when it was asked for a token".into(),
+                            detail: "when it was asked for a token".into(),
                         });
                     }
                     if let Some(seconds) = retry_after(response.headers()) {
@@ -291,22 +291,22 @@ impl<'a> Client<'a> {
         }
     }
 
-    async fn refusal(&self, asked: &str, mut response: Response) -> ImageError {
+    async fn refusal(&self, url: &str, mut response: Response) -> ImageError {
         let registry = self.endpoint.host.clone();
         match response.status() {
             StatusCode::NOT_FOUND => ImageError::NotFound { registry, image: self.reference.to_string() },
             // What another server answers, to which the registry redirected us, may not be the registry's to know; nor does
             // a password help.
-            status if !is_of(&response, asked) => {
-                let said = format!("of `{}`, where it sent us", host_of(response.url()));
-                ImageError::Answer { registry, status: status.as_u16(), said }
+            status if !is_of(&response, url) => {
+                let detail = format!("of `{}`, where it sent us", host_of(response.url()));
+                ImageError::Answer { registry, status: status.as_u16(), detail }
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => self.unauthorized(),
             status => {
                 let body = bounded(&mut response, ANSWER).await.ok().flatten().unwrap_or_default();
-                let said: String = String::from_utf8_lossy(&body).chars().take(200).collect();
-                let said = said.escape_debug().to_string();
-                ImageError::Answer { registry, status: status.as_u16(), said }
+                let detail: String = String::from_utf8_lossy(&body).chars().take(200).collect();
+                let detail = detail.escape_debug().to_string();
+                ImageError::Answer { registry, status: status.as_u16(), detail }
             }
         }
     }
@@ -375,8 +375,8 @@ fn unreachable(endpoint: &Endpoint, error: &reqwest::Error) -> ImageError {
 }
 
 /// Whether an answer is of the server that was asked, and not of one that it sent us to.
-fn is_of(response: &Response, asked: &str) -> bool {
-    asked.parse().is_ok_and(|asked| is_same_server(&asked, response.url()))
+fn is_of(response: &Response, url: &str) -> bool {
+    url.parse().is_ok_and(|url| is_same_server(&url, response.url()))
 }
 
 /// A port that was written out and the usual one that was not are the same.

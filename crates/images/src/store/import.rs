@@ -111,8 +111,8 @@ fn saved(members: &Members, reference: &Reference, limits: &Limits) -> Result<Fo
     let bytes = members.read(&image.config, DOCUMENT)?;
     // There is no manifest with a digest; docker calls this one the image's id.
     let digest = Digest::of(&bytes);
-    if let Some(wanted) = &reference.digest {
-        must_be("image's id", wanted, &digest)?;
+    if let Some(expected) = &reference.digest {
+        must_be("image's id", expected, &digest)?;
     }
     Ok(Found { digest, config: suiting(ImageConfig::parse(&bytes)?)?, layers: image.layers.clone() })
 }
@@ -145,10 +145,10 @@ fn layout(members: &Members, reference: &Reference, limits: &Limits) -> Result<F
         digest = chosen.digest.clone();
         document = Document::parse(&members.blob(chosen)?, limits)?;
     }
-    if let Some(wanted) = &reference.digest
-        && *wanted != entry.digest
+    if let Some(expected) = &reference.digest
+        && *expected != entry.digest
     {
-        must_be("manifest", wanted, &digest)?;
+        must_be("manifest", expected, &digest)?;
     }
     let Document::Manifest(manifest) = document else {
         return Err(members.refused("its manifest is an index in an index".into()));

@@ -74,8 +74,8 @@ fn make_in(
         source => ImageError::Layer { layer: layer.clone(), source },
     })?;
     if unpacked.diff_id != *layer {
-        let (wanted, found) = (layer.to_string(), unpacked.diff_id.to_string());
-        return Err(ImageError::Mismatch { what: "layer's content", wanted, found });
+        let (expected, found) = (layer.to_string(), unpacked.diff_id.to_string());
+        return Err(ImageError::Mismatch { what: "layer's content", expected, found });
     }
     let made = Layer {
         entries: unpacked.entries,

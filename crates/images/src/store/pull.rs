@@ -48,9 +48,9 @@ impl Store {
         let reference = Reference::of(name);
         // A removal waits until this lock is given back.
         let hold = self.shared()?;
-        let mut asked = endpoints(&reference, options).into_iter().peekable();
+        let mut candidates = endpoints(&reference, options).into_iter().peekable();
         loop {
-            let endpoint = asked.next().expect("the registry itself is always asked");
+            let endpoint = candidates.next().expect("the registry itself is always asked");
             let client = Client::new(endpoint, &reference, options, &*progress)?;
             match self.pull_from(&client, &reference, options, &progress).await {
                 Ok(record) => {
@@ -60,7 +60,7 @@ impl Store {
                     return image.ok_or_else(|| ImageError::Damaged(name.to_string()));
                 }
                 // Another endpoint may have it. One that sends something else than was asked for is not asked again.
-                Err(error) if asked.peek().is_some() && is_absence(&error) => {
+                Err(error) if candidates.peek().is_some() && is_absence(&error) => {
                     progress.again(&error.to_string())
                 }
                 Err(error) => return Err(error),
@@ -200,10 +200,10 @@ async fn find_manifest(
     reference: &Reference,
     limits: &Limits,
 ) -> Result<(Digest, Manifest), ImageError> {
-    let bytes = client.manifest(&reference.wanted()).await?;
+    let bytes = client.manifest(&reference.tag_or_digest()).await?;
     let digest = Digest::of(&bytes);
-    if let Some(wanted) = &reference.digest {
-        must_be("manifest", wanted, &digest)?;
+    if let Some(expected) = &reference.digest {
+        must_be("manifest", expected, &digest)?;
     }
     let entries = match Document::parse(&bytes, limits)? {
         Document::Manifest(manifest) => return Ok((digest, manifest)),
@@ -272,29 +272,29 @@ pub(super) fn suiting(config: ImageConfig) -> Result<ImageConfig, ImageError> {
     }
 }
 
-pub(super) fn must_be(what: &'static str, wanted: &Digest, found: &Digest) -> Result<(), ImageError> {
-    if wanted == found {
+pub(super) fn must_be(what: &'static str, expected: &Digest, found: &Digest) -> Result<(), ImageError> {
+    if expected == found {
         return Ok(());
     }
-    Err(ImageError::Mismatch { what, wanted: wanted.to_string(), found: found.to_string() })
+    Err(ImageError::Mismatch { what, expected: expected.to_string(), found: found.to_string() })
 }
 
 /// The digest and the size.
 pub(super) fn must_be_described(
     what: &'static str,
-    wanted: &Descriptor,
+    expected: &Descriptor,
     found: &[u8],
 ) -> Result<(), ImageError> {
-    must_be(what, &wanted.digest, &Digest::of(found))?;
-    must_have(what, wanted.size, found.len() as u64)
+    must_be(what, &expected.digest, &Digest::of(found))?;
+    must_have(what, expected.size, found.len() as u64)
 }
 
-pub(super) fn must_have(what: &'static str, wanted: u64, found: u64) -> Result<(), ImageError> {
-    if wanted == found {
+pub(super) fn must_have(what: &'static str, expected: u64, found: u64) -> Result<(), ImageError> {
+    if expected == found {
         return Ok(());
     }
-    let (wanted, found) = (format!("{wanted} bytes"), format!("{found} bytes"));
-    Err(ImageError::Mismatch { what, wanted, found })
+    let (expected, found) = (format!("{expected} bytes"), format!("{found} bytes"));
+    Err(ImageError::Mismatch { what, expected, found })
 }
 
 /// Whether another endpoint may do better.

@@ -27,7 +27,7 @@ impl<R: Read> Work<R> {
 
     /// All of them.
     pub(super) fn entries(&mut self) -> Result<(), UnpackError> {
-        while let Some(entry) = self.archive.next().map_err(understood)? {
+        while let Some(entry) = self.archive.next().map_err(unpack_error)? {
             self.tree.charge(entry.size)?;
             self.entry(&entry)?;
         }
@@ -35,7 +35,7 @@ impl<R: Read> Work<R> {
     }
 
     pub(super) fn finish(self) -> Result<Unpacked, UnpackError> {
-        let rest = self.archive.finish().map_err(understood)?;
+        let rest = self.archive.finish().map_err(unpack_error)?;
         let Account { entries, bytes, taken, .. } = self.tree.finish()?;
         let diff_id = rest.into_inner().into_inner().digest();
         Ok(Unpacked { diff_id, entries, bytes, taken, skipped: self.skipped })
@@ -105,7 +105,7 @@ impl<R: Read> Work<R> {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return Err(TarError::Truncated.into());
                 }
-                Err(error) => return Err(understood(TarError::Io(error))),
+                Err(error) => return Err(unpack_error(TarError::Io(error))),
             };
             self.tree.charge_content(length as u64)?;
             made.write_all(&buffer[..length]).map_err(|source| file("write", path.as_bytes(), source))?;
@@ -226,7 +226,7 @@ impl<R: Read> Work<R> {
 }
 
 /// A bound that was hit, if that is what an error of the archive is.
-fn understood(error: TarError) -> UnpackError {
+fn unpack_error(error: TarError) -> UnpackError {
     match &error {
         TarError::Io(source) => hit(source).unwrap_or(UnpackError::Archive(error)),
         _ => UnpackError::Archive(error),

@@ -86,12 +86,12 @@ fn of_several_images_in_a_layout_only_the_one_that_is_called_so_is_taken() {
     let platform = format!(r#""os":"linux","architecture":"{}""#, Platform::here().architecture);
     let entry = |described: &str, (tag, name): (&str, &str)| {
         let written = [("org.opencontainers.image.ref.name", tag), ("io.containerd.image.name", name)];
-        let said: Vec<String> = written
+        let annotations: Vec<String> = written
             .iter()
             .filter(|(_, value)| !value.is_empty())
             .map(|(key, value)| format!(r#""{key}":"{value}""#))
             .collect();
-        format!(r#"{{{described},"platform":{{{platform}}},"annotations":{{{}}}}}"#, said.join(","))
+        format!(r#"{{{described},"platform":{{{platform}}},"annotations":{{{}}}}}"#, annotations.join(","))
     };
     for (names, refused) in [
         ([("2", ""), ("1", "")], "app:3"),

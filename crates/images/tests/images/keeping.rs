@@ -195,8 +195,8 @@ fn a_damaged_pin_of_a_sandbox_that_is_gone_keeps_nothing() {
     let pin = fs::read_dir(&pins).unwrap().next().unwrap().unwrap().path();
     let whole = fs::read(&pin).unwrap();
     fs::write(&pin, &whole[..whole.len() / 2]).unwrap();
-    let told = belljar_spec::SandboxError::from(store.gc(&GcOptions::default()).unwrap_err());
-    let hint = told.hint.unwrap().to_string();
+    let converted = belljar_spec::SandboxError::from(store.gc(&GcOptions::default()).unwrap_err());
+    let hint = converted.hint.unwrap().to_string();
     assert!(hint.contains(&format!("rm {}", pin.display())), "{hint}");
     fs::remove_dir_all(&sandbox).unwrap();
     // The owner's name cannot be read either: it may be any sandbox.

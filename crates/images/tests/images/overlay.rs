@@ -102,7 +102,7 @@ fn directories_that_a_layer_leaves_out_have_their_usual_modes() {
 }
 
 #[test]
-fn real_archivers_are_understood() {
+fn layers_of_real_archivers_are_unpacked() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("source");
     std::fs::create_dir_all(source.join("deep").join("x".repeat(90))).unwrap();

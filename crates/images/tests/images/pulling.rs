@@ -103,16 +103,16 @@ fn passwords_are_read_from_dockers_file() {
 #[test]
 fn a_token_is_fetched_where_the_registry_says() {
     let layer = Tar::default().file("a", "x").end();
-    let tokens = Server::start(|asked, stream| {
-        let is_ours = asked.header("authorization") == Some("Basic YW5uOnMzY3JldA==")
-            && asked.path.contains("service=here")
-            && asked.path.contains("scope=repository%3Aapp%3Apull");
+    let tokens = Server::start(|request, stream| {
+        let is_ours = request.header("authorization") == Some("Basic YW5uOnMzY3JldA==")
+            && request.path.contains("service=here")
+            && request.path.contains("scope=repository%3Aapp%3Apull");
         let body: &[u8] = if is_ours { br#"{"access_token":"abc"}"# } else { br#"{"token":""}"# };
         answer(stream, "200 OK", &[], body);
     });
     let realm = format!("Bearer realm=\"http://{}/token\",service=\"here\"", tokens.address);
-    let (server, _) = served(&layer, move |asked, stream| {
-        let is_in = asked.header("authorization") == Some("Bearer abc");
+    let (server, _) = served(&layer, move |request, stream| {
+        let is_in = request.header("authorization") == Some("Bearer abc");
         if !is_in {
             answer(stream, "401 Unauthorized", &[("WWW-Authenticate", &realm)], b"");
         }

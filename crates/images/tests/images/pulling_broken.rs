@@ -14,12 +14,12 @@ fn a_broken_connection_is_taken_up_where_it_broke() {
         Tar::default().file("a", (0..400_000u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>()).end();
     let blob = gzip(&layer);
     let times = AtomicUsize::new(0);
-    let (server, _) = served(&layer, move |asked, stream| {
-        let is_blob = asked.path.ends_with(Digest::of(&blob).hex());
+    let (server, _) = served(&layer, move |request, stream| {
+        let is_blob = request.path.ends_with(Digest::of(&blob).hex());
         if !is_blob {
             return false;
         }
-        let from: usize = asked
+        let from: usize = request
             .header("range")
             .map_or(0, |range| range.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap());
         match times.fetch_add(1, Ordering::SeqCst) {
@@ -46,12 +46,12 @@ fn a_broken_connection_is_taken_up_where_it_broke() {
     let image = pull(&store, &format!("{}/app:1", server.address), &PullOptions::default()).unwrap();
     assert_eq!(fs::metadata(image.lowers[0].join("a")).unwrap().len(), 1_600_000);
     let ranges: Vec<bool> = server
-        .asked
+        .requests
         .lock()
         .unwrap()
         .iter()
-        .filter(|asked| asked.header("range").is_some())
-        .map(|asked| asked.header("range") != Some("bytes=0-"))
+        .filter(|request| request.header("range").is_some())
+        .map(|request| request.header("range") != Some("bytes=0-"))
         .collect();
     assert_eq!(ranges, [true, true], "the rest was asked for, and only the rest");
 }
@@ -74,8 +74,8 @@ fn what_a_killed_pull_left_is_used_or_begun_again() {
         fs::create_dir_all(unfinished.join("tree/a/b")).unwrap();
         let image = pull(&store, &format!("{}/app:1", server.address), &PullOptions::default()).unwrap();
         assert_eq!(fs::metadata(image.lowers[0].join("a")).unwrap().len(), 5000);
-        let asked = server.asked.lock().unwrap();
-        assert_eq!(asked.iter().any(|asked| asked.header("range").is_some()), asks_for_rest);
+        let requests = server.requests.lock().unwrap();
+        assert_eq!(requests.iter().any(|request| request.header("range").is_some()), asks_for_rest);
     }
 }
 
@@ -85,10 +85,10 @@ fn a_registry_that_sends_nothing_keeps_no_other_waiting() {
     let blob = Digest::of(&gzip(&layer)).to_string();
     let (resume, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
-    let is_asked = blob.clone();
+    let own_digest = blob.clone();
     // It says that it has the same layer.
-    let (slow, _) = served(&layer, move |asked, _| {
-        if asked.path.ends_with(&is_asked) {
+    let (slow, _) = served(&layer, move |request, _| {
+        if request.path.ends_with(&own_digest) {
             let _ = wait.lock().unwrap().recv();
         }
         false
@@ -118,8 +118,8 @@ fn where_there_is_no_room_nothing_is_fetched_and_nothing_left() {
     let options = PullOptions { limits, ..Default::default() };
     let error = pull(&store, &format!("{}/app:1", server.address), &options).unwrap_err();
     assert!(matches!(error, ImageError::NoSpace(_)), "{error}");
-    let told = belljar_spec::SandboxError::from(error);
-    assert!(told.hint.unwrap_or_default().to_string().contains("images gc"));
+    let converted = belljar_spec::SandboxError::from(error);
+    assert!(converted.hint.unwrap_or_default().to_string().contains("images gc"));
     assert_eq!(fs::read_dir(folder.path().join("images/blobs")).unwrap().count(), 0);
     let blob = Digest::of(&gzip(&layer)).to_string();
     assert!(!server.paths().iter().any(|path| path.ends_with(&blob)), "not even asked for");
@@ -129,16 +129,16 @@ fn where_there_is_no_room_nothing_is_fetched_and_nothing_left() {
 fn a_token_server_that_is_busy_is_asked_again_and_is_no_refusal() {
     let layer = Tar::default().file("a", "x").end();
     for (time_limit, is_enough) in [(2, true), (usize::MAX, false)] {
-        let asked = std::sync::atomic::AtomicUsize::new(0);
+        let count = std::sync::atomic::AtomicUsize::new(0);
         let tokens = Server::start(move |_, stream| {
-            let number = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let (status, body): (_, &[u8]) =
                 if number < time_limit { ("503 Busy", b"") } else { ("200 OK", br#"{"token":"abc"}"#) };
             answer(stream, status, &[], body);
         });
         let realm = format!("Bearer realm=\"http://{}/token\"", tokens.address);
-        let (server, _) = served(&layer, move |asked, stream| {
-            let is_in = asked.header("authorization") == Some("Bearer abc");
+        let (server, _) = served(&layer, move |request, stream| {
+            let is_in = request.header("authorization") == Some("Bearer abc");
             if !is_in {
                 answer(stream, "401 Unauthorized", &[("WWW-Authenticate", &realm)], b"");
             }

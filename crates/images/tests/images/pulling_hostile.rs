@@ -2,7 +2,7 @@
 
 use crate::archive::{Tar, config, gzip};
 use crate::served::{manifest, pull, remains, served, served_as, store, zstd};
-use crate::server::{Asked, Server, answer};
+use crate::server::{Request, Server, answer};
 use belljar_images::{Digest, ImageError, Limits, PullOptions};
 use std::fs;
 use std::io::Write;
@@ -11,30 +11,30 @@ use std::net::TcpStream;
 #[test]
 fn what_is_not_what_it_should_be_is_refused_and_leaves_nothing() {
     let layer = Tar::default().file("a", "x").end();
-    type Change = fn(&Asked, &mut TcpStream) -> bool;
+    type Change = fn(&Request, &mut TcpStream) -> bool;
     let changes: [(&str, Change); 5] = [
-        ("a manifest without end", |asked, stream| {
-            if asked.path.contains("/manifests/") {
+        ("a manifest without end", |request, stream| {
+            if request.path.contains("/manifests/") {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
                 while stream.write_all(&[b' '; 65536]).is_ok() {}
             }
-            asked.path.contains("/manifests/")
+            request.path.contains("/manifests/")
         }),
-        ("a manifest that nests", |asked, stream| {
-            if asked.path.contains("/manifests/") {
+        ("a manifest that nests", |request, stream| {
+            if request.path.contains("/manifests/") {
                 answer(stream, "200 OK", &[], "[".repeat(1 << 20).as_bytes());
             }
-            asked.path.contains("/manifests/")
+            request.path.contains("/manifests/")
         }),
-        ("a refusal without end", |asked, stream| {
-            if asked.path.contains("/manifests/") {
+        ("a refusal without end", |request, stream| {
+            if request.path.contains("/manifests/") {
                 let _ = stream.write_all(b"HTTP/1.1 400 Bad\r\nConnection: close\r\n\r\n");
                 while stream.write_all(&[b' '; 65536]).is_ok() {}
             }
-            asked.path.contains("/manifests/")
+            request.path.contains("/manifests/")
         }),
-        ("a circle", |asked, stream| {
-            answer(stream, "307 Temporary Redirect", &[("Location", &asked.path)], b"");
+        ("a circle", |request, stream| {
+            answer(stream, "307 Temporary Redirect", &[("Location", &request.path)], b"");
             true
         }),
         ("no answer at all", |_, stream| {
@@ -59,9 +59,9 @@ fn another_blob_or_configuration_is_refused_and_leaves_nothing() {
         let damaged: Vec<u8> = right.iter().map(|byte| byte ^ 1).collect();
         let longer = [&right[..], b"x"].concat();
         for sent in [damaged, longer, right[1..].to_vec()] {
-            let asked_for = Digest::of(right).to_string();
-            let (server, _) = served(&layer, move |asked, stream| {
-                let is_it = asked.path.ends_with(&asked_for);
+            let own_digest = Digest::of(right).to_string();
+            let (server, _) = served(&layer, move |request, stream| {
+                let is_it = request.path.ends_with(&own_digest);
                 if is_it {
                     answer(stream, "200 OK", &[], &sent);
                 }
@@ -82,8 +82,8 @@ fn a_blob_that_is_right_and_unpacks_to_something_else_is_refused() {
     let config = config(&[&good]);
     let blob = gzip(&evil);
     let manifest = manifest(&config, &[&blob]);
-    let server = Server::start(move |asked, stream| {
-        let body = match asked.path.rsplit('/').next().unwrap() {
+    let server = Server::start(move |request, stream| {
+        let body = match request.path.rsplit('/').next().unwrap() {
             "1" => manifest.as_bytes(),
             last if last == Digest::of(config.as_bytes()).to_string() => config.as_bytes(),
             _ => &blob,
@@ -144,12 +144,12 @@ fn no_redirect_leads_to_the_clear_and_no_password_to_a_stranger() {
     let storage = Server::start(move |_, stream| answer(stream, "200 OK", &[], &blob));
     let location = format!("http://{}/blob", storage.address);
     let blob_digest = Digest::of(&gzip(&layer)).to_string();
-    let (server, _) = served(&layer, move |asked, stream| {
-        if asked.header("authorization").is_none() {
+    let (server, _) = served(&layer, move |request, stream| {
+        if request.header("authorization").is_none() {
             answer(stream, "401 Unauthorized", &[("WWW-Authenticate", "Basic realm=\"x\"")], b"");
             return true;
         }
-        let is_blob = asked.path.ends_with(&blob_digest);
+        let is_blob = request.path.ends_with(&blob_digest);
         if is_blob {
             answer(stream, "307 Temporary Redirect", &[("Location", &location)], b"");
         }
@@ -158,7 +158,7 @@ fn no_redirect_leads_to_the_clear_and_no_password_to_a_stranger() {
     fs::write(&file, format!(r#"{{"auths":{{"{}":{{"auth":"YW5uOnMzY3JldA=="}}}}}}"#, server.address))
         .unwrap();
     pull(&store, &format!("{}/app:1", server.address), &options).unwrap();
-    assert!(storage.asked.lock().unwrap().iter().all(|asked| asked.header("authorization").is_none()));
+    assert!(storage.requests.lock().unwrap().iter().all(|request| request.header("authorization").is_none()));
 }
 
 #[test]
@@ -170,8 +170,8 @@ fn a_host_that_a_registry_redirects_to_names_no_token_server() {
             answer(stream, "401 Unauthorized", &[("WWW-Authenticate", &challenge)], b"");
         });
         let location = format!("http://{}/blob", storage.address);
-        let (server, _) = served(&layer, move |asked, stream| {
-            let is_blob = asked.path.contains("/blobs/");
+        let (server, _) = served(&layer, move |request, stream| {
+            let is_blob = request.path.contains("/blobs/");
             if is_blob {
                 answer(stream, "307 Temporary Redirect", &[("Location", &location)], b"");
             }
@@ -185,8 +185,10 @@ fn a_host_that_a_registry_redirects_to_names_no_token_server() {
         let error = pull(&store, &format!("{}/app:1", server.address), &options).unwrap_err();
         assert!(matches!(error, ImageError::Answer { status: 401, .. }), "{error}");
         assert_eq!(thief.paths(), [""; 0]);
-        for asked in [&storage, &server].into_iter().flat_map(|server| server.asked.lock().unwrap().clone()) {
-            assert_eq!(asked.header("authorization"), None, "{}", asked.path);
+        for request in
+            [&storage, &server].into_iter().flat_map(|server| server.requests.lock().unwrap().clone())
+        {
+            assert_eq!(request.header("authorization"), None, "{}", request.path);
         }
     }
 }
@@ -224,10 +226,10 @@ fn a_layer_is_had_by_who_brings_it_and_not_by_who_names_it() {
     let blob = gzip(&Tar::default().file("other", "y").end());
     let manifest = manifest(&config, &[&blob]);
     let is_config = Digest::of(config.as_bytes()).to_string();
-    let thief = Server::start(move |asked, stream| {
+    let thief = Server::start(move |request, stream| {
         let body: &[u8] = match () {
-            () if asked.path.contains("/manifests/") => manifest.as_bytes(),
-            () if asked.path.ends_with(&is_config) => config.as_bytes(),
+            () if request.path.contains("/manifests/") => manifest.as_bytes(),
+            () if request.path.ends_with(&is_config) => config.as_bytes(),
             () => &blob,
         };
         answer(stream, "200 OK", &[], body);
@@ -256,11 +258,11 @@ fn an_image_that_could_not_be_mounted_is_refused_before_anything_is_fetched() {
         let config = config(&layers);
         let manifest = manifest(&config, &layers);
         let bodies: Vec<Vec<u8>> = layers.iter().map(|layer| layer.to_vec()).collect();
-        let server = Server::start(move |asked, stream| {
-            let is = |bytes: &[u8]| asked.path.ends_with(&Digest::of(bytes).to_string());
+        let server = Server::start(move |request, stream| {
+            let is = |bytes: &[u8]| request.path.ends_with(&Digest::of(bytes).to_string());
             let body: &[u8] = match bodies.iter().find(|body| is(body)) {
                 Some(body) => body,
-                None if asked.path.contains("/manifests/") => manifest.as_bytes(),
+                None if request.path.contains("/manifests/") => manifest.as_bytes(),
                 None => config.as_bytes(),
             };
             answer(stream, "200 OK", &[], body);

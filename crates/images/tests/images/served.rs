@@ -2,7 +2,7 @@
 
 use crate::archive::{config, gzip};
 use crate::registry::GZIP;
-use crate::server::{Asked, Server, answer};
+use crate::server::{Request, Server, answer};
 use belljar_images::{Digest, Image, ImageError, PullOptions, Silent, Store};
 use std::fs;
 use std::net::TcpStream;
@@ -39,7 +39,7 @@ pub(crate) fn remains(folder: &Path) -> Vec<String> {
 /// A registry with one image of one layer, which answers as `change` wants where that answers.
 pub(crate) fn served(
     layer: &[u8],
-    change: impl Fn(&Asked, &mut TcpStream) -> bool + Send + Sync + 'static,
+    change: impl Fn(&Request, &mut TcpStream) -> bool + Send + Sync + 'static,
 ) -> (Server, Digest) {
     served_as(layer, gzip(layer), change)
 }
@@ -48,20 +48,20 @@ pub(crate) fn served(
 pub(crate) fn served_as(
     layer: &[u8],
     blob: Vec<u8>,
-    change: impl Fn(&Asked, &mut TcpStream) -> bool + Send + Sync + 'static,
+    change: impl Fn(&Request, &mut TcpStream) -> bool + Send + Sync + 'static,
 ) -> (Server, Digest) {
     let config = config(&[layer]);
     let manifest = manifest(&config, &[&blob]);
     let digest = Digest::of(manifest.as_bytes());
     let (config_digest, blob_digest) =
         (Digest::of(config.as_bytes()).to_string(), Digest::of(&blob).to_string());
-    let server = Server::start(move |asked, stream| {
-        if change(asked, stream) {
+    let server = Server::start(move |request, stream| {
+        if change(request, stream) {
             return;
         }
-        let last = asked.path.rsplit('/').next().unwrap();
+        let last = request.path.rsplit('/').next().unwrap();
         let body: &[u8] = match last {
-            _ if asked.path.contains("/manifests/") => manifest.as_bytes(),
+            _ if request.path.contains("/manifests/") => manifest.as_bytes(),
             last if last == config_digest => config.as_bytes(),
             last if last == blob_digest => &blob,
             _ => return answer(stream, "404 Not Found", &[], b""),

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 /// A request's head: its path, and its headers in lower case.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct Request {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
 }
 
-impl Asked {
+impl Request {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -19,16 +19,16 @@ impl Asked {
 
 pub(crate) struct Server {
     pub(crate) address: String,
-    pub(crate) asked: Arc<Mutex<Vec<Asked>>>,
+    pub(crate) requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Server {
     /// `answer` writes the whole answer; the connection is closed behind it.
-    pub(crate) fn start(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Server {
+    pub(crate) fn start(answer: impl Fn(&Request, &mut TcpStream) + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (log, answer) = (asked.clone(), Arc::new(answer));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (log, answer) = (requests.clone(), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (log, answer) = (log.clone(), answer.clone());
@@ -41,15 +41,15 @@ impl Server {
                 });
             }
         });
-        Server { address, asked }
+        Server { address, requests }
     }
 
     pub(crate) fn paths(&self) -> Vec<String> {
-        self.asked.lock().unwrap().iter().map(|asked| asked.path.clone()).collect()
+        self.requests.lock().unwrap().iter().map(|request| request.path.clone()).collect()
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Asked> {
+fn read(stream: &TcpStream) -> Option<Request> {
     let mut lines = BufReader::new(stream).lines();
     let path = lines.next()?.ok()?.split(' ').nth(1)?.to_string();
     let mut headers = Vec::new();
@@ -58,7 +58,7 @@ fn read(stream: &TcpStream) -> Option<Asked> {
         let Some((key, value)) = line.split_once(": ") else { break };
         headers.push((key.to_ascii_lowercase(), value.to_string()));
     }
-    Some(Asked { path, headers })
+    Some(Request { path, headers })
 }
 
 /// An ordinary answer.

@@ -46,13 +46,13 @@ pub(super) fn choose(
     };
     let mut moved = changes.list.clone();
     rename::find(&mut moved, upper, host);
-    let mut wanted: HashSet<RelPath> = HashSet::new();
+    let mut chosen: HashSet<RelPath> = HashSet::new();
     let mut around: HashSet<RelPath> = HashSet::new();
     for change in &moved {
         let from = change.from.as_ref();
         if selection.covers(&change.path) || from.is_some_and(|from| selection.covers(from)) {
-            wanted.insert(change.path.clone());
-            wanted.extend(from.cloned());
+            chosen.insert(change.path.clone());
+            chosen.extend(from.cloned());
             around.extend(change.path.ancestors());
         }
     }
@@ -63,13 +63,13 @@ pub(super) fn choose(
             return Err(LayerError::NoSuchChange { id: layer.id, path: path.clone() });
         }
     }
-    let is_wanted = |change: &&Change| {
+    let is_chosen = |change: &&Change| {
         // Of the parents of the selection, only directories that have to exist.
         let is_made = change.new.is_some_and(|new| new.is_directory())
             && change.old.is_none_or(|old| !old.is_directory());
-        wanted.contains(&change.path) || (is_made && around.contains(&change.path))
+        chosen.contains(&change.path) || (is_made && around.contains(&change.path))
     };
-    let list: Vec<Change> = changes.list.iter().filter(is_wanted).cloned().collect();
+    let list: Vec<Change> = changes.list.iter().filter(is_chosen).cloned().collect();
     let whole = list.len() == changes.list.len();
     Ok(Chosen { list, whole })
 }

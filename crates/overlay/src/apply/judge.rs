@@ -34,7 +34,8 @@ pub(super) fn judge(
 ) -> Vec<Conflict> {
     let trace = |directory: &[u8]| trace(directory, layer.stamp, &known.touched, host);
     let gone = gone(changes, &layer.guard(), trace, upper, host);
-    let mut arrivals = Arrivals { stamp: layer.stamp, touched: &known.touched, host, told: HashMap::new() };
+    let mut arrivals =
+        Arrivals { stamp: layer.stamp, touched: &known.touched, host, known_directories: HashMap::new() };
     let mut conflicts: Vec<Conflict> = Vec::new();
     for change in &chosen.list {
         let is_ours = change.old.is_some_and(|old| known.restored.knows(&change.path, &old));
@@ -50,8 +51,8 @@ pub(super) fn judge(
             continue;
         };
         // The entries of a deleted directory are deleted with it.
-        let said = |last: &Conflict| why == ConflictWhy::Gone && change.path.is_within(&last.path);
-        if !conflicts.last().is_some_and(said) {
+        let is_covered = |last: &Conflict| why == ConflictWhy::Gone && change.path.is_within(&last.path);
+        if !conflicts.last().is_some_and(is_covered) {
             conflicts.push(Conflict { path: change.path.clone(), why });
         }
     }
@@ -74,7 +75,7 @@ struct Arrivals<'a> {
     stamp: Moment,
     touched: &'a Touched,
     host: &'a Beneath,
-    told: HashMap<RelPath, bool>,
+    known_directories: HashMap<RelPath, bool>,
 }
 
 impl Arrivals<'_> {
@@ -86,8 +87,8 @@ impl Arrivals<'_> {
     }
 
     fn is_one(&mut self, directory: RelPath) -> bool {
-        let Arrivals { stamp, touched, host, told } = self;
-        *told.entry(directory).or_insert_with_key(|directory| {
+        let Arrivals { stamp, touched, host, known_directories } = self;
+        *known_directories.entry(directory).or_insert_with_key(|directory| {
             let found = host.stat(directory);
             !touched.has(directory.as_bytes())
                 && found.map_or(true, |found| found.is_some_and(|found| has_arrived(&found, *stamp)))

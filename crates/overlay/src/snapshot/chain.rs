@@ -1,7 +1,7 @@
 //! The layers below a sandbox: `chain.json` in its directory.
 
 use super::error::SnapshotError;
-use super::place::Place;
+use super::files::SandboxFiles;
 use belljar_spec::SandboxId;
 use belljar_state::damage::{read_small, understand};
 use belljar_state::{Survives, write_atomic};
@@ -26,8 +26,8 @@ struct Written {
 
 impl Chain {
     /// Of a sandbox, which may be running.
-    pub fn of(place: &Place) -> Result<Chain, SnapshotError> {
-        let path = place.chain();
+    pub fn of(files: &SandboxFiles) -> Result<Chain, SnapshotError> {
+        let path = files.chain();
         let text = match read_small(&path, MAX_CHAIN_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Chain::default()),
@@ -38,11 +38,11 @@ impl Chain {
         Ok(Chain { layers: parse(layers).map_err(damaged)?, backend })
     }
 
-    pub(super) fn write(&self, place: &Place, survives: Survives) -> Result<(), SnapshotError> {
+    pub(super) fn write(&self, files: &SandboxFiles, survives: Survives) -> Result<(), SnapshotError> {
         let layers = self.layers.iter().map(SandboxId::to_string).collect();
         let written = Written { version: VERSION, layers, backend: self.backend.clone() };
         let text = serde_json::to_vec(&written).expect("plain data can be written as JSON");
-        let path = place.chain();
+        let path = files.chain();
         write_atomic(&path, &text, survives).map_err(|source| SnapshotError::Store {
             step: "write",
             path,

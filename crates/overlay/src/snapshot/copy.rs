@@ -2,7 +2,7 @@
 //! An agent wrote all of it: no link is followed, no device is made, and depth and size have limits.
 
 use super::error::SnapshotError;
-use super::place::{Part, Place};
+use super::files::{Part, SandboxFiles};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::fs::{
     AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags,
@@ -29,14 +29,14 @@ impl Default for CopyLimit {
 
 /// Copies the parts of a place into a new layer, and says how many bytes they have.
 pub(super) fn parts(
-    place: &Place,
+    files: &SandboxFiles,
     parts: &[Part],
     layer: &Path,
     limit: CopyLimit,
 ) -> Result<u64, SnapshotError> {
     let mut bytes = 0;
     for part in parts {
-        let upper = place.upper(*part);
+        let upper = files.upper(*part);
         let failed = |errno: Errno| SnapshotError::store("copy", &upper)(errno.into());
         let from = match openat(CWD, &upper, DIRECTORY, Mode::empty()) {
             Ok(from) => from,

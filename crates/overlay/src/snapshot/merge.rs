@@ -8,7 +8,7 @@
 
 use super::chain::Chain;
 use super::error::SnapshotError;
-use super::place::{Part, Place};
+use super::files::{Part, SandboxFiles};
 use super::record::{LABEL, Snapshot};
 use super::seal::replace;
 use super::store::SnapshotStore;
@@ -23,9 +23,13 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// Merges what can be merged, the oldest first, and says how many layers the place has then. The caller holds the store's lock and the place.
-pub(super) fn merge(store: &SnapshotStore, place: &Place, most: usize) -> Result<usize, SnapshotError> {
+pub(super) fn merge(
+    store: &SnapshotStore,
+    files: &SandboxFiles,
+    most: usize,
+) -> Result<usize, SnapshotError> {
     loop {
-        let chain = Chain::of(place)?;
+        let chain = Chain::of(files)?;
         let count = chain.layers.len();
         if count <= most {
             return Ok(count);
@@ -33,7 +37,7 @@ pub(super) fn merge(store: &SnapshotStore, place: &Place, most: usize) -> Result
         let others: Vec<Chain> = store
             .chains()?
             .into_iter()
-            .filter(|(name, _)| place.directory().file_name().is_none_or(|own| own != name.as_str()))
+            .filter(|(name, _)| files.directory().file_name().is_none_or(|own| own != name.as_str()))
             .map(|(_, chain)| chain)
             .collect();
         let snapshots = store.all()?;
@@ -51,7 +55,7 @@ pub(super) fn merge(store: &SnapshotStore, place: &Place, most: usize) -> Result
                 }
             }
         }
-        leave_out(store, place, &chain, upper, snapshots)?;
+        leave_out(store, files, &chain, upper, snapshots)?;
     }
 }
 
@@ -75,7 +79,7 @@ fn may_merge(
 /// Takes an empty layer out of all lists. Those that still have it after a kill show the same.
 fn leave_out(
     store: &SnapshotStore,
-    place: &Place,
+    files: &SandboxFiles,
     chain: &Chain,
     gone: SandboxId,
     snapshots: Vec<Snapshot>,
@@ -88,7 +92,7 @@ fn leave_out(
     }
     let mut chain = chain.clone();
     chain.layers.retain(|layer| *layer != gone);
-    chain.write(place, Survives::PowerCut)
+    chain.write(files, Survives::PowerCut)
 }
 
 /// Moves a part of one layer into the same part of the layer below.

@@ -2,7 +2,7 @@
 
 use super::chain::parse;
 use super::error::SnapshotError;
-use super::place::Part;
+use super::files::Part;
 use belljar_spec::{SandboxId, SnapshotName};
 use belljar_state::damage::read_label;
 use serde::{Deserialize, Serialize};

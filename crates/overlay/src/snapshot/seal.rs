@@ -2,7 +2,7 @@
 
 use super::chain::Chain;
 use super::error::SnapshotError;
-use super::place::{Part, Place};
+use super::files::{Part, SandboxFiles};
 use super::store::fresh;
 use belljar_state::{Survives, create_private};
 use belljar_sys::rustix::fs::{
@@ -34,13 +34,13 @@ pub enum Step {
 /// Makes a layer of the parts of a place, and gives the new chain. Where nothing changed since the last layer, that is the last chain.
 pub(super) fn seal(
     layers: &Path,
-    place: &Place,
+    files: &SandboxFiles,
     parts: &[Part],
     chain: Chain,
     done: &mut dyn FnMut(Step),
 ) -> Result<Chain, SnapshotError> {
     // One that cannot be read may hold anything: an agent can close its own directory.
-    let has_changes = |part: &Part| match fs::read_dir(place.upper(*part)) {
+    let has_changes = |part: &Part| match fs::read_dir(files.upper(*part)) {
         Ok(mut found) => found.next().is_some(),
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     };
@@ -53,10 +53,10 @@ pub(super) fn seal(
     done(Step::Made);
     let chain = Chain { layers: [id].into_iter().chain(chain.layers).collect(), ..chain };
     // The renames below are on the disk after this.
-    chain.write(place, Survives::InOrder)?;
+    chain.write(files, Survives::InOrder)?;
     done(Step::Chained);
     for part in parts {
-        let upper = place.upper(*part);
+        let upper = files.upper(*part);
         // A part that was never made is empty.
         match move_into(&upper, &layer.join(part.as_str())) {
             Ok(true) => done(Step::Moved(*part)),

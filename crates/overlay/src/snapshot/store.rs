@@ -3,8 +3,8 @@
 use super::chain::Chain;
 use super::copy::{self, CopyLimit};
 use super::error::SnapshotError;
+use super::files::{Part, SandboxFiles};
 use super::merge;
-use super::place::{Part, Place};
 use super::record::{Automatic, LABEL, Method, Snapshot};
 use super::seal::{self, Step};
 use belljar_spec::{SandboxId, SnapshotName};
@@ -100,7 +100,7 @@ impl SnapshotStore {
     /// on the disk.
     pub fn take(
         &self,
-        place: &Place,
+        files: &SandboxFiles,
         new: NewSnapshot,
         done: &mut dyn FnMut(Step),
     ) -> Result<Snapshot, SnapshotError> {
@@ -108,14 +108,19 @@ impl SnapshotStore {
         if let Some(name) = &new.name {
             self.must_be_free(&new.owner, name)?;
         }
-        let chain = self.seal(place, &new.parts, new.backend.as_deref(), done)?;
+        let chain = self.seal(files, &new.parts, new.backend.as_deref(), done)?;
         let snapshot = self.noted(new, chain.layers, Method::Layered, None)?;
         done(Step::Noted);
         Ok(snapshot)
     }
 
     /// Takes a snapshot by copying what a sandbox changed. Its processes write nothing meanwhile.
-    pub fn copy(&self, place: &Place, new: NewSnapshot, limit: CopyLimit) -> Result<Snapshot, SnapshotError> {
+    pub fn copy(
+        &self,
+        files: &SandboxFiles,
+        new: NewSnapshot,
+        limit: CopyLimit,
+    ) -> Result<Snapshot, SnapshotError> {
         if let Some(name) = &new.name {
             self.must_be_free(&new.owner, name)?;
         }
@@ -125,12 +130,12 @@ impl SnapshotStore {
         create_private(&draft).map_err(SnapshotError::store("make", &draft))?;
         let lock = draft.join("lock");
         let _making = Lock::wait(&lock).map_err(SnapshotError::store("lock", &lock))?;
-        let copied = copy::parts(place, &new.parts, &draft, limit).and_then(|bytes| {
+        let copied = copy::parts(files, &new.parts, &draft, limit).and_then(|bytes| {
             let _lock = self.lock()?;
             if let Some(name) = &new.name {
                 self.must_be_free(&new.owner, name)?;
             }
-            let chain = Chain::of(place)?;
+            let chain = Chain::of(files)?;
             if chain.layers.len() >= MAX_LAYERS {
                 return Err(SnapshotError::TooManyLayers(chain.layers.len(), MAX_LAYERS));
             }
@@ -143,20 +148,20 @@ impl SnapshotStore {
     }
 
     /// Gives a sandbox that was never started the layers of a snapshot.
-    pub fn seed(&self, place: &Place, snapshot: &Snapshot) -> Result<(), SnapshotError> {
+    pub fn seed(&self, files: &SandboxFiles, snapshot: &Snapshot) -> Result<(), SnapshotError> {
         let _lock = self.lock()?;
         // It may have been removed since it was found, and its layers with it.
         let Some(snapshot) = Snapshot::read(&self.taken().join(snapshot.id.as_str()))? else {
             return Err(SnapshotError::Unknown(snapshot.name.clone()));
         };
-        self.seeded(place, &snapshot)
+        self.seeded(files, &snapshot)
     }
 
     /// Puts a sandbox that no process uses back to a snapshot. Its present files become a snapshot of their own, which is returned, if
     /// `saved` says what is known of that; else they are discarded.
     pub fn restore(
         &self,
-        place: &Place,
+        files: &SandboxFiles,
         parts: &[Part],
         snapshot: &Snapshot,
         saved: Option<NewSnapshot>,
@@ -166,10 +171,10 @@ impl SnapshotStore {
         let Some(snapshot) = Snapshot::read(&self.taken().join(snapshot.id.as_str()))? else {
             return Err(SnapshotError::Unknown(snapshot.name.clone()));
         };
-        let present = self.seal(place, parts, snapshot.backend.as_deref(), done)?;
+        let present = self.seal(files, parts, snapshot.backend.as_deref(), done)?;
         let saved = saved.map(|new| self.noted(new, present.layers, Method::Layered, None)).transpose()?;
         done(Step::Noted);
-        self.seeded(place, &snapshot)?;
+        self.seeded(files, &snapshot)?;
         done(Step::Restored);
         Ok(saved)
     }
@@ -229,9 +234,9 @@ impl SnapshotStore {
 
     /// Merges layers below a sandbox that no process uses, as far as no other sandbox and no snapshot needs them one by one, until it has
     /// at most so many. Says how many it has.
-    pub fn merge(&self, place: &Place, most: usize) -> Result<usize, SnapshotError> {
+    pub fn merge(&self, files: &SandboxFiles, most: usize) -> Result<usize, SnapshotError> {
         let _lock = self.lock()?;
-        merge::merge(self, place, most)
+        merge::merge(self, files, most)
     }
 
     /// The bytes on disk of a layer.
@@ -241,21 +246,21 @@ impl SnapshotStore {
 
     fn seal(
         &self,
-        place: &Place,
+        files: &SandboxFiles,
         parts: &[Part],
         backend: Option<&str>,
         done: &mut dyn FnMut(Step),
     ) -> Result<Chain, SnapshotError> {
-        let mut chain = Chain::of(place)?;
+        let mut chain = Chain::of(files)?;
         if chain.layers.len() >= MAX_LAYERS {
-            let left = merge::merge(self, place, MERGED_LAYERS)?;
+            let left = merge::merge(self, files, MERGED_LAYERS)?;
             if left >= MAX_LAYERS {
                 return Err(SnapshotError::TooManyLayers(left, MAX_LAYERS));
             }
-            chain = Chain::of(place)?;
+            chain = Chain::of(files)?;
         }
         chain.backend = chain.backend.or_else(|| backend.map(str::to_string));
-        seal::seal(&self.layers(), place, parts, chain, done)
+        seal::seal(&self.layers(), files, parts, chain, done)
     }
 
     /// Writes what is known of a snapshot. Its layers are whole.
@@ -305,9 +310,9 @@ impl SnapshotStore {
         Ok(snapshot)
     }
 
-    fn seeded(&self, place: &Place, snapshot: &Snapshot) -> Result<(), SnapshotError> {
+    fn seeded(&self, files: &SandboxFiles, snapshot: &Snapshot) -> Result<(), SnapshotError> {
         let chain = Chain { layers: snapshot.layers.clone(), backend: snapshot.backend.clone() };
-        chain.write(place, Survives::InOrder)
+        chain.write(files, Survives::InOrder)
     }
 
     /// The chains of all sandboxes, those that are being made included, by name.
@@ -315,7 +320,7 @@ impl SnapshotStore {
         let sandboxes = self.fleet.join("sandboxes");
         let mut chains = Vec::new();
         for name in names(&sandboxes)? {
-            let chain = Chain::of(&Place::new(sandboxes.join(&name)))?;
+            let chain = Chain::of(&SandboxFiles::new(sandboxes.join(&name)))?;
             if !chain.layers.is_empty() {
                 chains.push((name, chain));
             }

@@ -24,20 +24,20 @@ impl Fleet {
         Fleet { _folder: folder, store }
     }
 
-    fn place(&self, name: &str) -> Place {
-        let place = Place::new(self.store.fleet().join("sandboxes").join(name));
+    fn files(&self, name: &str) -> SandboxFiles {
+        let files = SandboxFiles::new(self.store.fleet().join("sandboxes").join(name));
         for part in Part::ALL {
-            fs::create_dir_all(place.upper(part)).unwrap();
+            fs::create_dir_all(files.upper(part)).unwrap();
         }
-        place
+        files
     }
 
     /// What the sandbox of a place sees of a part: paths and contents.
-    fn seen(&self, place: &Place, part: Part) -> BTreeMap<String, String> {
-        let chain = Chain::of(place).unwrap();
+    fn seen(&self, files: &SandboxFiles, part: Part) -> BTreeMap<String, String> {
+        let chain = Chain::of(files).unwrap();
         let below = chain.layers.iter().rev().filter_map(|layer| self.store.part(*layer, part));
         let mut seen = BTreeMap::new();
-        for layer in below.chain([place.upper(part)]) {
+        for layer in below.chain([files.upper(part)]) {
             lay(&layer, Path::new(""), &mut seen);
         }
         seen
@@ -104,8 +104,8 @@ fn new(name: Option<&str>) -> NewSnapshot {
     }
 }
 
-fn take(fleet: &Fleet, place: &Place, name: Option<&str>) -> Snapshot {
-    fleet.store.take(place, new(name), &mut |_| {}).unwrap()
+fn take(fleet: &Fleet, files: &SandboxFiles, name: Option<&str>) -> Snapshot {
+    fleet.store.take(files, new(name), &mut |_| {}).unwrap()
 }
 
 fn snapshot_name(text: &str) -> SnapshotName {
@@ -115,7 +115,7 @@ fn snapshot_name(text: &str) -> SnapshotName {
 #[test]
 fn forks_and_their_source_are_independent_and_nothing_is_copied() {
     let fleet = Fleet::new();
-    let parent = fleet.place("bj-parent");
+    let parent = fleet.files("bj-parent");
     let home = parent.upper(Part::Home);
     fs::create_dir(home.join("d")).unwrap();
     fs::write(home.join("d/old"), "1").unwrap();
@@ -126,7 +126,7 @@ fn forks_and_their_source_are_independent_and_nothing_is_copied() {
     let kept = fleet.store.part(snapshot.layers[0], Part::Home).unwrap();
     assert_eq!(fs::metadata(kept.join("d/old")).unwrap().ino(), inode, "it is the same file");
     assert_eq!(fs::metadata(&home).unwrap().mode() & 0o7777, 0o711, "the new top is like the old one");
-    let child = fleet.place("bj-child");
+    let child = fleet.files("bj-child");
     fleet.store.seed(&child, &snapshot).unwrap();
     let first = fleet.seen(&parent, Part::Home);
     assert_eq!(first.get("d/old").map(String::as_str), Some("1"));
@@ -162,18 +162,18 @@ fn a_kill_at_any_step_loses_nothing() {
     for cut in steps {
         for restores in [false, true] {
             let fleet = Fleet::new();
-            let place = fleet.place("bj-a");
+            let files = fleet.files("bj-a");
             for part in Part::ALL {
-                fs::write(place.upper(part).join("first"), part.as_str()).unwrap();
+                fs::write(files.upper(part).join("first"), part.as_str()).unwrap();
             }
-            let earlier = take(&fleet, &place, Some("earlier"));
-            let all = |place: &Place| Part::ALL.map(|part| fleet.seen(place, part));
-            let first = all(&place);
+            let earlier = take(&fleet, &files, Some("earlier"));
+            let all = |files: &SandboxFiles| Part::ALL.map(|part| fleet.seen(files, part));
+            let first = all(&files);
             for part in Part::ALL {
-                delete(place.upper(part).join("first"));
-                fs::write(place.upper(part).join("second"), "2").unwrap();
+                delete(files.upper(part).join("first"));
+                fs::write(files.upper(part).join("second"), "2").unwrap();
             }
-            let second = all(&place);
+            let second = all(&files);
             let mut was_cut = false;
             let mut kill = |step: SealStep| {
                 if step == cut {
@@ -182,22 +182,22 @@ fn a_kill_at_any_step_loses_nothing() {
                 }
             };
             let killed = catch_unwind(AssertUnwindSafe(|| match restores {
-                false => fleet.store.take(&place, new(None), &mut kill).map(drop),
+                false => fleet.store.take(&files, new(None), &mut kill).map(drop),
                 true => {
-                    fleet.store.restore(&place, &Part::ALL, &earlier, Some(new(None)), &mut kill).map(drop)
+                    fleet.store.restore(&files, &Part::ALL, &earlier, Some(new(None)), &mut kill).map(drop)
                 }
             }));
             assert_eq!(killed.is_err(), was_cut);
             // The engine makes what is missing at each start.
             for part in Part::ALL {
-                fs::create_dir_all(place.upper(part)).unwrap();
+                fs::create_dir_all(files.upper(part)).unwrap();
             }
             let is_restored = restores && (cut == SealStep::Restored || !was_cut);
             let expected = if is_restored { &first } else { &second };
-            assert_eq!(all(&place), *expected, "{cut:?}, {restores}");
+            assert_eq!(all(&files), *expected, "{cut:?}, {restores}");
             fleet.store.collect(Forking::None).unwrap();
-            assert_eq!(all(&place), *expected, "{cut:?}, {restores}: swept");
-            let child = fleet.place("bj-child");
+            assert_eq!(all(&files), *expected, "{cut:?}, {restores}: swept");
+            let child = fleet.files("bj-child");
             fleet.store.seed(&child, &earlier).unwrap();
             assert_eq!(all(&child), first, "{cut:?}: the earlier snapshot is whole");
             // Every snapshot that is listed is whole, too.
@@ -205,9 +205,9 @@ fn a_kill_at_any_step_loses_nothing() {
                 fleet.store.seed(&child, &taken).unwrap();
                 assert!([&first, &second].contains(&&all(&child)), "{cut:?}: {taken:?}");
             }
-            let more = take(&fleet, &place, None);
-            assert_eq!(Chain::of(&place).unwrap().layers, more.layers);
-            assert_eq!(all(&place), *expected);
+            let more = take(&fleet, &files, None);
+            assert_eq!(Chain::of(&files).unwrap().layers, more.layers);
+            assert_eq!(all(&files), *expected);
         }
     }
 }
@@ -215,10 +215,10 @@ fn a_kill_at_any_step_loses_nothing() {
 #[test]
 fn a_layer_goes_with_its_last_user() {
     let fleet = Fleet::new();
-    let place = fleet.place("bj-a");
-    fs::write(place.upper(Part::Home).join("f"), "1").unwrap();
-    let snapshot = take(&fleet, &place, Some("one"));
-    let child = fleet.place("bj-b");
+    let files = fleet.files("bj-a");
+    fs::write(files.upper(Part::Home).join("f"), "1").unwrap();
+    let snapshot = take(&fleet, &files, Some("one"));
+    let child = fleet.files("bj-b");
     fleet.store.seed(&child, &snapshot).unwrap();
     let used_by = |store: &SnapshotStore| {
         store.with_users(store.all().unwrap()).unwrap().pop().map(|found| found.used_by)
@@ -227,7 +227,7 @@ fn a_layer_goes_with_its_last_user() {
     let collect = || fleet.store.collect(Forking::Perhaps).unwrap();
     fleet.store.remove(&snapshot).unwrap();
     assert_eq!((collect(), fleet.layers()), (0, 1));
-    fs::remove_dir_all(place.directory()).unwrap();
+    fs::remove_dir_all(files.directory()).unwrap();
     assert_eq!((collect(), fleet.layers()), (0, 1));
     assert_eq!(fleet.seen(&child, Part::Home)["f"], "1");
     fs::write(child.directory().join("chain.json"), "{").unwrap();
@@ -241,22 +241,22 @@ fn a_layer_goes_with_its_last_user() {
 #[test]
 fn what_forks_were_made_from_goes_when_none_are_made() {
     let fleet = Fleet::new();
-    let place = fleet.place("bj-a");
-    fs::write(place.upper(Part::Home).join("f"), "1").unwrap();
+    let files = fleet.files("bj-a");
+    fs::write(files.upper(Part::Home).join("f"), "1").unwrap();
     let of_fork = NewSnapshot { automatic: Some(Automatic::Fork), ..new(None) };
-    fleet.store.take(&place, of_fork, &mut |_| {}).unwrap();
+    fleet.store.take(&files, of_fork, &mut |_| {}).unwrap();
     fleet.store.collect(Forking::Perhaps).unwrap();
     assert_eq!(fleet.store.all().unwrap().len(), 1);
     fleet.store.collect(Forking::None).unwrap();
     assert_eq!(fleet.store.all().unwrap().len(), 0);
-    assert_eq!(fleet.seen(&place, Part::Home)["f"], "1");
+    assert_eq!(fleet.seen(&files, Part::Home)["f"], "1");
 }
 
 #[test]
 fn a_copy_is_what_was_copied_and_a_killed_copy_is_swept() {
     let fleet = Fleet::new();
-    let place = fleet.place("bj-a");
-    let home = place.upper(Part::Home);
+    let files = fleet.files("bj-a");
+    let home = files.upper(Part::Home);
     fs::write(home.join("f"), "content").unwrap();
     fs::hard_link(home.join("f"), home.join("same")).unwrap();
     fs::set_permissions(home.join("f"), PermissionsExt::from_mode(0o751)).unwrap();
@@ -265,7 +265,7 @@ fn a_copy_is_what_was_copied_and_a_killed_copy_is_swept() {
     make_opaque(&home.join("opaque"));
     let hole = fs::File::create(home.join("hole")).unwrap();
     hole.set_len(1 << 30).unwrap();
-    let snapshot = fleet.store.copy(&place, new(Some("copy")), CopyLimit::default()).unwrap();
+    let snapshot = fleet.store.copy(&files, new(Some("copy")), CopyLimit::default()).unwrap();
     assert_eq!(snapshot.method, Method::Copied);
     let copy = fleet.store.part(snapshot.layers[0], Part::Home).unwrap();
     fs::write(home.join("f"), "changed since").unwrap();
@@ -278,13 +278,13 @@ fn a_copy_is_what_was_copied_and_a_killed_copy_is_swept() {
     assert!(is_opaque(&copy.join("opaque")));
     let found = fs::metadata(copy.join("hole")).unwrap();
     assert_eq!((found.len(), found.blocks()), (1 << 30, 0));
-    assert_eq!(Chain::of(&place).unwrap(), Chain::default(), "the sandbox itself is as it was");
+    assert_eq!(Chain::of(&files).unwrap(), Chain::default(), "the sandbox itself is as it was");
 
     let mut large = CopyLimit { bytes: 1 };
-    let error = fleet.store.copy(&place, new(None), large).unwrap_err();
+    let error = fleet.store.copy(&files, new(None), large).unwrap_err();
     assert!(matches!(error, SnapshotError::TooLarge(1)), "{error}");
     large.bytes = 1 << 20;
-    assert!(fleet.store.copy(&place, new(None), large).is_ok(), "a hole is not copied");
+    assert!(fleet.store.copy(&files, new(None), large).is_ok(), "a hole is not copied");
     let before = fleet.layers();
     let killed = fleet.store.layers().join(".new-0123456789abcdef");
     fs::create_dir(&killed).unwrap();
@@ -296,15 +296,15 @@ fn a_copy_is_what_was_copied_and_a_killed_copy_is_swept() {
 #[test]
 fn names_belong_to_their_owner() {
     let fleet = Fleet::new();
-    let place = fleet.place("bj-a");
-    fs::write(place.upper(Part::Home).join("f"), "1").unwrap();
-    let one = take(&fleet, &place, Some("one"));
+    let files = fleet.files("bj-a");
+    fs::write(files.upper(Part::Home).join("f"), "1").unwrap();
+    let one = take(&fleet, &files, Some("one"));
     let store = &fleet.store;
     assert!(matches!(store.must_be_free("owner", &snapshot_name("one")), Err(SnapshotError::NameTaken(_))));
     assert!(store.must_be_free("g1", &snapshot_name("one")).is_ok());
     assert!(matches!(store.must_be_free("g1", &one.id), Err(SnapshotError::NameIsId(_))));
     let of_grant = NewSnapshot { owner: "g1".into(), ..new(Some("one")) };
-    let other = store.take(&place, of_grant, &mut |_| {}).unwrap();
+    let other = store.take(&files, of_grant, &mut |_| {}).unwrap();
     let find =
         |name: &SnapshotName, owner: &str, all: bool| store.find(name, owner, all).ok().map(|found| found.id);
     assert_eq!(find(&snapshot_name("one"), "g1", false), Some(other.id.clone()));
@@ -317,14 +317,14 @@ fn names_belong_to_their_owner() {
 #[test]
 fn layers_that_nothing_needs_one_by_one_are_merged() {
     let fleet = Fleet::new();
-    let place = fleet.place("bj-a");
-    let home = place.upper(Part::Home);
+    let files = fleet.files("bj-a");
+    let home = files.upper(Part::Home);
     let write = |name: &str, content: &str| {
         fs::create_dir_all(home.join(name).parent().unwrap()).unwrap();
         fs::write(home.join(name), content).unwrap();
     };
     let seal = || {
-        let taken = take(&fleet, &place, None);
+        let taken = take(&fleet, &files, None);
         fleet.store.remove(&taken).unwrap();
         taken
     };
@@ -332,7 +332,7 @@ fn layers_that_nothing_needs_one_by_one_are_merged() {
     write("a/two", "2");
     write("b", "b");
     write("c/deep/file", "c");
-    let needed = take(&fleet, &place, Some("needed"));
+    let needed = take(&fleet, &files, Some("needed"));
     write("a/one", "changed");
     delete(home.join("b"));
     write("d/x", "x");
@@ -346,17 +346,17 @@ fn layers_that_nothing_needs_one_by_one_are_merged() {
     delete(home.join("c/deep"));
     write("d", "a file");
     seal();
-    let before = fleet.seen(&place, Part::Home);
+    let before = fleet.seen(&files, Part::Home);
     let expected = ["a", "a/three", "b", "b/now", "b/now/a", "b/now/a/folder", "c", "d"];
     assert_eq!(before.keys().collect::<Vec<_>>(), expected);
-    assert_eq!(Chain::of(&place).unwrap().layers.len(), 4);
+    assert_eq!(Chain::of(&files).unwrap().layers.len(), 4);
     // A kill anywhere: the same is seen, and merging again goes on.
-    assert_eq!(fleet.store.merge(&place, 2).unwrap(), 2);
-    assert_eq!(fleet.seen(&place, Part::Home), before);
-    let child = fleet.place("bj-child");
+    assert_eq!(fleet.store.merge(&files, 2).unwrap(), 2);
+    assert_eq!(fleet.seen(&files, Part::Home), before);
+    let child = fleet.files("bj-child");
     fleet.store.seed(&child, &needed).unwrap();
     assert_eq!(fleet.seen(&child, Part::Home)["a/one"], "1", "what a snapshot needs is as it was");
     fleet.store.collect(Forking::Perhaps).unwrap();
     assert_eq!(fleet.layers(), 2);
-    assert_eq!(fleet.seen(&place, Part::Home), before);
+    assert_eq!(fleet.seen(&files, Part::Home), before);
 }

@@ -42,7 +42,7 @@ fn every_kind_of_change_is_seen() {
     bench.put("added", "a");
     link("a", &bench.upper().join("link"));
     assert_eq!(
-        bench.said(),
+        bench.summary(),
         [
             "Added added",
             "Deleted deleted",
@@ -72,7 +72,7 @@ fn same_size_and_time_do_not_hide_a_change() {
     bench.copied("a", "evil");
     let time = fs::metadata(bench.folder().join("a")).unwrap().modified().unwrap();
     File::options().write(true).open(bench.upper().join("a")).unwrap().set_modified(time).unwrap();
-    assert_eq!(bench.said(), ["Modified a"]);
+    assert_eq!(bench.summary(), ["Modified a"]);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn attributes_count_and_overlayfs_own_do_not() {
     bench.mark("d", Mark::Origin, b"");
     let file = File::open(bench.upper().join("a")).unwrap();
     sys::fsetxattr(file, "user.mine", b"1", sys::XattrFlags::empty()).unwrap();
-    assert_eq!(bench.said(), ["ModeChanged a"]);
+    assert_eq!(bench.summary(), ["ModeChanged a"]);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn what_no_one_applies_is_said() {
     let _socket = UnixListener::bind(bench.upper().join("sock")).unwrap();
     sys::mknodat(CWD, bench.upper().join("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     assert_eq!(
-        bench.said(),
+        bench.summary(),
         [
             "Modified s",
             "Added vendor",
@@ -127,17 +127,17 @@ fn what_no_one_applies_is_said() {
 fn a_repository_is_neither_made_nor_removed() {
     let without = Bench::with(&[("a", "a")]);
     without.put(".git/HEAD", "ref: refs/heads/evil");
-    assert_eq!(without.said(), ["- Repository .git"]);
+    assert_eq!(without.summary(), ["- Repository .git"]);
 
     let with =
         Bench::with(&[(".git/config", "c"), (".git/HEAD", "h"), ("sub/.git/config", "c"), ("sub/x", "x")]);
     with.whiteout(".git");
     with.whiteout("sub");
-    assert_eq!(with.said(), ["Deleted sub/x", "- Protected .git", "- Protected sub/.git"]);
+    assert_eq!(with.summary(), ["Deleted sub/x", "- Protected .git", "- Protected sub/.git"]);
 
     let link_to = Bench::with(&[(".git/config", "c")]);
     link("../evil", &link_to.upper().join(".git"));
-    assert_eq!(link_to.said(), ["- Protected .git"]);
+    assert_eq!(link_to.summary(), ["- Protected .git"]);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn no_link_is_made_in_a_repository() {
     bench.put("file/.git", "gitdir: ../evil");
     link("evil", &bench.upper().join("link/.GIT"));
     assert_eq!(
-        bench.said(),
+        bench.summary(),
         [
             "Added file",
             "Added link",
@@ -169,7 +169,7 @@ fn no_directory_becomes_a_repository() {
     }
     bench.put("d/head", "evil");
     bench.put("d/Config", "evil");
-    let said = bench.said();
+    let summary = bench.summary();
     let expected = [
         "Added free",
         "Added free/HEAD",
@@ -184,7 +184,7 @@ fn no_directory_becomes_a_repository() {
         "- Repository d/head",
         "- Repository hooks",
     ];
-    assert_eq!(said, expected);
+    assert_eq!(summary, expected);
 }
 
 #[test]
@@ -194,27 +194,27 @@ fn a_repository_without_a_git_directory_is_not_given_orders() {
     bench.copied("b/config", "evil");
     bench.put("b/hooks/deep/post-checkout", "evil");
     bench.put("b/refs/new", "fine");
-    assert_eq!(bench.said(), ["Added b/refs/new", "- Repository b/config", "- Repository b/hooks"]);
+    assert_eq!(bench.summary(), ["Added b/refs/new", "- Repository b/config", "- Repository b/hooks"]);
 
     // A hook alone; and the missing parts.
     let bench = Bench::with(&is_one);
     bench.put("b/hooks/post-checkout", "evil");
-    assert_eq!(bench.said(), ["- Repository b/hooks"]);
+    assert_eq!(bench.summary(), ["- Repository b/hooks"]);
     let bench = Bench::with(&[("b/HEAD", "h"), ("b/config", "evil"), ("b/objects/x", "x")]);
     bench.put("b/refs/x", "x");
-    assert_eq!(bench.said(), ["- Repository b/refs"]);
+    assert_eq!(bench.summary(), ["- Repository b/refs"]);
 
     // A deleted file may stay when only a part is applied.
     let bench = Bench::with(&[("b/objects", "x"), ("b/refs", "x")]);
     bench.whiteout("b/objects");
     bench.put("b/HEAD", "h");
-    assert_eq!(bench.said(), ["Deleted b/objects", "- Repository b/HEAD"]);
+    assert_eq!(bench.summary(), ["Deleted b/objects", "- Repository b/HEAD"]);
 
     // Where another directory has the rest.
     let bench = Bench::with(&[("common/objects/x", "x"), ("common/refs/x", "x")]);
     bench.put("b/HEAD", "h");
     bench.put("b/commondir", "../common");
-    assert_eq!(bench.said(), ["Added b", "- Repository b/HEAD", "- Repository b/commondir"]);
+    assert_eq!(bench.summary(), ["Added b", "- Repository b/HEAD", "- Repository b/commondir"]);
 }
 
 #[test]
@@ -237,9 +237,9 @@ fn what_its_owner_may_not_read_is_left_out() {
     mode(&bench.upper().join("dark"), 0o000);
     if File::open(bench.upper().join("closed")).is_ok() {
         // Root reads everything.
-        assert_eq!(bench.said(), ["Added closed", "Added dark", "Added dark/x"]);
+        assert_eq!(bench.summary(), ["Added closed", "Added dark", "Added dark/x"]);
     } else {
-        assert_eq!(bench.said(), ["- Unreadable closed", "- Unreadable dark"]);
+        assert_eq!(bench.summary(), ["- Unreadable closed", "- Unreadable dark"]);
     }
     mode(&bench.upper().join("dark"), 0o700);
 }
@@ -253,10 +253,10 @@ fn a_directory_that_its_owner_may_not_read_does_not_keep_the_rest_back() {
     let closed = [bench.upper().join("x/y"), bench.upper().join("d")];
     closed.iter().for_each(|path| mode(path, 0o000));
     let all = without_root_powers();
-    let said = bench.said();
+    let summary = bench.summary();
     let applied = bench.apply(&[]);
     set_capabilities(None, all).unwrap();
-    assert_eq!(said, ["Added new", "Added x", "- Unreadable d", "- Unreadable x/y"]);
+    assert_eq!(summary, ["Added new", "Added x", "- Unreadable d", "- Unreadable x/y"]);
     assert!(applied.unwrap().kept);
     let names: Vec<Vec<u8>> = bench.tree().into_keys().collect();
     assert_eq!(names, [&b"d"[..], b"d/a", b"new", b"x"]);
@@ -301,7 +301,7 @@ fn a_layer_that_overlayfs_wrote_is_understood() {
         return;
     }
     assert_eq!(
-        bench.said(),
+        bench.summary(),
         [
             "Modified a",
             "Deleted again/x",
@@ -343,7 +343,7 @@ fn no_repository_below_a_git_directory_is_applied() {
     bench.put("git~1/hooks/x", "evil");
     bench.put(".git/refs/heads/work", "0123456789012345678901234567890123456789\n");
     assert_eq!(
-        bench.said(),
+        bench.summary(),
         [
             "Added sub",
             "- Repository .git",
@@ -401,5 +401,5 @@ fn a_sparse_file_of_terabytes_is_compared_without_reading_it() {
     bench.put("big", "");
     File::options().write(true).open(bench.upper().join("big")).unwrap().set_len(1 << 42).unwrap();
     mode(&bench.upper().join("big"), 0o600);
-    assert_eq!(bench.said(), ["ModeChanged big"]);
+    assert_eq!(bench.summary(), ["ModeChanged big"]);
 }

@@ -94,15 +94,15 @@ fn killed_everywhere(paths: &[&str], selected_after: &dyn Fn(&Bench) -> Tree) {
             command.env("BELLJAR_LAYER_PATHS", paths.join(":"));
         }
         let output = command.env("BELLJAR_LAYER_STOP", stop.to_string()).output().unwrap();
-        let wanted = selected_after(&bench);
+        let expected = selected_after(&bench);
         if output.status.success() {
-            assert_eq!(bench.tree(), wanted);
+            assert_eq!(bench.tree(), expected);
             break;
         }
         assert_eq!(output.status.code(), None, "{}", String::from_utf8_lossy(&output.stderr));
         // Each file is old or new, or (a directory or a deleted file) not there.
         for (path, found) in &bench.tree() {
-            let known = [before.get(path), wanted.get(path)].into_iter().flatten();
+            let known = [before.get(path), expected.get(path)].into_iter().flatten();
             let is_ours = path.starts_with(b".belljar-apply");
             // A directory that is being filled is open to its owner.
             let same = |other: &(Kind, u32, Vec<u8>)| other == found || found.0 == Kind::Directory;
@@ -115,10 +115,10 @@ fn killed_everywhere(paths: &[&str], selected_after: &dyn Fn(&Bench) -> Tree) {
             undone += 1;
             // Nothing is lost: it can still be applied.
             bench.apply(paths).unwrap();
-            assert_eq!(bench.tree(), wanted);
+            assert_eq!(bench.tree(), expected);
         } else {
             finished += 1;
-            assert_eq!(tree, wanted, "stopped at {stop}");
+            assert_eq!(tree, expected, "stopped at {stop}");
         }
     }
     assert!(undone > 20 && finished > 0, "{undone} undone, {finished} finished");
@@ -277,14 +277,14 @@ fn an_edit_between_the_look_and_the_swap_is_never_lost() {
         ),
     ];
     for point in [Point::Judged, Point::Journaled] {
-        for (what, act, named, path, wanted) in edits {
+        for (what, act, named, path, after) in edits {
             let mut bench = of_everything();
             let mut expected = bench.tree();
             let result = disturbed(&mut bench, |reached| reached == point, act);
             conflict(result, named);
             let tree = bench.tree();
             no_temporary_name(&tree);
-            assert_eq!(content(&tree, path), wanted, "{what}");
+            assert_eq!(content(&tree, path), after, "{what}");
             // Everything else is unchanged.
             let touched = |name: &Vec<u8>| {
                 let name = String::from_utf8_lossy(name).into_owned();

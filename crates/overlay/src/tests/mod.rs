@@ -112,9 +112,9 @@ impl Bench {
     }
 
     /// The text of each change.
-    fn said(&self) -> Vec<String> {
+    fn summary(&self) -> Vec<String> {
         let changes = self.layer().changes_with_renames().unwrap();
-        let mut said: Vec<String> = changes
+        let mut summary: Vec<String> = changes
             .list
             .iter()
             .map(|change| match &change.from {
@@ -122,8 +122,8 @@ impl Bench {
                 None => format!("{:?} {}", change.kind(), change.path),
             })
             .collect();
-        said.extend(changes.left_out.iter().map(|out| format!("- {:?} {}", out.why, out.path)));
-        said
+        summary.extend(changes.left_out.iter().map(|out| format!("- {:?} {}", out.why, out.path)));
+        summary
     }
 }
 

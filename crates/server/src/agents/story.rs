@@ -5,12 +5,12 @@ use belljar_api::{RunEvent, RunUsage};
 use serde_json::Value;
 
 /// What a line tells: itself, and what follows from it.
-pub(super) fn told(line: &Line, text: &str) -> Vec<RunEvent> {
+pub(super) fn events_of(line: &Line, text: &str) -> Vec<RunEvent> {
     let whole: Value = serde_json::from_str(text).unwrap_or(Value::Null);
     let mut events = vec![RunEvent::Line { line: whole }];
     match &line.entry {
-        Entry::Assistant(said) => {
-            for block in said.message.iter().flat_map(|message| &message.content) {
+        Entry::Assistant(message) => {
+            for block in message.message.iter().flat_map(|message| &message.content) {
                 match block {
                     Block::Text { text } => events.push(RunEvent::TextDelta { text: text.clone() }),
                     Block::Thinking { .. } | Block::ToolUse { .. } => {}
@@ -77,8 +77,10 @@ mod tests {
         value["sessionId"] = "0101010101010101".into();
         let text = value.to_string();
         let line: Line = serde_json::from_str(&text).expect("a line");
-        let all: Vec<Value> =
-            told(&line, &text).iter().map(|event| serde_json::to_value(event).expect("an event")).collect();
+        let all: Vec<Value> = events_of(&line, &text)
+            .iter()
+            .map(|event| serde_json::to_value(event).expect("an event"))
+            .collect();
         assert_eq!(all[0], json!({ "type": "line", "line": value }));
         all[1..].to_vec()
     }
@@ -90,9 +92,9 @@ mod tests {
             { "type": "tool_use", "id": "1", "name": "Bash", "input": {} },
             { "type": "text", "text": "two" },
         ]);
-        let said = json!({ "type": "assistant", "message": { "role": "assistant", "content": content } });
+        let message = json!({ "type": "assistant", "message": { "role": "assistant", "content": content } });
         assert_eq!(
-            events(said),
+            events(message),
             [json!({ "type": "text_delta", "text": "one" }), json!({ "type": "text_delta", "text": "two" })]
         );
         assert!(events(json!({ "type": "system", "subtype": "warning", "text": "x" })).is_empty());

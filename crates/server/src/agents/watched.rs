@@ -21,7 +21,7 @@ pub(crate) fn events(
     let id = if let Answer::Run(id) = answer { SandboxId::parse(id) } else { None };
     let id = id.ok_or_else(|| run_failed("read the answer of the shim", &"it named no run"))?;
     let path = read::directory(&belljar_state::state_directory()?, id).join(belljar_agent::log::FILE);
-    let (tell, told) = channel(AHEAD);
+    let (tell, receiver) = channel(AHEAD);
     // Files are read and a process is waited for: a thread, for as long as the run takes.
     std::thread::spawn(move || {
         let started = RunEvent::Started { run: RunInfo { id: id.to_string(), agent } };
@@ -32,7 +32,7 @@ pub(crate) fn events(
         }
         shim.end_blocking();
     });
-    Ok(told)
+    Ok(receiver)
 }
 
 /// Every line, until the result, or until the shim no longer writes or the client no longer listens.
@@ -43,7 +43,7 @@ fn pass(path: &Path, tell: &Sender<RunEvent>) -> Result<(), read::ReadError> {
         let is_live = reader.is_live();
         while let Some(found) = reader.next_line()? {
             let Found::Line { line, text } = found else { continue };
-            for event in story::told(&line, &text) {
+            for event in story::events_of(&line, &text) {
                 let is_last = matches!(event, RunEvent::Final { .. });
                 if tell.blocking_send(event).is_err() || is_last {
                     return Ok(());

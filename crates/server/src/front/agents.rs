@@ -2,7 +2,7 @@
 //! whether it may be, and what of it goes to the caller.
 
 use super::Front;
-use super::extract::{Asked, Body, Named, Part};
+use super::extract::{Body, Named, Part, QueryParams};
 use super::gate::Asking;
 use super::slots::Slots;
 use crate::agents::{event_name, events};
@@ -28,12 +28,12 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(run))
 }
 
-/// Every agent that is known, and whether it is installed here
+/// List known agents, and whether each is installed here
 #[utoipa::path(get, path = "/v1/agents", tag = "agents", operation_id = "list_agents", params(Part),
-    responses((status = 200, description = "A part of them", body = Page<AgentInfo>)))]
+    responses((status = 200, description = "One page of agents", body = Page<AgentInfo>)))]
 async fn list(
     Extension(asking): Extension<Asking>,
-    Asked(part): Asked<Part>,
+    QueryParams(part): QueryParams<Part>,
 ) -> Answer<Json<Page<AgentInfo>>> {
     asking.caller.may_run_agents()?;
     let mut agents = apart(|| {
@@ -50,8 +50,8 @@ async fn list(
 /// Events are named `started`, `line` (of its log), `text_delta`, `usage` and `final`, which is the last one. A client that hangs
 /// up ends the run, with the work so far kept.
 #[utoipa::path(post, path = "/v1/agents/{id}/runs", tag = "agents", operation_id = "run_agent", request_body = AgentRun,
-    params(("id" = String, Path, description = "Of the agent")),
-    responses((status = 200, description = "What happens", body = RunEvent, content_type = "text/event-stream")))]
+    params(("id" = String, Path, description = "Name of the agent")),
+    responses((status = 200, description = "Events of the run", body = RunEvent, content_type = "text/event-stream")))]
 async fn run(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -72,12 +72,12 @@ async fn run(
     plan.check()?;
     let plan = Plan::AgentRun(Box::new(plan));
     let (answer, shim) = front.link.start_run(plan, move |_| drop(place)).await?;
-    let told = events(&answer, shim, id)?;
-    let next = |mut told: Receiver<RunEvent>| async move {
-        let event = told.recv().await?;
-        Some((Ok(event_of(&event)), told))
+    let receiver = events(&answer, shim, id)?;
+    let next = |mut receiver: Receiver<RunEvent>| async move {
+        let event = receiver.recv().await?;
+        Some((Ok(event_of(&event)), receiver))
     };
-    Ok(Sse::new(stream::unfold(told, next)).keep_alive(KeepAlive::new().interval(QUIET)))
+    Ok(Sse::new(stream::unfold(receiver, next)).keep_alive(KeepAlive::new().interval(QUIET)))
 }
 
 /// What is asked, what the profile says, and what the grant allows, in one.
@@ -85,13 +85,13 @@ async fn confined(
     front: &Front,
     caller: &Caller,
     profile: Option<&str>,
-    asked: SandboxRequest,
+    request: SandboxRequest,
 ) -> Result<SandboxRequest, SandboxError> {
-    let asked = caller.admit(asked)?;
+    let request = caller.admit(request)?;
     let profiles = front.profiles().await?;
     let profile = profiles.choose(profile)?;
     caller.may_use_profile(&profile.name, profiles.is_default(profile), profile.is_isolated())?;
-    caller.confine(profile.apply(asked)?, profile.is_isolated())
+    caller.confine(profile.apply(request)?, profile.is_isolated())
 }
 
 fn event_of(event: &RunEvent) -> Event {

@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 pub(super) struct Body<T>(pub(super) T);
 
 /// What stands behind the `?`.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct QueryParams<T>(pub(super) T);
 
 /// A part of the path.
 pub(super) struct Named(pub(super) String);
@@ -75,12 +75,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Asked<T>, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<QueryParams<T>, Refusal> {
         match Query::try_from_uri(&parts.uri) {
-            Ok(Query(asked)) => Ok(Asked(asked)),
+            Ok(Query(query)) => Ok(QueryParams(query)),
             Err(error) => {
                 Err(invalid(format!("the query is not what it should be: {}", error.body_text())).into())
             }

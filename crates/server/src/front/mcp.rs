@@ -5,7 +5,7 @@
 //! to, because the server asks for nothing.
 
 use super::Front;
-use super::extract::Asked;
+use super::extract::QueryParams;
 use super::gate::Asking;
 use crate::answer::{Answer, invalid};
 use axum::Extension;
@@ -52,7 +52,7 @@ pub(super) struct Which {
 pub(super) async fn post(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
-    Asked(which): Asked<Which>,
+    QueryParams(which): QueryParams<Which>,
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Response<Body>> {

@@ -30,7 +30,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
 /// What was run is answered with 200 however it ended: `ok` and `errorCode` say how. Where nothing may be run the answer is an
 /// error. A client that hangs up ends the run; the sandbox is gone in every case.
 #[utoipa::path(post, path = "/v1/run-once", tag = "runs", operation_id = "run_once", request_body = RunOnce,
-    responses((status = 200, description = "It is over", body = RunResult)))]
+    responses((status = 200, description = "Result of the run", body = RunResult)))]
 async fn run_once(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -64,12 +64,12 @@ async fn run_once(
 /// What is asked, what the profile says, and what the grant allows, in one. Where none of them names an egress mode, nothing
 /// may be reached, whatever this machine's settings are.
 async fn confined(front: &Front, asking: &Asking, run: &RunOnce) -> Result<SandboxRequest, SandboxError> {
-    let asked = asking.caller.admit(run.sandbox.clone())?;
+    let request = asking.caller.admit(run.sandbox.clone())?;
     let profiles = front.profiles().await?;
     let profile = profiles.choose(run.profile.as_deref())?;
     let (is_default, is_isolated) = (profiles.is_default(profile), profile.is_isolated());
     asking.caller.may_use_profile(&profile.name, is_default, is_isolated)?;
-    let mut made = profile.apply(asked)?;
+    let mut made = profile.apply(request)?;
     if is_isolated && made.egress == EgressRequest::default() {
         made.egress.mode = Some(Mode::None);
     }

@@ -47,7 +47,7 @@ pub(super) async fn pass(
     if let Some(most) = front.max_upload.filter(|_| is_file(request.uri().path())) {
         request = no_longer_than(request, most)?;
     }
-    let response = line.pass(request).await.map_err(|error| error.told())?;
+    let response = line.pass(request).await.map_err(|error| error.to_error())?;
     if let (StatusCode::SWITCHING_PROTOCOLS, Some(from)) = (response.status(), from) {
         return Ok(join(response, from, in_use, connection));
     }
@@ -55,7 +55,7 @@ pub(super) async fn pass(
     let hangup = command.filter(|_| kills && response.status() == StatusCode::OK).map(|id| Hangup {
         line,
         command: format!("{commands}/{id}"),
-        heard: false,
+        is_watched: false,
     });
     let mut response = outwards(response, in_use, hangup);
     let is_ours = response.headers_mut().remove(OWN_ERROR).is_some();
@@ -64,12 +64,12 @@ pub(super) async fn pass(
 
 /// The protocol that a request wants to change to.
 fn take_upgrade(request: &mut Request) -> Option<HeaderValue> {
-    let wanted = request.headers().get(UPGRADE).cloned()?;
+    let protocol = request.headers().get(UPGRADE).cloned()?;
     let says_so = |value: &HeaderValue| {
         let words = value.to_str().unwrap_or_default().split(',');
         words.into_iter().any(|word| word.trim().eq_ignore_ascii_case("upgrade"))
     };
-    request.headers().get_all(CONNECTION).iter().any(says_so).then_some(wanted)
+    request.headers().get_all(CONNECTION).iter().any(says_so).then_some(protocol)
 }
 
 /// Takes out what is between neighbours (RFC 9110, 7.6.1), what proves who asks, and what only belljar says to itself.
@@ -128,7 +128,7 @@ struct Hangup {
     /// Its path.
     command: String,
     /// Its end was told.
-    heard: bool,
+    is_watched: bool,
 }
 
 impl HttpBody for Watched {
@@ -143,7 +143,7 @@ impl HttpBody for Watched {
         if matches!(frame, Poll::Ready(None)) {
             // Heard to its end.
             if let Some(hangup) = &mut self.hangup {
-                hangup.heard = true;
+                hangup.is_watched = true;
             }
         }
         frame
@@ -160,7 +160,7 @@ impl HttpBody for Watched {
 
 impl Drop for Hangup {
     fn drop(&mut self) {
-        if self.heard {
+        if self.is_watched {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -302,10 +302,10 @@ mod tests {
             let response =
                 Response::builder().status(status).header(CONTENT_TYPE, kind).body(Body::from(body)).unwrap();
             let response = REQUEST.scope("r-1".into(), signed(response)).await;
-            let said = response.into_body().collect().await.unwrap().to_bytes();
-            let said = String::from_utf8(said.to_vec()).unwrap();
-            assert_eq!(said.contains(r#""request_id":"r-1""#), is_signed, "{status} {kind}: {said}");
-            assert!(said.contains("permission_denied"), "{said}");
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            let body = String::from_utf8(body.to_vec()).unwrap();
+            assert_eq!(body.contains(r#""request_id":"r-1""#), is_signed, "{status} {kind}: {body}");
+            assert!(body.contains("permission_denied"), "{body}");
         }
     }
 

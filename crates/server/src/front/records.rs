@@ -1,7 +1,7 @@
 //! What was decided for a sandbox, from its log: in parts, or as it is written. The log outlives the sandbox, and so do these.
 
 use super::Front;
-use super::extract::{Asked, Named, Part};
+use super::extract::{Named, Part, QueryParams};
 use super::gate::Asking;
 use crate::answer::{Answer, invalid};
 use axum::extract::State;
@@ -39,39 +39,39 @@ struct Which {
     follow: Option<bool>,
 }
 
-/// What was decided on the egress of a sandbox
+/// List egress decisions of a sandbox
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/egress", tag = "records",
-    params(("name" = String, Path, description = "Of the sandbox"), Which,
+    params(("name" = String, Path, description = "Name or id of the sandbox"), Which,
         ("last-event-id" = Option<String>, Header, description = "With `follow`: continue after this event")),
     responses(
-        (status = 200, description = "A part of them, or with `follow` all of them as they come", content(
+        (status = 200, description = "One page of records, or with `follow` all of them as they are written", content(
             (Page<AuditRecord> = "application/json"), (String = "text/event-stream")))),
 )]
 async fn egress(
     front: State<Arc<Front>>,
     asking: Extension<Asking>,
     name: Named,
-    which: Asked<Which>,
+    which: QueryParams<Which>,
     headers: HeaderMap,
 ) -> Answer<Response> {
     records(front, asking, name, which, headers, is_egress).await
 }
 
-/// Every record of a sandbox
+/// List all records of a sandbox
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/audit", tag = "records",
-    params(("name" = String, Path, description = "Of the sandbox"), Which,
+    params(("name" = String, Path, description = "Name or id of the sandbox"), Which,
         ("last-event-id" = Option<String>, Header, description = "With `follow`: continue after this event")),
     responses(
-        (status = 200, description = "A part of them, or with `follow` all of them as they come", content(
+        (status = 200, description = "One page of records, or with `follow` all of them as they are written", content(
             (Page<AuditRecord> = "application/json"), (String = "text/event-stream")))),
 )]
 async fn audit(
     front: State<Arc<Front>>,
     asking: Extension<Asking>,
     name: Named,
-    which: Asked<Which>,
+    which: QueryParams<Which>,
     headers: HeaderMap,
 ) -> Answer<Response> {
     records(front, asking, name, which, headers, |_| true).await
@@ -83,7 +83,7 @@ async fn records(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
     Named(name): Named,
-    Asked(which): Asked<Which>,
+    QueryParams(which): QueryParams<Which>,
     headers: HeaderMap,
     choice: Choice,
 ) -> Answer<Response> {
@@ -120,7 +120,7 @@ fn read(
             let next = items.last().map(|last| last.line.to_string());
             return Ok(Page { items, next });
         }
-        items.push(told(record));
+        items.push(to_api(record));
     }
     Ok(Page { items, next: None })
 }
@@ -180,12 +180,12 @@ impl Following {
 }
 
 fn event(record: Record) -> Event {
-    let told = told(record);
-    let event = Event::default().id(told.line.to_string());
-    event.json_data(&told).unwrap_or_default()
+    let to_api = to_api(record);
+    let event = Event::default().id(to_api.line.to_string());
+    event.json_data(&to_api).unwrap_or_default()
 }
 
-fn told(record: Record) -> AuditRecord {
+fn to_api(record: Record) -> AuditRecord {
     AuditRecord { line: record.line, event: record.written(), time: record.time }
 }
 

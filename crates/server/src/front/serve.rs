@@ -146,7 +146,7 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
     }
     let unix = tokio::spawn(listeners.unix(socket));
     tokio::select! {
-        () = ends.asked() => {}
+        () = ends.requested() => {}
         () = quiet(&front, &fleet, settings.idle_exit) => {}
         () = replaced(&front, hands_over) => info!("the executable was replaced: the next request starts the new one"),
     }
@@ -180,7 +180,7 @@ impl Ends {
         Ok(Ends { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
-    async fn asked(&mut self) {
+    async fn requested(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

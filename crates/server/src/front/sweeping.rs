@@ -1,7 +1,7 @@
 //! The sweep, for the owner alone.
 
 use super::Front;
-use super::extract::Asked;
+use super::extract::QueryParams;
 use super::gate::Asking;
 use crate::answer::Answer;
 use axum::extract::State;
@@ -27,11 +27,11 @@ struct How {
 
 /// Remove what dead sandboxes left; never what lives, nor what is meant to stay
 #[utoipa::path(post, path = "/v1/sweep", tag = "sandboxes", params(How),
-    responses((status = 200, description = "What was done, or would be", body = Sweep)))]
+    responses((status = 200, description = "What was removed, or would be", body = Sweep)))]
 async fn sweep(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
-    Asked(how): Asked<How>,
+    QueryParams(how): QueryParams<How>,
 ) -> Answer<Json<Sweep>> {
     asking.caller.must_be_owner("sweep")?;
     Ok(Json(front.fleet.sweep(how.dry_run.unwrap_or(false)).await?))

@@ -34,7 +34,7 @@ impl Line {
 
     /// Asks whether it answers to its token, and from now on knows when it ends.
     pub(super) async fn watch(&self) -> Result<(), SandboxError> {
-        let stream = self.pool.dial().await.map_err(|error| LinkError::Gone(error).told())?;
+        let stream = self.pool.dial().await.map_err(|error| LinkError::Gone(error).to_error())?;
         let process = life::process_of(&stream);
         self.status().await?;
         let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -92,7 +92,7 @@ impl Line {
         *request.method_mut() = method;
         *request.uri_mut() = path.parse().expect("paths of a shim are written in this file");
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let answer = self.pass(request).await.map_err(|error| error.told())?;
+        let answer = self.pass(request).await.map_err(|error| error.to_error())?;
         match answer.status().is_success() {
             true => Ok(answer),
             false => Err(refused(answer).await),
@@ -100,13 +100,13 @@ impl Line {
     }
 
     async fn tell(&self, path: &str, body: Body) -> Result<(), SandboxError> {
-        let told = async {
+        let to_error = async {
             let answer = self.ask(Method::POST, path, body).await?;
             // Read to its end, so that the connection can be used again.
             let _ = answer.into_body().collect().await;
             Ok(())
         };
-        within(told).await
+        within(to_error).await
     }
 }
 
@@ -118,7 +118,8 @@ impl Shim for Line {
     fn status(&self) -> Future<'_, Result<Status, SandboxError>> {
         Box::pin(within(async {
             let answer = self.ask(Method::GET, "/keeper/status", Body::empty()).await?;
-            let body = answer.into_body().collect().await.map_err(|error| LinkError::Broken(error).told())?;
+            let body =
+                answer.into_body().collect().await.map_err(|error| LinkError::Broken(error).to_error())?;
             serde_json::from_slice(&body.to_bytes()).map_err(|error| {
                 ErrorCode::Internal
                     .error(format!("the sandbox's shim was not understood: {error}"))
@@ -140,7 +141,8 @@ impl Shim for Line {
         Box::pin(async move {
             let body = serde_json::to_vec(order).expect("plain data can be written as JSON");
             let answer = self.ask(Method::POST, "/keeper/snapshot", Body::from(body)).await?;
-            let body = answer.into_body().collect().await.map_err(|error| LinkError::Broken(error).told())?;
+            let body =
+                answer.into_body().collect().await.map_err(|error| LinkError::Broken(error).to_error())?;
             serde_json::from_slice(&body.to_bytes()).map_err(|error| {
                 ErrorCode::Internal
                     .error(format!("the sandbox's shim was not understood: {error}"))

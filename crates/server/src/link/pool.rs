@@ -33,7 +33,7 @@ pub enum LinkError {
 
 impl LinkError {
     /// As a caller of a sandbox sees it.
-    pub fn told(&self) -> SandboxError {
+    pub fn to_error(&self) -> SandboxError {
         ErrorCode::SandboxNotAlive
             .error(format!("the sandbox is not alive: {self}"))
             .hint("create it again with its key: a persistent one still has its files")

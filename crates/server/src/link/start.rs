@@ -35,7 +35,7 @@ use tracing::{Instrument, debug, debug_span};
 /// A shim that was started. Dropped, it is told to end.
 pub(crate) struct Started {
     stdout: BufReader<pipe::Receiver>,
-    wanted: oneshot::Sender<()>,
+    release: oneshot::Sender<()>,
     /// Ready when the process has ended and `on_end` was called. Nothing is ever sent.
     over: oneshot::Receiver<()>,
 }
@@ -61,7 +61,7 @@ pub(super) async fn start(
     let counted = metrics.started(counters, process.pid);
     // With the standard input of its command it may be long.
     drop(plan);
-    let (wanted, released) = oneshot::channel();
+    let (release, released) = oneshot::channel();
     let (end, over) = oneshot::channel();
     let stdout =
         process.stdout.take().ok_or_else(|| failed("start the shim", &"it has no standard output"))?;
@@ -75,7 +75,7 @@ pub(super) async fn start(
         drop::<oneshot::Sender<()>>(end);
     };
     tokio::spawn(attended.instrument(span.clone()));
-    let mut shim = Started { stdout: BufReader::with_capacity(PIECE_BYTES, stdout), wanted, over };
+    let mut shim = Started { stdout: BufReader::with_capacity(PIECE_BYTES, stdout), release, over };
     let error = match shim.answer().instrument(span).await {
         Ok(Some(Answer::Error(error))) => error.into(),
         Ok(Some(answer)) => return Ok((answer, shim)),
@@ -83,9 +83,9 @@ pub(super) async fn start(
         Ok(None) => ended(place),
         Err(error) => failed("read the answer of the shim", &error),
     };
-    let Started { wanted, over, stdout } = shim;
+    let Started { release, over, stdout } = shim;
     // One that has more to say than is read must not wait for it.
-    drop((wanted, stdout));
+    drop((release, stdout));
     let _ = over.await;
     Err(error)
 }
@@ -93,12 +93,12 @@ pub(super) async fn start(
 impl Started {
     /// Lets it continue without the daemon.
     pub(super) fn release(self) {
-        let _ = self.wanted.send(());
+        let _ = self.release.send(());
     }
 
     /// Tells it to end, and waits until it has.
     pub(crate) fn end_blocking(self) {
-        drop(self.wanted);
+        drop(self.release);
         let _ = self.over.blocking_recv();
     }
 

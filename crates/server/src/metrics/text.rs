@@ -141,7 +141,7 @@ mod tests {
     use std::time::Duration;
 
     /// The series that are not zero.
-    fn told(observed: &[Observed<'_>]) -> Vec<String> {
+    fn rendered(observed: &[Observed<'_>]) -> Vec<String> {
         let mut values = zeros();
         observed.iter().for_each(|observed| assert!(count(&mut values, observed), "{observed:?}"));
         let summed = Summed { values, shims: 2, resident_bytes: 4096 };
@@ -164,7 +164,7 @@ mod tests {
         };
         let (took, long) = (Duration::from_millis(7), Duration::from_secs(7200));
         let ended = Ended { exit_code: Some(3), ..Ended::default() };
-        let told = told(&[
+        let rendered = rendered(&[
             Observed::Start { outcome: Ok(BackendName::Native), took },
             Observed::Start { outcome: Err(ErrorCode::StartFailed), took },
             Observed::Command { outcome: Ok(&ended), took: long },
@@ -199,6 +199,6 @@ mod tests {
             ]
             .map(String::from),
         );
-        assert_eq!(told, expected);
+        assert_eq!(rendered, expected);
     }
 }

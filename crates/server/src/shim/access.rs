@@ -1,6 +1,6 @@
 //! Which requests are let in: only those with the token, and only for the sandbox that is held here.
 
-use super::Kept;
+use super::LiveSandbox;
 use super::extract::invalid;
 use super::failure::{Failure, Gone};
 use axum::extract::rejection::RawPathParamsRejection;
@@ -12,9 +12,13 @@ use belljar_spec::ErrorCode;
 use std::sync::Arc;
 
 /// Lets a request in, or not.
-pub(super) async fn check(State(kept): State<Arc<Kept>>, mut request: Request, next: Next) -> Response {
+pub(super) async fn check(
+    State(live): State<Arc<LiveSandbox>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let token = request.headers_mut().remove(SHIM_TOKEN_HEADER);
-    if !token.is_some_and(|token| kept.knows(token.as_bytes())) {
+    if !token.is_some_and(|token| live.knows(token.as_bytes())) {
         let message = "this is the shim of a sandbox: only its daemon may ask it";
         return Failure(ErrorCode::TokenInvalid.error(message)).into_response();
     }
@@ -23,19 +27,19 @@ pub(super) async fn check(State(kept): State<Arc<Kept>>, mut request: Request, n
 
 /// Refuses requests for other sandboxes.
 pub(super) async fn ours(
-    State(kept): State<Arc<Kept>>,
+    State(live): State<Arc<LiveSandbox>>,
     params: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
     next: Next,
 ) -> Response {
     let Ok(params) = params else { return Failure(invalid("the path is not valid UTF-8")).into_response() };
-    let wanted = params.iter().find(|(name, _)| *name == "name").map(|(_, value)| value);
-    if wanted.is_some_and(|wanted| wanted != kept.plan.name) {
+    let name = params.iter().find(|(name, _)| *name == "name").map(|(_, value)| value);
+    if name.is_some_and(|name| name != live.plan.name) {
         return Failure(ErrorCode::SandboxNotFound.error("another sandbox is kept here")).into_response();
     }
     let response = next.run(request).await;
     if response.extensions().get::<Gone>().is_some() {
-        kept.doubt();
+        live.doubt();
     }
     response
 }

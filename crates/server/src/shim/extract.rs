@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 pub(crate) struct Body<T>(pub(crate) T);
 
 /// What stands behind the `?`.
-pub(crate) struct Asked<T>(pub(crate) T);
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
 /// Which part of a list.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -45,12 +45,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Asked<T>, Failure> {
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<QueryParams<T>, Failure> {
         match Query::try_from_uri(&parts.uri) {
-            Ok(Query(asked)) => Ok(Asked(asked)),
+            Ok(Query(query)) => Ok(QueryParams(query)),
             Err(error) => {
                 Err(invalid(format!("the query is not what it should be: {}", error.body_text())).into())
             }

@@ -3,7 +3,7 @@
 //!
 //! Answers are in the shim's memory, which no limit of the sandbox counts: so there are few at a time, and each is bounded.
 
-use super::Kept;
+use super::LiveSandbox;
 use super::extract::Body;
 use super::failure::Answer;
 use crate::command_request::{invalid, text_or_base64};
@@ -27,14 +27,14 @@ use tokio::time::timeout;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Kept>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<LiveSandbox>> {
     OpenApiRouter::new().routes(routes!(fetch))
 }
 
 /// Make an HTTP request under the sandbox's egress policy. A refused one is `egress_refused`; any answer of the server is an answer.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/fetch", tag = "egress", operation_id = "fetch",
-    params(("name" = String, Path, description = "The sandbox.")),
+    params(("name" = String, Path, description = "Name of the sandbox.")),
     request_body = Fetch,
     responses(
         (status = 200, description = "The server answered, with any status.", body = Fetched),
@@ -42,14 +42,14 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Kept>> {
         (status = "5XX", description = "The server could not be reached.", body = ErrorBody),
     )
 )]
-async fn fetch(State(kept): State<Arc<Kept>>, Body(asked): Body<Fetch>) -> Answer<Response> {
-    let using = kept.using().await?;
-    let request = request(asked)?;
+async fn fetch(State(live): State<Arc<LiveSandbox>>, Body(fetch): Body<Fetch>) -> Answer<Response> {
+    let using = live.using().await?;
+    let request = request(fetch)?;
     let permit = match timeout(request.timeout, AT_ONCE.acquire()).await {
         Ok(Ok(permit)) => permit,
         Ok(Err(_)) | Err(_) => return Err(too_many().into()),
     };
-    let response = kept.sandbox().fetch(request).await?;
+    let response = live.sandbox().fetch(request).await?;
     // Of a large body this takes a while, and this process has one thread for all requests.
     let json = spawn_blocking(move || serde_json::to_vec(&fetched(response)));
     let json = json.await.map_err(io::Error::other).and_then(|json| json.map_err(io::Error::other));
@@ -82,8 +82,8 @@ fn too_many() -> SandboxError {
         .hint("read their answers, or try again")
 }
 
-fn request(asked: Fetch) -> Result<FetchRequest, SandboxError> {
-    let Fetch { url, method, headers, body, body_base64, max_redirects, max_bytes, timeout_s } = asked;
+fn request(fetch: Fetch) -> Result<FetchRequest, SandboxError> {
+    let Fetch { url, method, headers, body, body_base64, max_redirects, max_bytes, timeout_s } = fetch;
     if url.is_empty() {
         return Err(invalid("`url` is missing"));
     }

@@ -1,9 +1,9 @@
 //! A shim's own paths, below `/keeper`: its status, and its end. For the daemon alone; no part of the API.
 
-use super::Kept;
+use super::LiveSandbox;
 use super::extract::Body;
 use super::failure::Answer;
-use super::kept::Ending;
+use super::live::Ending;
 use axum::Json;
 use axum::Router;
 use axum::body::Body as Bytes;
@@ -22,7 +22,7 @@ pub struct StopRequest {
     pub how: Stop,
 }
 
-pub(super) fn routes() -> Router<Arc<Kept>> {
+pub(super) fn routes() -> Router<Arc<LiveSandbox>> {
     Router::new()
         .route("/keeper/status", get(status))
         .route("/keeper/life", get(life))
@@ -32,29 +32,29 @@ pub(super) fn routes() -> Router<Arc<Kept>> {
         .route("/keeper/stop", post(stop))
 }
 
-async fn status(State(kept): State<Arc<Kept>>) -> Json<Status> {
-    Json(kept.status())
+async fn status(State(live): State<Arc<LiveSandbox>>) -> Json<Status> {
+    Json(live.status())
 }
 
 /// Does not end while the sandbox lives.
-async fn life(State(kept): State<Arc<Kept>>) -> Bytes {
+async fn life(State(live): State<Arc<LiveSandbox>>) -> Bytes {
     let first = stream::iter([Ok::<_, Infallible>("alive\n")]);
-    let rest = stream::once(async move { kept.over().await });
+    let rest = stream::once(async move { live.over().await });
     Bytes::from_stream(first.chain(rest.map(|()| Ok(""))))
 }
 
-async fn pause(State(kept): State<Arc<Kept>>) -> Answer<StatusCode> {
-    kept.pause().await?;
+async fn pause(State(live): State<Arc<LiveSandbox>>) -> Answer<StatusCode> {
+    live.pause().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn resume(State(kept): State<Arc<Kept>>) -> Answer<StatusCode> {
-    kept.resume().await?;
+async fn resume(State(live): State<Arc<LiveSandbox>>) -> Answer<StatusCode> {
+    live.resume().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Answers at once; the end of `/keeper/life`, and the lock of the place, show when it is done.
-async fn stop(State(kept): State<Arc<Kept>>, Body(request): Body<StopRequest>) -> StatusCode {
-    kept.leave(Ending::Asked(request.how));
+async fn stop(State(live): State<Arc<LiveSandbox>>, Body(request): Body<StopRequest>) -> StatusCode {
+    live.leave(Ending::Requested(request.how));
     StatusCode::ACCEPTED
 }

@@ -16,8 +16,8 @@ mod extract;
 mod failure;
 mod fetch;
 mod files;
-mod kept;
 mod life;
+mod live;
 pub(crate) mod one_shot;
 mod persistent;
 mod ports;
@@ -33,8 +33,8 @@ pub mod zygote;
 pub use commands::COMMAND_HEADER;
 pub use contact::Contact;
 pub(crate) use failure::OWN_ERROR;
-pub use kept::Kept;
 pub use life::StopRequest;
+pub use live::LiveSandbox;
 pub use process::run;
 
 use axum::Router;
@@ -45,15 +45,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use utoipa_axum::router::OpenApiRouter;
 
 /// All that a shim serves.
-pub fn routes(kept: Arc<Kept>) -> Router {
+pub fn routes(live: Arc<LiveSandbox>) -> Router {
     let api = routes_of_api();
-    api.route_layer(from_fn_with_state(Arc::clone(&kept), access::ours))
+    api.route_layer(from_fn_with_state(Arc::clone(&live), access::ours))
         .merge(life::routes())
         .fallback(access::nowhere)
         .method_not_allowed_fallback(access::not_that)
         .layer(DefaultBodyLimit::max(extract::MAX_BODY_BYTES))
-        .layer(from_fn_with_state(Arc::clone(&kept), access::check))
-        .with_state(kept)
+        .layer(from_fn_with_state(Arc::clone(&live), access::check))
+        .with_state(live)
 }
 
 /// What of the API is a shim's.
@@ -62,12 +62,12 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 }
 
 /// Made once, where that is: in a zygote, for all its shims. The description that comes with it is the daemon's to serve.
-fn routes_of_api() -> Router<Arc<Kept>> {
-    static ROUTES: OnceLock<Router<Arc<Kept>>> = OnceLock::new();
+fn routes_of_api() -> Router<Arc<LiveSandbox>> {
+    static ROUTES: OnceLock<Router<Arc<LiveSandbox>>> = OnceLock::new();
     ROUTES.get_or_init(|| api().split_for_parts().0).clone()
 }
 
-fn api() -> OpenApiRouter<Arc<Kept>> {
+fn api() -> OpenApiRouter<Arc<LiveSandbox>> {
     OpenApiRouter::new()
         .merge(commands::routes())
         .merge(files::routes())

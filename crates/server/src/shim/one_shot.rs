@@ -56,8 +56,8 @@ fn command(run: &RunOnce) -> Result<Command, SandboxError> {
         Some(more) if more > MAX_OUTPUT_BYTES => Err(command_request::invalid(format!(
             "`max_output` is {MAX_OUTPUT_BYTES} at most: an answer is one piece"
         ))),
-        asked => {
-            command.max_output = Some(ByteSize::bytes(asked.unwrap_or(USUAL_OUTPUT)));
+        requested => {
+            command.max_output = Some(ByteSize::bytes(requested.unwrap_or(USUAL_OUTPUT)));
             Ok(command)
         }
     }
@@ -79,7 +79,7 @@ mod tests {
     fn no_command_has_more_than_its_sandbox() {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         let bytes = |bytes| Some(ByteSize::bytes(bytes));
-        for (asked, limit, held) in [
+        for (requested, limit, held) in [
             ((Some(60), Some(100)), (None, None), (seconds(60), bytes(100))),
             ((Some(60), Some(100)), (seconds(30), bytes(10)), (seconds(30), bytes(10))),
             ((Some(20), Some(5)), (seconds(30), bytes(10)), (seconds(20), bytes(5))),
@@ -88,14 +88,14 @@ mod tests {
         ] {
             let run = RunOnce {
                 argv: vec!["true".into()],
-                timeout_s: asked.0,
-                max_output: asked.1,
+                timeout_s: requested.0,
+                max_output: requested.1,
                 ..RunOnce::default()
             };
             let mut command = command(&run).expect("a command");
             let limits = LimitsRequest { timeout: limit.0, output: limit.1, ..LimitsRequest::default() };
             hold_to(&mut command, &limits);
-            assert_eq!((command.timeout, command.max_output), held, "{asked:?} {limit:?}");
+            assert_eq!((command.timeout, command.max_output), held, "{requested:?} {limit:?}");
         }
     }
 }

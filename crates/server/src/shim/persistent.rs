@@ -12,14 +12,14 @@
 
 use super::commands::Registry;
 use super::contact::{self, Contact};
-use super::kept::{Ending, Replacement};
+use super::live::{Ending, Replacement};
 use super::process::{engine, runtime, volumes};
 use super::protocol::Answer;
 use super::starter::Starter;
 use super::wipe::wipe;
-use super::{Kept, serve, snapshot};
+use super::{LiveSandbox, serve, snapshot};
 use belljar_engine::{Engine, Forwarding, IfTaken, Keeps, Sandbox};
-use belljar_fleet::request::{self, Surroundings, Understood};
+use belljar_fleet::request::{self, ResolvedRequest, Surroundings};
 use belljar_fleet::{Alive, FolderId, SandboxDir, ShimPlan, Stop};
 use belljar_spec::egress::Mode;
 use belljar_spec::{ErrorCode, ForwardedAt, SandboxError, SandboxId, SandboxSpec};
@@ -32,39 +32,39 @@ use tokio::time::{sleep, timeout};
 
 /// Keeps the sandbox of this place until it is to end.
 pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) -> Result<(), SandboxError> {
-    let understood = understand(&plan, place)?;
+    let resolved = understand(&plan, place)?;
     // Before it is opened: what comes in its place later is another one.
     let folder = plan.sandbox.workspace.folder.as_deref().and_then(FolderId::of);
     starter.end_with_daemon();
     let runtime = runtime()?;
     let engine = engine(place);
     // Opened first: a port that is in use starts no sandbox.
-    let (forwarding, moved) = forwarding(&understood)?;
-    let made = engine.create_blocking(&understood.spec)?;
-    let mut notes: Vec<String> = understood.notes.iter().map(|note| note.message.clone()).collect();
+    let (forwarding, moved) = forwarding(&resolved)?;
+    let made = engine.create_blocking(&resolved.spec)?;
+    let mut notes: Vec<String> = resolved.notes.iter().map(|note| note.message.clone()).collect();
     notes.extend(made.warning());
     notes.extend(moved);
-    let keeps = Keeps::of(&understood.spec);
+    let keeps = Keeps::of(&resolved.spec);
     let forwarded = forwarding.ports();
     let inside =
-        Inside { ports: understood.ports, forwarded, egress: egress(&understood.spec, &made), keeps };
+        Inside { ports: resolved.ports, forwarded, egress: egress(&resolved.spec, &made), keeps };
     let made = Arc::new(made);
     let opened = runtime.block_on(open(place, plan, folder, inside, notes, &made, starter));
     let outcome = opened.map(|mut open| {
-        let kept = Arc::clone(&open.kept);
-        let forwarding = runtime.spawn(forwarding.serve(move || kept.sandbox()));
+        let live = Arc::clone(&open.live);
+        let forwarding = runtime.spawn(forwarding.serve(move || live.sandbox()));
         let ending = loop {
             match runtime.block_on(open.next()) {
                 Next::End(ending) => break ending,
                 // Not on the runtime, which stands still meanwhile: a start builds one of its own for some of its steps.
-                Next::Replace(replacement) => replace(&open.kept, &engine, &understood.spec, replacement),
+                Next::Replace(replacement) => replace(&open.live, &engine, &resolved.spec, replacement),
             }
         };
         // No connection comes to a sandbox that ends.
         forwarding.abort();
-        runtime.block_on(leave(place, &open.kept, ending));
+        runtime.block_on(leave(place, &open.live, ending));
         open.serving.abort();
-        open.kept.sandbox().dispose_blocking();
+        open.live.sandbox().dispose_blocking();
     });
     // Also where it could not be served.
     made.dispose_blocking();
@@ -74,12 +74,12 @@ pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) ->
 
 /// The host's ports that lead into the sandbox, and what a person should know of them. One that only a file names may be another sandbox's of
 /// the same repository.
-fn forwarding(understood: &Understood) -> Result<(Forwarding, Vec<String>), SandboxError> {
-    let (mut forwarding, mut notes) = (Forwarding::of(&understood.spec.forward_ports)?, Vec::new());
-    if !understood.spec.backend_isolates() {
+fn forwarding(resolved: &ResolvedRequest) -> Result<(Forwarding, Vec<String>), SandboxError> {
+    let (mut forwarding, mut notes) = (Forwarding::of(&resolved.spec.forward_ports)?, Vec::new());
+    if !resolved.spec.backend_isolates() {
         return Ok((forwarding, notes));
     }
-    for port in &understood.forwarded {
+    for port in &resolved.forwarded {
         let at = forwarding.open(*port, IfTaken::ChooseAnother)?;
         if at.port != port.here {
             notes.push(format!(
@@ -92,19 +92,19 @@ fn forwarding(understood: &Understood) -> Result<(Forwarding, Vec<String>), Sand
 }
 
 /// Ends what is inside, does what is to be done meanwhile, and makes the sandbox again. On the first thread, with which it ends.
-fn replace(kept: &Kept, engine: &Engine, spec: &SandboxSpec, replacement: Replacement) {
+fn replace(live: &LiveSandbox, engine: &Engine, spec: &SandboxSpec, replacement: Replacement) {
     let Replacement { work, answer } = replacement;
-    let suspended = kept.sandbox().suspend_blocking();
+    let suspended = live.sandbox().suspend_blocking();
     let done = work();
     let answered = match engine.continue_blocking(spec, &suspended) {
         Ok(sandbox) => {
-            kept.replace(Arc::new(sandbox));
+            live.replace(Arc::new(sandbox));
             done
         }
         Err(error) => {
             tracing::error!("the sandbox could not be made again: {error}");
             suspended.end();
-            kept.leave(Ending::Alone);
+            live.leave(Ending::Alone);
             // Its files are whole: the next start finds what this one did not.
             done.and(Err(error))
         }
@@ -113,7 +113,7 @@ fn replace(kept: &Kept, engine: &Engine, spec: &SandboxSpec, replacement: Replac
 }
 
 /// The sandbox that a plan means.
-fn understand(plan: &ShimPlan, place: &SandboxDir) -> Result<Understood, SandboxError> {
+fn understand(plan: &ShimPlan, place: &SandboxDir) -> Result<ResolvedRequest, SandboxError> {
     let id = SandboxId::parse(&plan.id).ok_or_else(|| {
         ErrorCode::StateFailed.error(format!("`{}` is not the name of a sandbox's life", plan.id))
     })?;
@@ -139,7 +139,7 @@ struct Inside {
 
 /// A sandbox that is served.
 struct Open {
-    kept: Arc<Kept>,
+    live: Arc<LiveSandbox>,
     serving: JoinHandle<std::io::Result<()>>,
     replacing: mpsc::UnboundedReceiver<Replacement>,
     terminate: Signal,
@@ -156,16 +156,16 @@ enum Next {
 impl Open {
     async fn next(&mut self) -> Next {
         let ending = tokio::select! {
-            ending = self.kept.left() => ending,
+            ending = self.live.left() => ending,
             Some(replacement) = self.replacing.recv() => return Next::Replace(replacement),
             _ = self.terminate.recv() => {
-                self.kept.leave(Ending::Asked(self.usual));
-                Ending::Asked(self.usual)
+                self.live.leave(Ending::Requested(self.usual));
+                Ending::Requested(self.usual)
             }
         };
         match ending {
-            Ending::Asked(how) => {
-                self.kept.commands.close();
+            Ending::Requested(how) => {
+                self.live.commands.close();
                 Next::End(how)
             }
             Ending::Alone => Next::End(self.usual),
@@ -218,8 +218,8 @@ async fn open(
     let subject = snapshot::subject(place, &plan.name, &plan.key, sandbox, inside.keeps);
     let (to_replace, replacing) = mpsc::unbounded_channel();
     let commands = Registry::new(place.directory());
-    let kept = Kept::new(plan, Arc::clone(sandbox), commands, token.clone(), subject, to_replace);
-    let serving = tokio::spawn(serve::serve(listener, Arc::clone(&kept)));
+    let live = LiveSandbox::new(plan, Arc::clone(sandbox), commands, token.clone(), subject, to_replace);
+    let serving = tokio::spawn(serve::serve(listener, Arc::clone(&live)));
     let version = env!("CARGO_PKG_VERSION").to_string();
     let contact = Contact { address, token, pid: std::process::id(), version, alive };
     starter.outlive_daemon();
@@ -229,18 +229,18 @@ async fn open(
         sleep(SETTLED).await;
         belljar_sys::heap::trim();
     });
-    Ok(Open { kept, serving, replacing, terminate, _hangup, usual })
+    Ok(Open { live, serving, replacing, terminate, _hangup, usual })
 }
 
 /// Ends the sandbox, and tells the clients that follow its commands.
-async fn leave(place: &SandboxDir, kept: &Kept, how: Stop) {
+async fn leave(place: &SandboxDir, live: &LiveSandbox, how: Stop) {
     let _ = std::fs::remove_file(place.contact());
-    kept.sandbox().dispose().await;
+    live.sandbox().dispose().await;
     if how == Stop::Wipe {
-        wipe(&kept.sandbox());
+        wipe(&live.sandbox());
     }
-    let _ = timeout(GRACE, kept.commands.all_ended()).await;
-    kept.say_farewell().await;
+    let _ = timeout(GRACE, live.commands.all_ended()).await;
+    live.say_farewell().await;
 }
 
 /// How long commands may take to end with their sandbox.

@@ -1,6 +1,6 @@
 //! Connections to a shim: HTTP/1.1 over its socket, from processes of its own user alone.
 
-use super::{Kept, routes};
+use super::{LiveSandbox, routes};
 use axum::Router;
 use belljar_sys::rustix::process::geteuid;
 use hyper::server::conn::http1;
@@ -14,14 +14,14 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 
 /// Serves what is kept until it is dropped. Connections end when the sandbox has ended and what was asked before is answered.
-pub(super) async fn serve(listener: StdListener, kept: Arc<Kept>) -> io::Result<()> {
+pub(super) async fn serve(listener: StdListener, live: Arc<LiveSandbox>) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
-    let routes = routes(Arc::clone(&kept));
+    let routes = routes(Arc::clone(&live));
     loop {
         match listener.accept().await {
             Ok((stream, _)) if is_ours(&stream) => {
-                tokio::spawn(attend(stream, routes.clone(), Arc::clone(&kept)));
+                tokio::spawn(attend(stream, routes.clone(), Arc::clone(&live)));
             }
             // An abstract socket has no mode: any process on the machine may connect.
             Ok(_) => {}
@@ -31,8 +31,8 @@ pub(super) async fn serve(listener: StdListener, kept: Arc<Kept>) -> io::Result<
     }
 }
 
-async fn attend(stream: UnixStream, routes: Router, kept: Arc<Kept>) {
-    let _conversation = kept.converse();
+async fn attend(stream: UnixStream, routes: Router, live: Arc<LiveSandbox>) {
+    let _conversation = live.converse();
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
@@ -42,7 +42,7 @@ async fn attend(stream: UnixStream, routes: Router, kept: Arc<Kept>) {
     tokio::select! {
         // A client that hung up does not want to know.
         _ = connection.as_mut() => return,
-        () = kept.over() => {}
+        () = live.over() => {}
     }
     connection.as_mut().graceful_shutdown();
     let _ = connection.await;

@@ -6,7 +6,7 @@
 //! ```
 //! In both ways no process writes while the files are taken. Requests that come meanwhile wait.
 
-use super::Kept;
+use super::LiveSandbox;
 use super::extract::Body;
 use super::failure::Answer;
 use axum::Json;
@@ -23,18 +23,18 @@ use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
 
 pub(super) async fn snapshot(
-    State(kept): State<Arc<Kept>>,
+    State(live): State<Arc<LiveSandbox>>,
     Body(order): Body<SnapshotOrder>,
 ) -> Answer<Json<SnapshotReport>> {
-    kept.used();
+    live.used();
     let restored = match &order {
         SnapshotOrder::Restore { snapshot, .. } => Some(snapshot.clone()),
         SnapshotOrder::Take { .. } => None,
     };
     // To its end also if the daemon goes away meanwhile: a sandbox must not stay paused, nor a snapshot unrecorded.
     let carried = tokio::spawn(async move {
-        let report = carry_out(&kept, order).await?;
-        let sandbox = kept.sandbox();
+        let report = carry_out(&live, order).await?;
+        let sandbox = live.sandbox();
         if let Some(taken) = &report.snapshot {
             sandbox.record_snapshot(taken, Snapshotted::Taken { copied: report.copied });
         }
@@ -57,46 +57,46 @@ pub(super) fn subject(place: &SandboxDir, name: &str, key: &str, sandbox: &Sandb
     }
 }
 
-async fn carry_out(kept: &Arc<Kept>, order: SnapshotOrder) -> Result<SnapshotReport, SandboxError> {
+async fn carry_out(live: &Arc<LiveSandbox>, order: SnapshotOrder) -> Result<SnapshotReport, SandboxError> {
     // One at a time, and none while the sandbox is paused or resumed by a caller.
-    let _one = kept.one_snapshot().await;
-    let (subject, looked) = (kept.subject().clone(), order.clone());
+    let _one = live.one_snapshot().await;
+    let (subject, looked) = (live.subject().clone(), order.clone());
     blocking(move || subject.check(&looked)).await?;
     let alone = match order.how() {
         SnapshotMethod::Copied => None,
-        SnapshotMethod::Auto if kept.subject().keeps.counts => None,
-        SnapshotMethod::Layered if kept.subject().keeps.counts => return Err(counts()),
-        SnapshotMethod::Auto | SnapshotMethod::Layered => alone(kept).await,
+        SnapshotMethod::Auto if live.subject().keeps.counts => None,
+        SnapshotMethod::Layered if live.subject().keeps.counts => return Err(counts()),
+        SnapshotMethod::Auto | SnapshotMethod::Layered => alone(live).await,
     };
     match (alone, order.how()) {
         (Some(gate), how) => {
-            if how == SnapshotMethod::Auto && has_private_files(kept).await {
+            if how == SnapshotMethod::Auto && has_private_files(live).await {
                 drop(gate);
-                return copied(kept, order).await;
+                return copied(live, order).await;
             }
-            let subject = kept.subject().clone();
+            let subject = live.subject().clone();
             let since = Instant::now();
-            let report = kept.between(move || subject.carry_out(&order)).await;
+            let report = live.between(move || subject.carry_out(&order)).await;
             drop(gate);
             report.map(|report| report.since(since))
         }
         (None, SnapshotMethod::Layered) => Err(ErrorCode::InUse
             .error("the sandbox is in use: a command runs in it, or files of it are read or written")
             .hint("wait until that has ended, or end it")),
-        (None, SnapshotMethod::Auto | SnapshotMethod::Copied) => copied(kept, order).await,
+        (None, SnapshotMethod::Auto | SnapshotMethod::Copied) => copied(live, order).await,
     }
 }
 
 /// Nothing is done inside from now on. What takes a moment, such as a request that was just answered, is waited for.
-async fn alone(kept: &Arc<Kept>) -> Option<OwnedRwLockWriteGuard<()>> {
-    if kept.is_paused() {
+async fn alone(live: &Arc<LiveSandbox>) -> Option<OwnedRwLockWriteGuard<()>> {
+    if live.is_paused() {
         return None;
     }
     let deadline = Instant::now() + MOMENT;
     loop {
-        match kept.alone() {
+        match live.alone() {
             Some(gate) => return Some(gate),
-            None if kept.commands.running() > 0 || Instant::now() >= deadline => return None,
+            None if live.commands.running() > 0 || Instant::now() >= deadline => return None,
             None => sleep(LOOK_INTERVAL).await,
         }
     }
@@ -104,8 +104,8 @@ async fn alone(kept: &Arc<Kept>) -> Option<OwnedRwLockWriteGuard<()>> {
 
 /// Whether there is something in `/tmp` or `/dev/shm`, which ends with the processes of a sandbox. What cannot be looked into may hold
 /// something.
-async fn has_private_files(kept: &Kept) -> bool {
-    let sandbox = kept.sandbox();
+async fn has_private_files(live: &LiveSandbox) -> bool {
+    let sandbox = live.sandbox();
     for directory in ["/tmp", "/dev/shm"] {
         let first = async { sandbox.list(directory).await?.next().await };
         if !matches!(first.await, Ok(None)) {
@@ -115,19 +115,19 @@ async fn has_private_files(kept: &Kept) -> bool {
     false
 }
 
-async fn copied(kept: &Arc<Kept>, order: SnapshotOrder) -> Result<SnapshotReport, SandboxError> {
+async fn copied(live: &Arc<LiveSandbox>, order: SnapshotOrder) -> Result<SnapshotReport, SandboxError> {
     let SnapshotOrder::Take { new, .. } = order else {
         return Err(ErrorCode::InUse
             .error("the sandbox is in use, and its files cannot be replaced under its processes")
             .hint("stop it first"));
     };
-    let sandbox = kept.sandbox();
+    let sandbox = live.sandbox();
     let was_paused = sandbox.is_paused();
     let since = Instant::now();
     if !was_paused {
         sandbox.pause().await?;
     }
-    let subject = kept.subject().clone();
+    let subject = live.subject().clone();
     let report = blocking(move || subject.copy(&new)).await;
     if !was_paused {
         sandbox.resume().await?;

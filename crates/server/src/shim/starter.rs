@@ -73,10 +73,10 @@ impl Starter {
 
     /// Notified when standard input ends: the run is not wanted any more.
     pub(super) fn hung_up(&mut self) -> Arc<Notify> {
-        let told = Arc::new(Notify::new());
-        let tell = Arc::clone(&told);
+        let notified = Arc::new(Notify::new());
+        let tell = Arc::clone(&notified);
         self.at_end_of_input(move || tell.notify_one());
-        told
+        notified
     }
 
     /// Ends this process, and with it the sandbox that it is making, if the daemon ends before [`Starter::outlive_daemon`]. Until a

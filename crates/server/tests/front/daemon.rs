@@ -47,11 +47,11 @@ impl Daemon {
             ..Settings::default()
         };
         change(&mut settings);
-        let (tell, told) = oneshot::channel();
+        let (tell, receiver) = oneshot::channel();
         let running = tokio::spawn(async move {
             serve(settings, |ready| _ = tell.send(ready.listen.unwrap())).await.unwrap();
         });
-        let tcp = told.await.expect("a daemon that listens");
+        let tcp = receiver.await.expect("a daemon that listens");
         Daemon { socket, tcp, running, names: std::sync::Mutex::default(), root }
     }
 
@@ -76,14 +76,14 @@ impl Daemon {
     /// Asks as the owner, over the unix socket.
     pub(crate) async fn owner(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
         let response = self.send(request(method, path, None, body)).await;
-        told(response).await
+        answer_of(response).await
     }
 
     /// Asks over the network, with a token.
     pub(crate) async fn ask(&self, token: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
         let stream = TcpStream::connect(self.tcp).await.unwrap();
         let response = speak(TokioIo::new(stream), request(method, path, Some(token), body)).await;
-        told(response).await
+        answer_of(response).await
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Response<Incoming> {
@@ -136,7 +136,7 @@ where
 }
 
 /// Status and body; every refusal has the body that refusals have.
-pub(crate) async fn told(response: Response<Incoming>) -> (u16, Value) {
+pub(crate) async fn answer_of(response: Response<Incoming>) -> (u16, Value) {
     let status = response.status();
     let id = response.headers().get("x-request-id").cloned();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();

@@ -49,8 +49,8 @@ async fn a_grant_that_asks_too_often_is_told_when_to_come_again() {
     let mut refused = None;
     for _ in 0..20 {
         let stream = TcpStream::connect(daemon.tcp).await.unwrap();
-        let asked = request("GET", "/v1/sandboxes", Some(&made.token), Value::Null);
-        let response = speak(TokioIo::new(stream), asked).await;
+        let request_with = request("GET", "/v1/sandboxes", Some(&made.token), Value::Null);
+        let response = speak(TokioIo::new(stream), request_with).await;
         if response.status() == 429 {
             refused = Some(response);
             break;
@@ -60,7 +60,7 @@ async fn a_grant_that_asks_too_often_is_told_when_to_come_again() {
     let refused = refused.expect("twenty at once are more than one a second");
     let after: u64 = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
     assert!(after >= 1);
-    assert_eq!(code(&crate::front::daemon::told(refused).await).1, "too_many_requests");
+    assert_eq!(code(&crate::front::daemon::answer_of(refused).await).1, "too_many_requests");
     daemon.end().await;
 }
 
@@ -95,13 +95,13 @@ async fn files_are_no_longer_than_the_daemon_takes() {
     let name = daemon.sandbox(json!({})).await;
     let path = format!("/v1/sandboxes/{name}/files?path=a");
     let put = |length: usize| {
-        let mut asked = request("PUT", &path, None, Value::Null);
-        *asked.body_mut() = Body::from(vec![b'x'; length]);
-        asked
+        let mut request_with = request("PUT", &path, None, Value::Null);
+        *request_with.body_mut() = Body::from(vec![b'x'; length]);
+        request_with
     };
     let stream = UnixStream::connect(&daemon.socket).await.unwrap();
     let response = speak(TokioIo::new(stream), put(1001)).await;
-    assert_eq!(code(&crate::front::daemon::told(response).await), (413, "body_too_large"));
+    assert_eq!(code(&crate::front::daemon::answer_of(response).await), (413, "body_too_large"));
     assert!(daemon.send(put(1000)).await.status().is_success());
     daemon.end().await;
 }

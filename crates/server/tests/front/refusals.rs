@@ -1,6 +1,6 @@
 //! Callers without permission, and invalid requests: refused with a status and a code, and nothing else happens.
 
-use crate::front::daemon::{Daemon, code, request, told};
+use crate::front::daemon::{Daemon, answer_of, code, request};
 use belljar_server::front::{AllowedHosts, description};
 use serde_json::{Value, json};
 
@@ -41,9 +41,11 @@ async fn a_token_counts_over_the_socket_too() {
     let daemon = Daemon::start().await;
     let nothing = daemon.grant(json!({ "name": "nothing" })).await;
     let answer =
-        told(daemon.send(request("GET", "/v1/sandboxes", Some(&nothing.token), Value::Null)).await).await;
+        answer_of(daemon.send(request("GET", "/v1/sandboxes", Some(&nothing.token), Value::Null)).await)
+            .await;
     assert_eq!(code(&answer), (403, "not_granted"));
-    let answer = told(daemon.send(request("GET", "/v1/sandboxes", Some("wrong"), Value::Null)).await).await;
+    let answer =
+        answer_of(daemon.send(request("GET", "/v1/sandboxes", Some("wrong"), Value::Null)).await).await;
     assert_eq!(code(&answer), (401, "token_invalid"));
     daemon.end().await;
 }
@@ -56,14 +58,14 @@ async fn other_names_and_other_pages_are_refused() {
     })
     .await;
     let with = |name: &'static str, value: &'static str, method: &str| {
-        let mut asked = request(method, "/v1/health", None, Value::Null);
-        asked.headers_mut().insert(name, value.parse().unwrap());
-        asked
+        let mut request_with = request(method, "/v1/health", None, Value::Null);
+        request_with.headers_mut().insert(name, value.parse().unwrap());
+        request_with
     };
-    let answer = told(daemon.send(with("host", "evil.example.com", "GET")).await).await;
+    let answer = answer_of(daemon.send(with("host", "evil.example.com", "GET")).await).await;
     assert_eq!(code(&answer), (403, "not_granted"));
     assert_eq!(daemon.send(with("host", "box.test:7070", "GET")).await.status(), 200);
-    let answer = told(daemon.send(with("origin", "https://evil.example.com", "GET")).await).await;
+    let answer = answer_of(daemon.send(with("origin", "https://evil.example.com", "GET")).await).await;
     assert_eq!(code(&answer), (403, "not_granted"));
     let allowed = daemon.send(with("origin", "https://app.example.com", "GET")).await;
     assert_eq!(allowed.headers()["access-control-allow-origin"], "https://app.example.com");

@@ -15,15 +15,15 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 async fn the_same_request_twice_is_one_sandbox() {
     let daemon = Daemon::start().await;
     let ask = |body: Value| {
-        let mut asked = request("POST", "/v1/sandboxes", None, body);
-        asked.headers_mut().insert("idempotency-key", "once".parse().unwrap());
-        asked
+        let mut request_with = request("POST", "/v1/sandboxes", None, body);
+        request_with.headers_mut().insert("idempotency-key", "once".parse().unwrap());
+        request_with
     };
-    let (status, first) = crate::front::daemon::told(daemon.send(ask(json!({}))).await).await;
+    let (status, first) = crate::front::daemon::answer_of(daemon.send(ask(json!({}))).await).await;
     assert_eq!(status, 201);
-    let (_, second) = crate::front::daemon::told(daemon.send(ask(json!({}))).await).await;
+    let (_, second) = crate::front::daemon::answer_of(daemon.send(ask(json!({}))).await).await;
     assert_eq!(first["sandbox"]["name"], second["sandbox"]["name"]);
-    let other = crate::front::daemon::told(daemon.send(ask(json!({ "lease_s": 9 }))).await).await;
+    let other = crate::front::daemon::answer_of(daemon.send(ask(json!({ "lease_s": 9 }))).await).await;
     assert_eq!(code(&other), (422, "idempotency_mismatch"));
     let name = first["sandbox"]["name"].as_str().unwrap();
     assert_eq!(daemon.owner("DELETE", &format!("/v1/sandboxes/{name}"), Value::Null).await.0, 204);
@@ -38,24 +38,24 @@ async fn events_come_as_they_happen() {
     let daemon = Daemon::start().await;
     let name = daemon.sandbox(json!({})).await;
     let body = json!({ "shell": "echo one; read line; echo two $line", "stdin_open": true });
-    let mut asked = request("POST", &format!("/v1/sandboxes/{name}/commands"), None, body);
-    asked.headers_mut().insert("accept", "text/event-stream".parse().unwrap());
-    let response = daemon.send(asked).await;
+    let mut request_with = request("POST", &format!("/v1/sandboxes/{name}/commands"), None, body);
+    request_with.headers_mut().insert("accept", "text/event-stream".parse().unwrap());
+    let response = daemon.send(request_with).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let command = response.headers()["x-belljar-command"].to_str().unwrap().to_string();
     let mut events = response.into_body();
-    let mut heard = String::new();
-    while !heard.contains("one") {
+    let mut output = String::new();
+    while !output.contains("one") {
         let frame = events.frame().await.expect("more to come").unwrap();
-        heard.push_str(&String::from_utf8_lossy(frame.data_ref().unwrap()));
+        output.push_str(&String::from_utf8_lossy(frame.data_ref().unwrap()));
     }
     let path = format!("/v1/sandboxes/{name}/commands/{command}/stdin?end=true");
     let mut line = request("POST", &path, None, Value::Null);
     *line.body_mut() = Body::from("three\n");
     assert!(daemon.send(line).await.status().is_success());
     let rest = events.collect().await.unwrap().to_bytes();
-    heard.push_str(&String::from_utf8_lossy(&rest));
-    assert!(heard.contains("two three") && heard.contains("ended"), "{heard}");
+    output.push_str(&String::from_utf8_lossy(&rest));
+    assert!(output.contains("two three") && output.contains("ended"), "{output}");
     daemon.end().await;
 }
 
@@ -71,10 +71,10 @@ async fn a_websocket_goes_through_and_ends_with_its_grant() {
     let (_, command) = daemon.ask(&made.token, "POST", &commands, body).await;
     let id = command["id"].as_str().unwrap();
     let url = format!("ws://{}{commands}/{id}/attach", daemon.tcp);
-    let mut asked = url.into_client_request().unwrap();
-    asked.headers_mut().insert("authorization", format!("Bearer {}", made.token).parse().unwrap());
+    let mut request_with = url.into_client_request().unwrap();
+    request_with.headers_mut().insert("authorization", format!("Bearer {}", made.token).parse().unwrap());
     let stream = TcpStream::connect(daemon.tcp).await.unwrap();
-    let (mut socket, _) = tokio_tungstenite::client_async(asked, stream).await.unwrap();
+    let (mut socket, _) = tokio_tungstenite::client_async(request_with, stream).await.unwrap();
     socket.send(Message::binary(b"through\n".to_vec())).await.unwrap();
     loop {
         match socket.next().await.expect("an answer").unwrap() {
@@ -98,10 +98,10 @@ async fn who_hangs_up_may_take_the_command_along() {
     let name = daemon.sandbox(json!({})).await;
     let commands = format!("/v1/sandboxes/{name}/commands");
     for (word, left) in [("kill", 0), ("keep", 1)] {
-        let mut asked = request("POST", &commands, None, json!({ "argv": ["sleep", "1000"] }));
-        asked.headers_mut().insert("x-belljar-on-hangup", word.parse().unwrap());
+        let mut request_with = request("POST", &commands, None, json!({ "argv": ["sleep", "1000"] }));
+        request_with.headers_mut().insert("x-belljar-on-hangup", word.parse().unwrap());
         let stream = UnixStream::connect(&daemon.socket).await.unwrap();
-        let response = speak(TokioIo::new(stream), asked).await;
+        let response = speak(TokioIo::new(stream), request_with).await;
         assert_eq!(response.status(), 200);
         drop(response);
         let path = format!("/v1/sandboxes/{name}");

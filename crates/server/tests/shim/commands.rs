@@ -10,9 +10,9 @@ use std::time::Duration;
 #[tokio::test]
 async fn a_command_is_run_and_told() {
     let started = Started::new();
-    let told = started.run(json!({"shell": "echo out; echo err >&2; cat; exit 3", "stdin": "in"})).await;
-    let result = told.result.expect("it ended");
-    assert_eq!(told.id, "cmd_1");
+    let info = started.run(json!({"shell": "echo out; echo err >&2; cat; exit 3", "stdin": "in"})).await;
+    let result = info.result.expect("it ended");
+    assert_eq!(info.id, "cmd_1");
     assert_eq!(
         (result.exit_code, result.stdout, result.stderr),
         (Some(3), Some("out\nin".into()), Some("err\n".into()))
@@ -20,8 +20,8 @@ async fn a_command_is_run_and_told() {
     assert_eq!((result.aborted, result.timed_out, result.output_truncated), (false, false, false));
     let shown: CommandInfo = started.json("GET", "/commands/cmd_1", json!({})).await;
     assert_eq!(shown.result.expect("it ended").stdout, None, "output is told where a client waited for it");
-    let told = started.run(json!({"argv": ["env"], "env": {"COLOUR": "blue"}, "cwd": "/tmp"})).await;
-    let text = told.result.expect("it ended").stdout.expect("text");
+    let info = started.run(json!({"argv": ["env"], "env": {"COLOUR": "blue"}, "cwd": "/tmp"})).await;
+    let text = info.result.expect("it ended").stdout.expect("text");
     assert!(text.lines().any(|line| line == "COLOUR=blue") && text.contains("/tmp"), "{text}");
 }
 
@@ -125,8 +125,8 @@ async fn a_command_continues_when_its_requester_hangs_up() {
     drop(response);
     let (status, _) = started.ask("POST", &format!("/commands/{id}/stdin?end=true"), "it\n").await;
     assert_eq!(status, 204);
-    let told: CommandInfo = started.json("POST", &format!("/commands/{id}/wait"), json!({})).await;
-    assert_eq!(told.result.expect("it ended").stdout.as_deref(), Some("got it\n"));
+    let info: CommandInfo = started.json("POST", &format!("/commands/{id}/wait"), json!({})).await;
+    assert_eq!(info.result.expect("it ended").stdout.as_deref(), Some("got it\n"));
 }
 
 #[tokio::test]
@@ -186,8 +186,8 @@ async fn the_last_thousand_are_remembered() {
     let started = Started::new();
     for round in 0..101 {
         let ten = (0..10).map(|at| started.run(json!({"argv": ["echo", format!("{round} {at}")]})));
-        for told in futures_util::future::join_all(ten).await {
-            assert_eq!(told.result.expect("it ended").exit_code, Some(0));
+        for info in futures_util::future::join_all(ten).await {
+            assert_eq!(info.result.expect("it ended").exit_code, Some(0));
         }
     }
     let (mut all, mut after) = (Vec::new(), None);

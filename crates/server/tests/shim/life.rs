@@ -40,8 +40,8 @@ async fn a_place_has_one_shim() {
 
 #[test]
 fn what_cannot_be_started_is_said() {
-    let wanted = SandboxRequest { rootfs: "/nonexistent".parse().ok(), ..Default::default() };
-    let error = Started::try_with(wanted).err().expect("no such root");
+    let request = SandboxRequest { rootfs: "/nonexistent".parse().ok(), ..Default::default() };
+    let error = Started::try_with(request).err().expect("no such root");
     assert!(!error.message.is_empty() && matches!(error.code, ApiCode::Known(_)), "{error:?}");
 }
 

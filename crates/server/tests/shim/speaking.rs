@@ -21,9 +21,9 @@ async fn input_comes_as_fast_as_it_is_read() {
     assert_eq!(status, 204);
     let (status, _) = started.ask("POST", &format!("{path}/stdin?end=true"), Body::empty()).await;
     assert_eq!(status, 204);
-    let told: CommandInfo = started.json("POST", &format!("{path}/wait"), json!({})).await;
+    let info: CommandInfo = started.json("POST", &format!("{path}/wait"), json!({})).await;
     let expected = started.run(json!({"shell": "head -c 20000000 /dev/zero | tr '\\0' x | sha256sum"})).await;
-    assert_eq!(told.result.expect("it ended").stdout, expected.result.expect("it ended").stdout);
+    assert_eq!(info.result.expect("it ended").stdout, expected.result.expect("it ended").stdout);
     let refused = started.refused("POST", &format!("{path}/stdin"), json!("more")).await;
     assert_eq!(refused, (409, "command_ended".into()));
 }
@@ -61,8 +61,8 @@ async fn signals_reach_the_process_group() {
     started.events(&format!("{path}/output")).await.next().await.expect("it is ready");
     let (status, _) = started.ask("POST", &format!("{path}/signal"), r#"{"signal":"SIGTERM"}"#).await;
     assert_eq!(status, 204);
-    let told: CommandInfo = started.json("POST", &format!("{path}/wait"), json!({})).await;
-    let result = told.result.expect("it ended");
+    let info: CommandInfo = started.json("POST", &format!("{path}/wait"), json!({})).await;
+    let result = info.result.expect("it ended");
     assert_eq!((result.exit_code, result.stdout.as_deref()), (Some(7), Some("ready\ncaught\n")));
     let unknown = started.refused("POST", &format!("{path}/signal"), json!({"signal": "SIGNOTHING"})).await;
     assert_eq!(unknown, (422, "request_value".into()));
@@ -82,8 +82,8 @@ async fn a_terminal_has_a_size_and_gets_another() {
     let (status, _) = started.ask("POST", &format!("{path}/resize"), r#"{"rows":40,"cols":120}"#).await;
     assert_eq!(status, 204);
     started.ask("POST", &format!("{path}/stdin"), "\n").await;
-    let told: CommandInfo = started.json("POST", &format!("{path}/wait"), json!({})).await;
-    assert!(told.result.expect("it ended").stdout.expect("text").contains("40 120"));
+    let info: CommandInfo = started.json("POST", &format!("{path}/wait"), json!({})).await;
+    assert!(info.result.expect("it ended").stdout.expect("text").contains("40 120"));
     let plain = started.begin(json!({"argv": ["sleep", "1000"]})).await;
     let refused = started
         .refused("POST", &format!("/commands/{}/resize", plain.id), json!({"rows": 1, "cols": 1}))
@@ -191,10 +191,10 @@ async fn an_unattended_command_ends_if_it_is_to() {
     let path = format!("/commands/{}", command.id);
     let mut socket = attach(&started, &command.id, 0).await;
     tokio::time::sleep(std::time::Duration::from_millis(3000)).await;
-    let told: CommandInfo = started.json("GET", &path, json!({})).await;
-    assert!(told.result.is_none(), "it ended while a client was attached");
+    let info: CommandInfo = started.json("GET", &path, json!({})).await;
+    assert!(info.result.is_none(), "it ended while a client was attached");
     socket.close(None).await.expect("it is open");
     drop(socket);
-    let told: CommandInfo = started.json("POST", &format!("{path}/wait"), json!({})).await;
-    assert!(told.result.expect("it ended").aborted);
+    let info: CommandInfo = started.json("POST", &format!("{path}/wait"), json!({})).await;
+    assert!(info.result.expect("it ended").aborted);
 }

@@ -220,8 +220,8 @@ mod tests {
             ("=github.io", "somebody.github.io", false),
             ("somebody.github.io", "x.somebody.github.io", true),
         ] {
-            let understood: HostPattern = pattern.parse().expect(pattern);
-            assert_eq!(understood.matches(&name(host)), expected, "{pattern} {host}");
+            let parsed: HostPattern = pattern.parse().expect(pattern);
+            assert_eq!(parsed.matches(&name(host)), expected, "{pattern} {host}");
         }
     }
 

@@ -112,7 +112,8 @@ pub struct QuestionReport {
 #[serde(tag = "notice", rename_all = "snake_case")]
 pub enum LiveNotice {
     /// A person is asked.
-    Asked { question: QuestionReport },
+    #[serde(rename = "asked")]
+    Opened { question: QuestionReport },
     /// The question is over; without a verdict nobody answered in time.
     Answered { question: QuestionReport, verdict: Option<Verdict> },
     /// The policy has this digest now.

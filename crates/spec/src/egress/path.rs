@@ -136,7 +136,7 @@ fn decoded_but_slashes(path: &[u8]) -> Vec<u8> {
 }
 
 /// What is not validly encoded by now stays as it is.
-fn decode(path: &[u8], wanted: fn(u8) -> bool) -> Vec<u8> {
+fn decode(path: &[u8], is_decoded: fn(u8) -> bool) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;
     while let [first, after @ ..] = rest {
@@ -144,7 +144,7 @@ fn decode(path: &[u8], wanted: fn(u8) -> bool) -> Vec<u8> {
             (b'%', [high, low, ..]) => digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low),
             _ => None,
         };
-        match value.filter(|byte| wanted(*byte)) {
+        match value.filter(|byte| is_decoded(*byte)) {
             Some(byte) => {
                 decoded.push(byte);
                 rest = &after[2..];

@@ -76,7 +76,7 @@ pub enum Reason {
     /// A client that trusts only whom it knows.
     ClientDistrusts,
     /// A server that wants to see a certificate.
-    ClientCertificateWanted,
+    ClientCertificateRequested,
     /// A response that cannot be looked at.
     EncodedResponse,
     /// No calls, tokens or money left.
@@ -126,7 +126,7 @@ impl Reason {
         Reason::SecretUnavailable,
         Reason::UpstreamUntrusted,
         Reason::ClientDistrusts,
-        Reason::ClientCertificateWanted,
+        Reason::ClientCertificateRequested,
         Reason::EncodedResponse,
         Reason::BudgetSpent,
         Reason::PriceUnknown,
@@ -199,7 +199,7 @@ impl Reason {
             Reason::ClientDistrusts => {
                 ("client_distrusts", "the client does not trust the sandbox's authority")
             }
-            Reason::ClientCertificateWanted => {
+            Reason::ClientCertificateRequested => {
                 ("client_certificate_wanted", "the server wants a certificate of the client")
             }
             Reason::EncodedResponse => ("encoded_response", "the response cannot be searched for secrets"),

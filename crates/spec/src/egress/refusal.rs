@@ -104,7 +104,7 @@ impl Refusal {
     /// What a program inside is told: who and why, without what only the host's side should know (where a name leads, what a
     /// resolver said, which secret it is).
     pub fn for_the_inside(&self) -> Refusal {
-        let is_told = match self.reason {
+        let is_shown = match self.reason {
             Reason::PrivateAddress
             | Reason::NameDenied
             | Reason::NotResolved
@@ -139,14 +139,14 @@ impl Refusal {
             | Reason::PlaceholderElsewhere
             | Reason::UpstreamUntrusted
             | Reason::ClientDistrusts
-            | Reason::ClientCertificateWanted
+            | Reason::ClientCertificateRequested
             | Reason::EncodedResponse
             | Reason::BudgetSpent
             | Reason::PriceUnknown
             | Reason::ModelNotAllowed
             | Reason::PushRefused => true,
         };
-        Refusal { detail: self.detail.clone().filter(|_| is_told), lift: None, ..self.clone() }
+        Refusal { detail: self.detail.clone().filter(|_| is_shown), lift: None, ..self.clone() }
     }
 
     /// The exact flag or line that would allow it, if there is one.
@@ -193,7 +193,7 @@ impl Refusal {
                 "let the client trust /etc/belljar/authority.pem in the sandbox, or {}",
                 unseen(name)
             )),
-            Reason::ClientCertificateWanted => Some(unseen(name)),
+            Reason::ClientCertificateRequested => Some(unseen(name)),
             // A client that asks for one name and wants another gets no remedy, and limits are not rules.
             Reason::NameDenied
             | Reason::NameMalformed
@@ -262,8 +262,8 @@ impl RefusedRequest {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
         let path = self.path.as_str();
         let is_whole = path.len() < RefusedRequest::PATH;
-        let can_be_said = is_whole && path.bytes().all(plain) && !path.contains("..");
-        can_be_said.then(|| {
+        let is_plain = is_whole && path.bytes().all(plain) && !path.contains("..");
+        is_plain.then(|| {
             format!("methods = [\"{method}\"] and paths = [\"{path}\"] in an [[egress.rule]] for {name}")
         })
     }
@@ -340,7 +340,7 @@ impl<'de> Deserialize<'de> for Destination {
         let text = String::deserialize(deserializer)?;
         Ok(match Destination::understand(text.as_bytes()) {
             Destination::Text(_) => Destination::Text(Printable::escaped(&text)),
-            understood => understood,
+            destination => destination,
         })
     }
 }
@@ -409,20 +409,20 @@ mod tests {
 
     #[test]
     fn a_refused_request_is_told_with_the_keys_that_allow_it_and_no_more() {
-        let said = |method: &str, target: &str| {
+        let shown = |method: &str, target: &str| {
             let refusal = refusal("x.com", Some(443), Some(Protocol::Tls), Reason::RequestNotAllowed);
             let refusal = refusal.request(method, target, None);
             (refusal.to_string(), refusal.remedy())
         };
-        let (words, remedy) = said("POST", "/a/b?token=1");
+        let (words, remedy) = shown("POST", "/a/b?token=1");
         assert_eq!(words, "x.com:443: the host is allowed, but not this request (POST /a/b)");
         let keys = "methods = [\"POST\"] and paths = [\"/a/b\"] in an [[egress.rule]] for x.com";
         assert_eq!(remedy.as_deref(), Some(keys));
         for target in ["/**", "/a\"]\nprivate = [\"", "/../x", "/%2e", "/ä", &"/a".repeat(5000)] {
-            assert_eq!(said("GET", target).1, None, "{target}");
+            assert_eq!(shown("GET", target).1, None, "{target}");
         }
-        assert_eq!(said("G\"T", "/").1, None);
-        assert!(said("GET", &"/a".repeat(5000)).0.len() < 400);
+        assert_eq!(shown("G\"T", "/").1, None);
+        assert!(shown("GET", &"/a".repeat(5000)).0.len() < 400);
     }
 
     #[test]

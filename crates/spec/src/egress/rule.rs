@@ -68,7 +68,7 @@ impl Rule {
             .ports
             .is_some_and(|ports| (ports.first(), ports.last()) == (PortRange::DNS, PortRange::DNS))
         {
-            return Err(RuleError::NamesAreAskedThere(host));
+            return Err(RuleError::ResolverPort(host));
         }
         let openings = match (written.ports, written.protocol) {
             (None, None) => vec![usual(443, Protocol::Tls)?, usual(80, Protocol::Http)?],
@@ -83,7 +83,7 @@ impl Rule {
                 vec![Opening { ports, protocols }]
             }
         };
-        Ok(Rule::understood(text, host, openings, source))
+        Ok(Rule::parsed(text, host, openings, source))
     }
 
     /// A rule that forbids. What is not written is not spared: without port every port, without protocol everything. It
@@ -95,7 +95,7 @@ impl Rule {
             ports: written.ports.unwrap_or(PortRange::ALL),
             protocols: written.protocol.map_or_else(ProtocolSet::all, ProtocolSet::from),
         };
-        Ok(Rule::understood(text, host, vec![opening], source))
+        Ok(Rule::parsed(text, host, vec![opening], source))
     }
 
     /// Does it mean this name, and if one is given, this port?
@@ -123,7 +123,7 @@ impl Rule {
         Opening::protocols_at(&self.openings, port)
     }
 
-    fn understood(text: &str, host: HostPattern, openings: Vec<Opening>, source: RuleSource) -> Rule {
+    fn parsed(text: &str, host: HostPattern, openings: Vec<Opening>, source: RuleSource) -> Rule {
         // Letters that look like others are shown as what they are.
         let text = match text.is_ascii() {
             true => text.trim().to_string(),
@@ -176,7 +176,7 @@ pub enum RuleError {
     #[error(
         "`{0}:53` can be reached by no rule: every connection to port 53 is a question for names, which belljar answers itself"
     )]
-    NamesAreAskedThere(HostPattern),
+    ResolverPort(HostPattern),
 }
 
 /// The parts of a line, the host not yet understood.
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_understood() {
+    fn a_line_is_parsed() {
         for (text, expected) in [
             ("example.com", "example.com 443 (tls) 80 (http)"),
             (" example.com ", "example.com 443 (tls) 80 (http)"),

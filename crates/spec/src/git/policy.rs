@@ -155,8 +155,8 @@ mod tests {
         assert!(host.allows_branch(&branch("main")) && !host.allows_branch(&branch("x")));
         assert!(network.allows_branch(&branch("x")) && !network.allows_branch(&branch("main")));
         assert!(host.workflows && !network.workflows);
-        let said = PushRules { branches: vec!["agent/*".parse().unwrap()], ..PushRules::default() };
-        let (host, network) = (said.to_host(&branch("main")), said.to_network());
+        let rules = PushRules { branches: vec!["agent/*".parse().unwrap()], ..PushRules::default() };
+        let (host, network) = (rules.to_host(&branch("main")), rules.to_network());
         assert!(host.allows_branch(&branch("main")) && host.allows_branch(&branch("agent/x")));
         assert!(!network.allows_branch(&branch("x")) && network.allows_branch(&branch("agent/x")));
     }

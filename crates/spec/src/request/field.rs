@@ -121,10 +121,10 @@ impl<T: Field> Field for Option<T> {
 
     fn compare(&self, effective: &Option<T>, living: &Option<T>, at: &str, found: &mut Vec<String>) {
         match (self, living) {
-            (Some(asked), Some(living)) => {
-                asked.compare(effective.as_ref().unwrap_or(asked), living, at, found)
+            (Some(requested), Some(living)) => {
+                requested.compare(effective.as_ref().unwrap_or(requested), living, at, found)
             }
-            (Some(asked), None) if !asked.is_unsaid() => found.push(at.to_string()),
+            (Some(requested), None) if !requested.is_unsaid() => found.push(at.to_string()),
             (Some(_) | None, _) => {}
         }
     }

@@ -67,10 +67,10 @@ pub enum HostGrant {
 
 impl HostGrant {
     /// Does it mean every name that the pattern means?
-    pub(super) fn covers(&self, asked: &HostPattern) -> bool {
+    pub(super) fn covers(&self, requested: &HostPattern) -> bool {
         match self {
             HostGrant::Every => true,
-            HostGrant::Pattern(pattern) => pattern.covers(asked),
+            HostGrant::Pattern(pattern) => pattern.covers(requested),
         }
     }
 }

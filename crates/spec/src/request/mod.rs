@@ -68,7 +68,7 @@ request! {
         /// Ports of the host that lead to ports inside: `3000`, `8080:3000`, `0.0.0.0:8080:3000`. Without an address, the host's loopback.
         forward_ports: Vec<ForwardedPort> as Vec<String>, owner;
         /// Whether commands may make user namespaces.
-        #[serde(deserialize_with = "said_or_none")]
+        #[serde(deserialize_with = "true_or_none")]
         #[cfg_attr(feature = "schema", schema(default = false))]
         nested: Option<bool> as bool, owner;
         /// Volumes that outlive it: name to path inside.
@@ -83,8 +83,8 @@ request! {
 }
 
 /// `false` in JSON says nothing: older versions always write it. In a profile it forbids.
-fn said_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
-    Ok(Option::<bool>::deserialize(deserializer)?.filter(|said| *said))
+fn true_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
+    Ok(Option::<bool>::deserialize(deserializer)?.filter(|value| *value))
 }
 
 /// A token of the GitHub App that is made for one sandbox.
@@ -123,7 +123,7 @@ pub enum WebSearch {
     /// The first whose key there is.
     Detect,
     /// The same; none, where no key is kept or nothing may leave: the agent has another way to search.
-    IfKept,
+    IfStored,
     /// This one.
     Named(SecretName),
 }
@@ -139,7 +139,7 @@ impl FromStr for WebSearch {
 impl fmt::Display for WebSearch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WebSearch::Detect | WebSearch::IfKept => f.write_str(AUTO),
+            WebSearch::Detect | WebSearch::IfStored => f.write_str(AUTO),
             WebSearch::Named(name) => write!(f, "{name}"),
         }
     }

@@ -11,7 +11,7 @@ use std::fmt::Display;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wider {
     pub field: &'static str,
-    pub asked: String,
+    pub requested: String,
     /// What the profile says of it.
     pub base: String,
 }
@@ -21,16 +21,16 @@ impl SandboxRequest {
     pub fn over(self, base: &SandboxRequest) -> Result<SandboxRequest, Wider> {
         let backend = match (base.backend, self.backend) {
             (Some(base @ BackendChoice::Named(_)), Some(BackendChoice::Auto)) => Some(base),
-            (Some(base @ BackendChoice::Named(_)), Some(asked)) if asked != base => {
-                return Err(wider("backend", asked, base));
+            (Some(base @ BackendChoice::Named(_)), Some(requested)) if requested != base => {
+                return Err(wider("backend", requested, base));
             }
-            (base, asked) => asked.or(base),
+            (base, requested) => requested.or(base),
         };
-        if let (Some(base), Some(asked)) = (&base.rootfs, &self.rootfs)
-            && asked != base
+        if let (Some(base), Some(requested)) = (&base.rootfs, &self.rootfs)
+            && requested != base
         {
             // A profile's root may be chosen for what it does not show.
-            return Err(wider("rootfs", asked, base));
+            return Err(wider("rootfs", requested, base));
         }
         if base.nested == Some(false) && self.nested == Some(true) {
             return Err(wider("nested", true, false));
@@ -50,10 +50,10 @@ impl SandboxRequest {
 
 impl EgressRequest {
     fn must_be_within(&self, base: &EgressRequest) -> Result<(), Wider> {
-        if let (Some(asked), Some(base)) = (self.mode, base.mode)
-            && asked > base
+        if let (Some(requested), Some(base)) = (self.mode, base.mode)
+            && requested > base
         {
-            return Err(wider("egress.mode", asked, base));
+            return Err(wider("egress.mode", requested, base));
         }
         let mut new = self.allow.iter().filter(|rule| !base.allow.contains(rule));
         match new.find(|rule| base.inspect && rule.passes_tcp()) {
@@ -63,6 +63,6 @@ impl EgressRequest {
     }
 }
 
-fn wider(field: &'static str, asked: impl Display, base: impl Display) -> Wider {
-    Wider { field, asked: asked.to_string(), base: base.to_string() }
+fn wider(field: &'static str, requested: impl Display, base: impl Display) -> Wider {
+    Wider { field, requested: requested.to_string(), base: base.to_string() }
 }

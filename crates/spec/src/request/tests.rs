@@ -21,8 +21,8 @@ fn only_what_was_said_and_is_not_so_differs() {
         r#"{"limits":{"memory":"1g"},"egress":{"allow":["a.example","b.example"]},"env":{"A":"1"},"nested":true}"#,
     );
     let differs = |json: &str| {
-        let asked = request(json);
-        asked.fits(&asked, &living)
+        let requested = request(json);
+        requested.fits(&requested, &living)
     };
     for json in [
         "{}",
@@ -36,9 +36,9 @@ fn only_what_was_said_and_is_not_so_differs() {
         ),
         ["egress.allow", "llm", "env.A", "env.B", "limits.memory", "limits.pids", "admin"]
     );
-    let (asked, effective) =
+    let (requested, effective) =
         (request(r#"{"limits":{"memory":"64g"}}"#), request(r#"{"limits":{"memory":"1g"}}"#));
-    assert_eq!(asked.fits(&effective, &living), [""; 0], "a grant's ceiling makes it the same");
+    assert_eq!(requested.fits(&effective, &living), [""; 0], "a grant's ceiling makes it the same");
 }
 
 #[test]

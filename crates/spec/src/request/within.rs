@@ -1,6 +1,6 @@
 //! A request within a grant.
 //!
-//! Two steps, since a profile comes between them. [`SandboxRequest::may_be_asked`] judges what the caller wrote: names, secrets, volumes,
+//! Two steps, since a profile comes between them. [`SandboxRequest::must_be_granted`] judges what the caller wrote: names, secrets, volumes,
 //! and what only the owner may say; folders are judged by the fleet, which can look at them. A profile that was granted may then add what
 //! the caller could not have asked for. [`SandboxRequest::within`] judges the sum: modes of egress and ceilings.
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 impl SandboxRequest {
     /// Refuses what a caller with this grant may not ask for. Which folders it may name is not judged here.
-    pub fn may_be_asked(&self, rules: &GrantRules) -> Result<(), SandboxError> {
+    pub fn must_be_granted(&self, rules: &GrantRules) -> Result<(), SandboxError> {
         // Taken apart, so that a new option is not let through unseen. `owner_only` judges those with a `_` that are the owner's; `at_least`,
         // `ports` and `user` are for anyone, the fleet judges `workspace` and whose `snapshot` it is, and `within` judges `limits`.
         let SandboxRequest {
@@ -44,7 +44,7 @@ impl SandboxRequest {
         if matches!(*backend, Some(BackendChoice::Named(name)) if !name.assurance().isolates()) {
             return Err(only_for_the_owner("backend"));
         }
-        root_may_be_asked(rootfs.as_ref(), rules)?;
+        root_must_be_granted(rootfs.as_ref(), rules)?;
         match llm {
             // A key of this machine would go wherever the caller says.
             Some(LlmRequest { url: Some(LlmUrl::To(_)), .. }) => return Err(only_for_the_owner("llm.url")),
@@ -67,7 +67,7 @@ impl SandboxRequest {
         });
         let search = web_search.iter().map(|search| match search {
             WebSearch::Named(name) => name.as_str(),
-            WebSearch::Detect | WebSearch::IfKept => "*",
+            WebSearch::Detect | WebSearch::IfStored => "*",
         });
         for secret in secrets.iter().map(|name| name.as_str()).chain(variables).chain(search) {
             must_match(&rules.secrets, "secrets", secret)?;
@@ -112,7 +112,7 @@ impl SandboxRequest {
 }
 
 /// A directory shows files of the host, and an image is fetched by the host from wherever its name says.
-fn root_may_be_asked(rootfs: Option<&Root>, rules: &GrantRules) -> Result<(), SandboxError> {
+fn root_must_be_granted(rootfs: Option<&Root>, rules: &GrantRules) -> Result<(), SandboxError> {
     match rootfs {
         None | Some(Root::Host | Root::Golden) => Ok(()),
         Some(Root::Directory(_)) => Err(only_for_the_owner("rootfs")),
@@ -175,18 +175,18 @@ fn must_match(patterns: &[String], field: &str, name: &str) -> Result<(), Sandbo
 
 fn lower<T: ExactText + PartialOrd>(
     field: &str,
-    asked: Option<T>,
+    requested: Option<T>,
     ceiling: Option<T>,
 ) -> Result<Option<T>, SandboxError> {
-    match (asked, ceiling) {
-        (Some(asked), Some(ceiling)) if asked > ceiling => {
-            let (asked, ceiling) = (asked.write(), ceiling.write());
-            let message = format!("`{field}` is {asked}, and this grant allows {ceiling}");
+    match (requested, ceiling) {
+        (Some(requested), Some(ceiling)) if requested > ceiling => {
+            let (requested, ceiling) = (requested.write(), ceiling.write());
+            let message = format!("`{field}` is {requested}, and this grant allows {ceiling}");
             Err(ErrorCode::NotGranted
                 .error(message)
                 .hint(format!("ask for {ceiling} or less, or leave it out")))
         }
-        (asked, ceiling) => Ok(asked.or(ceiling)),
+        (requested, ceiling) => Ok(requested.or(ceiling)),
     }
 }
 
@@ -197,8 +197,8 @@ fn only_for_the_owner(field: &str) -> SandboxError {
 }
 
 /// What a grant does not have.
-pub fn not_granted(field: &str, asked: &str) -> SandboxError {
+pub fn not_granted(field: &str, requested: &str) -> SandboxError {
     ErrorCode::NotGranted
-        .error(format!("this grant does not allow `{asked}` in `{field}`"))
+        .error(format!("this grant does not allow `{requested}` in `{field}`"))
         .hint("leave it out, or ask the owner of this machine for a grant with it")
 }

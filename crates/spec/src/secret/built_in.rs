@@ -1,6 +1,8 @@
 //! The credentials that belljar knows. The data is in `credentials.table`.
 
-use super::{Bodies, Carrier, Credential, CredentialPlace, Inject, SecretName, SecretRef, SecretSource};
+use super::{
+    Bodies, Credential, CredentialBinding, CredentialLocation, Inject, SecretName, SecretRef, SecretSource,
+};
 use crate::EnvName;
 use crate::egress::{HostPattern, PathGlob, PortRange, RequestFilter};
 use std::sync::LazyLock;
@@ -33,11 +35,11 @@ fn read(table: &'static str) -> Result<Vec<BuiltIn>, String> {
     let mut known: Vec<BuiltIn> = Vec::new();
     for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let columns: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [name, host, paths, carriers, variables, bodies, when, _reason] = columns[..] else {
+        let [name, host, paths, locations, variables, bodies, when, _reason] = columns[..] else {
             return Err(format!("not eight columns: {line}"));
         };
         let wrong = |error: &dyn std::fmt::Display| format!("{line}: {error}");
-        let place = CredentialPlace {
+        let binding = CredentialBinding {
             host: format!("={host}").parse::<HostPattern>().map_err(|error| wrong(&error))?,
             ports: PortRange::only(443).map_err(|error| wrong(&error))?,
             requests: RequestFilter {
@@ -47,20 +49,20 @@ fn read(table: &'static str) -> Result<Vec<BuiltIn>, String> {
                     .collect::<Result<_, _>>()
                     .map_err(|error| wrong(&error))?,
             },
-            carriers: words(carriers)
-                .map(carrier)
+            locations: words(locations)
+                .map(location)
                 .collect::<Result<_, _>>()
                 .map_err(|error| wrong(&error))?,
             inject: Inject::Placeholder,
         };
         let name: SecretName = name.parse().map_err(|error| wrong(&error))?;
         match known.last_mut().filter(|last| last.credential.name == name) {
-            Some(last) => last.credential.places.push(place),
+            Some(last) => last.credential.bindings.push(binding),
             None => known.push(BuiltIn {
                 credential: Credential {
-                    source: SecretSource::Kept(SecretRef::Vault(name.clone())),
+                    source: SecretSource::Stored(SecretRef::Vault(name.clone())),
                     name,
-                    places: vec![place],
+                    bindings: vec![binding],
                     variables: words(variables)
                         .map(str::parse::<EnvName>)
                         .collect::<Result<_, _>>()
@@ -86,12 +88,12 @@ fn words(column: &'static str) -> impl Iterator<Item = &'static str> {
     column.split_whitespace().filter(|word| *word != "-")
 }
 
-fn carrier(word: &str) -> Result<Carrier, String> {
+fn location(word: &str) -> Result<CredentialLocation, String> {
     match word.split_once(':') {
-        None if word == "bearer" => Ok(Carrier::Bearer),
-        Some(("basic", user)) => Carrier::basic(user).map_err(|error| error.to_string()),
-        Some(("header", name)) => Carrier::header(name).map_err(|error| error.to_string()),
-        Some(("query", name)) => Carrier::query(name).map_err(|error| error.to_string()),
+        None if word == "bearer" => Ok(CredentialLocation::Bearer),
+        Some(("basic", user)) => CredentialLocation::basic(user).map_err(|error| error.to_string()),
+        Some(("header", name)) => CredentialLocation::header(name).map_err(|error| error.to_string()),
+        Some(("query", name)) => CredentialLocation::query(name).map_err(|error| error.to_string()),
         _ => Err(format!("`{word}` is not a credential location")),
     }
 }
@@ -110,9 +112,9 @@ mod tests {
         let names: Vec<&str> = built_ins().map(|known| known.credential.name.as_str()).collect();
         assert_eq!(names, ["anthropic", "brave", "exa", "github", "openai", "openrouter", "tavily"]);
         for known in built_ins() {
-            let Credential { places, variables, .. } = &known.credential;
+            let Credential { bindings, variables, .. } = &known.credential;
             assert!(
-                !variables.is_empty() && places.iter().all(|place| !place.carriers.is_empty()),
+                !variables.is_empty() && bindings.iter().all(|binding| !binding.locations.is_empty()),
                 "{known:?}"
             );
         }
@@ -121,8 +123,8 @@ mod tests {
     #[test]
     fn keys_go_only_to_their_makers() {
         let at = |name: &str, host: &str, port: u16| {
-            let places = &built_in(name).expect(name).credential.places;
-            places.iter().any(|place| place.is_at(&host.parse().expect(host), port))
+            let bindings = &built_in(name).expect(name).credential.bindings;
+            bindings.iter().any(|binding| binding.is_at(&host.parse().expect(host), port))
         };
         for (name, host) in [
             ("anthropic", "api.anthropic.com"),

@@ -6,7 +6,7 @@ use crate::egress::{HostName, HostPattern, PortRange, Printable, RequestFilter};
 use std::fmt;
 
 /// A secret bound to places. The sandbox holds a placeholder under `variables`; the gateway puts the real value in on
-/// the way to one of `places`, and refuses the placeholder everywhere else.
+/// the way to one of `bindings`, and refuses the placeholder everywhere else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
     /// What it is asked for by: `--secret github`.
@@ -14,7 +14,7 @@ pub struct Credential {
     /// Where the value comes from.
     pub source: SecretSource,
     /// Where it may go. Never empty.
-    pub places: Vec<CredentialPlace>,
+    pub bindings: Vec<CredentialBinding>,
     /// Under which names a sandbox finds the placeholder.
     pub variables: Vec<EnvName>,
     /// Whether bodies on the way there are looked at.
@@ -35,19 +35,19 @@ pub enum Bodies {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretSource {
     /// It is kept somewhere.
-    Kept(SecretRef),
+    Stored(SecretRef),
     /// It is made when it is needed: a token of the GitHub App that is configured.
     GitHubApp,
 }
 
 /// A host, its port, and the requests there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CredentialPlace {
+pub struct CredentialBinding {
     pub host: HostPattern,
     pub ports: PortRange,
     pub requests: RequestFilter,
     /// In what it may go there. Never empty.
-    pub carriers: Vec<Carrier>,
+    pub locations: Vec<CredentialLocation>,
     /// Which of the requests get the value.
     pub inject: Inject,
 }
@@ -81,7 +81,7 @@ pub struct Forwarded {
 
 /// How a request carries a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Carrier {
+pub enum CredentialLocation {
     /// `authorization: Bearer VALUE`; also with the word `token`, as GitHub has it.
     Bearer,
     /// `authorization: Basic`, the value as the password. The user is the one that git is told, and that a request gets which has
@@ -93,51 +93,51 @@ pub enum Carrier {
     Query(String),
 }
 
-impl CredentialPlace {
+impl CredentialBinding {
     /// Is it this host and port, whatever the request?
     pub fn is_at(&self, name: &HostName, port: u16) -> bool {
         self.host.matches(name) && self.ports.contains(port)
     }
 }
 
-impl Carrier {
+impl CredentialLocation {
     /// A header by its name.
-    pub fn header(name: &str) -> Result<Carrier, CarrierError> {
+    pub fn header(name: &str) -> Result<CredentialLocation, LocationError> {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_token) {
-            return Err(CarrierError::Header(name.into()));
+            return Err(LocationError::Header(name.into()));
         }
         let name = name.to_ascii_lowercase();
         match name.as_str() {
-            "authorization" => Err(CarrierError::Authorization),
+            "authorization" => Err(LocationError::Authorization),
             "host" | "connection" | "content-length" | "transfer-encoding" | "te" | "upgrade" | "cookie" => {
-                Err(CarrierError::Header(name.as_str().into()))
+                Err(LocationError::Header(name.as_str().into()))
             }
-            _ => Ok(Carrier::Header(name)),
+            _ => Ok(CredentialLocation::Header(name)),
         }
     }
 
     /// A parameter by its name.
-    pub fn query(name: &str) -> Result<Carrier, CarrierError> {
+    pub fn query(name: &str) -> Result<CredentialLocation, LocationError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if name.is_empty() || !name.bytes().all(plain) {
-            return Err(CarrierError::Query(name.into()));
+            return Err(LocationError::Query(name.into()));
         }
-        Ok(Carrier::Query(name.to_string()))
+        Ok(CredentialLocation::Query(name.to_string()))
     }
 
     /// Basic, with this user.
-    pub fn basic(user: &str) -> Result<Carrier, CarrierError> {
+    pub fn basic(user: &str) -> Result<CredentialLocation, LocationError> {
         if user.is_empty() || !user.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':') {
-            return Err(CarrierError::User(user.into()));
+            return Err(LocationError::User(user.into()));
         }
-        Ok(Carrier::Basic { user: user.to_string() })
+        Ok(CredentialLocation::Basic { user: user.to_string() })
     }
 }
 
 /// Not a carrier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CarrierError {
+pub enum LocationError {
     #[error("`{0}` is not a header that can carry a secret: write one like `x-api-key`")]
     Header(Printable),
     #[error("`authorization` has a form of its own: write `bearer`, or `basic` with a user")]
@@ -151,19 +151,19 @@ pub enum CarrierError {
 impl fmt::Display for SecretSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SecretSource::Kept(reference) => reference.fmt(f),
+            SecretSource::Stored(reference) => reference.fmt(f),
             SecretSource::GitHubApp => f.write_str("the GitHub App"),
         }
     }
 }
 
-impl fmt::Display for Carrier {
+impl fmt::Display for CredentialLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Carrier::Bearer => f.write_str("bearer"),
-            Carrier::Basic { user } => write!(f, "basic, as `{user}`"),
-            Carrier::Header(name) => write!(f, "the header `{name}`"),
-            Carrier::Query(name) => write!(f, "the parameter `{name}`"),
+            CredentialLocation::Bearer => f.write_str("bearer"),
+            CredentialLocation::Basic { user } => write!(f, "basic, as `{user}`"),
+            CredentialLocation::Header(name) => write!(f, "the header `{name}`"),
+            CredentialLocation::Query(name) => write!(f, "the parameter `{name}`"),
         }
     }
 }
@@ -173,13 +173,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_carrier_is_one_that_a_request_can_have() {
-        assert_eq!(Carrier::header("X-Api-Key"), Ok(Carrier::Header("x-api-key".into())));
+    fn a_location_is_one_that_a_request_can_have() {
+        assert_eq!(
+            CredentialLocation::header("X-Api-Key"),
+            Ok(CredentialLocation::Header("x-api-key".into()))
+        );
         for name in ["", "a b", "a:b", "x\r\ny", "Host", "content-length", "ä"] {
-            assert!(matches!(Carrier::header(name), Err(CarrierError::Header(_))), "{name:?}");
+            assert!(matches!(CredentialLocation::header(name), Err(LocationError::Header(_))), "{name:?}");
         }
-        assert_eq!(Carrier::header("Authorization"), Err(CarrierError::Authorization));
-        assert!(Carrier::query("key").is_ok() && Carrier::query("a&b").is_err());
-        assert!(Carrier::basic("x-access-token").is_ok() && Carrier::basic("a:b").is_err());
+        assert_eq!(CredentialLocation::header("Authorization"), Err(LocationError::Authorization));
+        assert!(CredentialLocation::query("key").is_ok() && CredentialLocation::query("a&b").is_err());
+        assert!(
+            CredentialLocation::basic("x-access-token").is_ok() && CredentialLocation::basic("a:b").is_err()
+        );
     }
 }

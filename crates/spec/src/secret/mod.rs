@@ -9,7 +9,7 @@ mod reference;
 
 pub use built_in::{BuiltIn, built_in, built_ins, searches};
 pub use credential::{
-    Bodies, Carrier, CarrierError, Credential, CredentialPlace, Forwarded, Inject, SecretSource,
+    Bodies, Credential, CredentialBinding, CredentialLocation, Forwarded, Inject, LocationError, SecretSource,
 };
 pub use github::{
     GitHubApp, GitHubGrant, GitHubProfile, RepositoryName, RepositoryNameError, UnknownProfile,

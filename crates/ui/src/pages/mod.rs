@@ -110,7 +110,8 @@ fn question(asked: &SandboxQuestion, back: &str, named: bool) -> String {
     let number = asked.question.id.to_string();
     let action = format!("/sandbox/{}/answer", asked.sandbox);
     let answer = |verdict: &str, label: &str, class: &str| {
-        let fields = [("question", number.as_str()), ("verdict", verdict)];
+        let fields =
+            [("question", number.as_str()), ("about", asked.question.rule.as_str()), ("verdict", verdict)];
         crate::html::button(&action, back, &fields, label, class)
     };
     let sandbox = match named {

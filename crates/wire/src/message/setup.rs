@@ -240,7 +240,7 @@ pub enum Privileges {
     /// No capability, and no program brings any back.
     Dropped,
     /// As they are: where there is no isolation, and commands run as the user who started the sandbox.
-    Kept,
+    Unchanged,
     /// Kept are those that root inside needs to maintain a system of its own: to give files to its users, and to become
     /// them. They mean nothing outside of its user namespace.
     Maintainer,
@@ -267,8 +267,8 @@ pub struct Landlock {
 pub enum FileRoot {
     /// The kernel holds them: all that is visible is the sandbox's.
     Sandbox,
-    /// There is no isolation: the kernel resolves every path beneath this directory or not at all.
-    Beneath(String),
+    /// The host's paths are visible: the kernel resolves every path beneath one of these directories or not at all.
+    Beneath(Vec<String>),
 }
 
 /// The answer to `Setup`.

@@ -94,16 +94,16 @@ impl Maker<'_> {
     /// Gets the remote's commits into `ours`: its branches as `origin`'s, and with a depth only the one to start from.
     fn fetch(&self, label: &mut Label) -> Result<(), CloneError> {
         let ours = self.place.ours();
-        let wanted = self.branch.full();
+        let full = self.branch.full();
         let ask = self.git.anywhere().args(["ls-remote", "--symref"]);
         let ask = self.address.reach(ask, Service::Upload).arg("--");
-        let answer = ask.args([&self.address.url, "HEAD", &wanted]).output()?;
-        let remote = Remote::read(&answer, &wanted);
+        let answer = ask.args([&self.address.url, "HEAD", &full]).output()?;
+        let remote = Remote::read(&answer, &full);
         label.default = remote.default.as_ref().map(BranchName::to_string);
         let format = if remote.hash_length == 64 { "sha256" } else { "sha1" };
         let init = self.git.anywhere().args(["init", "-q", "--bare", "--template="]);
         init.arg(format!("--object-format={format}")).arg(&ours).output()?;
-        let start = if remote.has_wanted { Some(self.branch) } else { remote.default.as_ref() };
+        let start = if remote.has_branch { Some(self.branch) } else { remote.default.as_ref() };
         let Some(start) = start else { return Err(CloneError::NoCommits(self.address.url.clone())) };
         let fetch = self.git.on(&ours).args(["fetch", "-q", "--no-write-fetch-head", "--no-auto-gc"]);
         let fetch = match self.spec.depth {
@@ -123,7 +123,7 @@ impl Maker<'_> {
             .args(["rev-parse", &format!("refs/remotes/origin/{one}^{{commit}}")])
             .line()?;
         // So that a push from inside has a branch to update.
-        self.git.on(&ours).args(["update-ref", &wanted, &base]).output()?;
+        self.git.on(&ours).args(["update-ref", &full, &base]).output()?;
         label.base = Some(base);
         Ok(())
     }
@@ -196,21 +196,21 @@ impl Maker<'_> {
 /// A remote's answer to `ls-remote`.
 struct Remote {
     default: Option<BranchName>,
-    has_wanted: bool,
+    has_branch: bool,
     hash_length: usize,
 }
 
 impl Remote {
     /// Lines `ref: refs/heads/main<TAB>HEAD`, and one `HASH<TAB>NAME` per ref.
-    fn read(answer: &[u8], wanted: &str) -> Remote {
+    fn read(answer: &[u8], full: &str) -> Remote {
         let answer = String::from_utf8_lossy(answer);
-        let mut remote = Remote { default: None, has_wanted: false, hash_length: 40 };
+        let mut remote = Remote { default: None, has_branch: false, hash_length: 40 };
         for (value, name) in answer.lines().filter_map(|line| line.split_once('\t')) {
             match value.strip_prefix("ref: ") {
                 Some(target) if name == "HEAD" => remote.default = BranchName::of_ref(target),
                 Some(_) => {}
                 None => {
-                    remote.has_wanted |= name == wanted;
+                    remote.has_branch |= name == full;
                     remote.hash_length = value.len();
                 }
             }

@@ -49,7 +49,7 @@ pub struct Cloned {
 
 /// A stored clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredClone {
     pub id: String,
     /// Without any secret.
     pub url: String,
@@ -65,11 +65,11 @@ pub struct Kept {
 }
 
 /// All stored clones. Only reads: nothing is swept, and a damaged clone is reported with its path.
-pub fn list(state: &Path) -> Result<Vec<Result<Kept, Damaged>>, CloneError> {
+pub fn list(state: &Path) -> Result<Vec<Result<StoredClone, Damaged>>, CloneError> {
     CloneDir::every(state)?.into_iter().filter_map(|place| look(place).transpose()).collect()
 }
 
-fn look(place: CloneDir) -> Result<Option<Result<Kept, Damaged>>, CloneError> {
+fn look(place: CloneDir) -> Result<Option<Result<StoredClone, Damaged>>, CloneError> {
     let label = match place.label() {
         // It was removed meanwhile.
         Ok(None) => return Ok(None),
@@ -90,7 +90,7 @@ fn look(place: CloneDir) -> Result<Option<Result<Kept, Damaged>>, CloneError> {
             !(label.base.as_ref().is_some_and(is_known) || pushed.is_some_and(is_known))
         }
     };
-    Ok(Some(Ok(Kept {
+    Ok(Some(Ok(StoredClone {
         folder: place.work(),
         branch: branch.to_string(),
         unpushed,

@@ -79,9 +79,9 @@ fn through_scratch(import: &Import<'_>) -> Result<(), ImportError> {
     }
     // Objects that we have are not packed; our own refs decide that, not the foreign repository.
     let known = git.on(ours).args(["for-each-ref", "--format=^%(objectname)"]).output()?;
-    let wanted = [tip.as_str().as_bytes(), b"\n", &known].concat();
+    let revisions = [tip.as_str().as_bytes(), b"\n", &known].concat();
     let packing = on_scratch().args(["pack-objects", "--revs", "-q", "--delta-base-offset"]);
-    let packed = packing.arg(scratch.join("new")).limited(limits()).run_with(&wanted)?;
+    let packed = packing.arg(scratch.join("new")).limited(limits()).run_with(&revisions)?;
     if packed.code != Some(0) {
         return Err(refused(packed.reason()));
     }

@@ -49,9 +49,9 @@ impl Copied {
                         .strip_prefix("pack-")
                         .and_then(|name| name.strip_suffix(".pack"))
                         .is_some_and(is_hex);
-                let wanted = pack || loose && matches!(name.len(), 38 | 62) && is_hex(&name);
+                let is_needed = pack || loose && matches!(name.len(), 38 | 62) && is_hex(&name);
                 let is_there = |objects: &Path| objects.join(&folder).join(&name).exists();
-                if !wanted || ours.is_some_and(is_there) || is_there(to) {
+                if !is_needed || ours.is_some_and(is_there) || is_there(to) {
                     continue;
                 }
                 let Some(file) = files.file(&name)? else { continue };
@@ -82,13 +82,17 @@ impl Copied {
             waiting: Vec::new(),
             inflated: Cell::new(0),
         };
-        walk.waiting.extend(tips.iter().map(|tip| Wanted { id: tip.clone(), kind: Kind::Any, beside: None }));
-        while let Some(wanted) = walk.waiting.pop() {
+        walk.waiting.extend(tips.iter().map(|tip| PendingObject {
+            id: tip.clone(),
+            kind: Kind::Any,
+            beside: None,
+        }));
+        while let Some(pending) = walk.waiting.pop() {
             if walk.seen.len() + walk.waiting.len() > MAX_WALKED || walk.inflated.get() > MAX_INFLATED {
                 return Err(ForeignError::TooMuch { what: "more names of objects", most: MAX_WALKED as u64 });
             }
-            if !known.contains(&wanted.id) && walk.seen.insert(wanted.id.clone()) {
-                walk.take(&wanted)?;
+            if !known.contains(&pending.id) && walk.seen.insert(pending.id.clone()) {
+                walk.take(&pending)?;
             }
         }
         Ok(())
@@ -130,12 +134,12 @@ struct Walk<'a> {
     to: &'a Path,
     copied: &'a mut Copied,
     seen: HashSet<ObjectId>,
-    waiting: Vec<Wanted>,
+    waiting: Vec<PendingObject>,
     /// Bytes that objects were inflated to.
     inflated: Cell<u64>,
 }
 
-struct Wanted {
+struct PendingObject {
     id: ObjectId,
     kind: Kind,
     /// The tree that was in its place before: entries that both have came with that one.
@@ -150,11 +154,11 @@ enum Kind {
 }
 
 impl Walk<'_> {
-    fn take(&mut self, wanted: &Wanted) -> Result<(), ForeignError> {
-        let (folder, name) = wanted.id.as_str().split_at(2);
-        let Some(file) = self.open(&wanted.id)? else { return Ok(()) };
+    fn take(&mut self, pending: &PendingObject) -> Result<(), ForeignError> {
+        let (folder, name) = pending.id.as_str().split_at(2);
+        let Some(file) = self.open(&pending.id)? else { return Ok(()) };
         self.copied.file(file, &self.to.join(folder), name)?;
-        if wanted.kind == Kind::Blob {
+        if pending.kind == Kind::Blob {
             return Ok(());
         }
         // Read from the copy, so that the sandbox cannot change it in between.
@@ -163,10 +167,10 @@ impl Walk<'_> {
         match self.inflate(copy) {
             Some((kind, content)) if kind == b"commit" => self.commit(&content)?,
             Some((kind, content)) if kind == b"tag" => {
-                self.waiting.extend(header(&content, b"object ").map(Wanted::any));
+                self.waiting.extend(header(&content, b"object ").map(PendingObject::any));
             }
             Some((kind, content)) if kind == b"tree" => {
-                self.tree(&wanted.id, &content, wanted.beside.as_ref())?
+                self.tree(&pending.id, &content, pending.beside.as_ref())?
             }
             // A blob, or a file that git would not read.
             _ => {}
@@ -180,8 +184,8 @@ impl Walk<'_> {
             Some(parent) => self.content(parent, b"commit")?.and_then(|content| header(&content, b"tree ")),
             None => None,
         };
-        let tree = header(content, b"tree ").map(|id| Wanted { id, kind: Kind::Tree, beside: before });
-        self.waiting.extend(tree.into_iter().chain(parents.into_iter().map(Wanted::any)));
+        let tree = header(content, b"tree ").map(|id| PendingObject { id, kind: Kind::Tree, beside: before });
+        self.waiting.extend(tree.into_iter().chain(parents.into_iter().map(PendingObject::any)));
         Ok(())
     }
 
@@ -197,7 +201,7 @@ impl Walk<'_> {
             let old = before.get(name);
             if let Some(kind) = kind.filter(|_| old.is_none_or(|(_, old)| *old != id)) {
                 let beside = old.filter(|(is_tree, _)| *is_tree).map(|(_, id)| id.clone());
-                self.waiting.push(Wanted { id, kind, beside });
+                self.waiting.push(PendingObject { id, kind, beside });
             }
         }
         Ok(())
@@ -229,9 +233,9 @@ impl Walk<'_> {
     }
 }
 
-impl Wanted {
-    fn any(id: ObjectId) -> Wanted {
-        Wanted { id, kind: Kind::Any, beside: None }
+impl PendingObject {
+    fn any(id: ObjectId) -> PendingObject {
+        PendingObject { id, kind: Kind::Any, beside: None }
     }
 }
 

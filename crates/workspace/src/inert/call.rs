@@ -299,8 +299,8 @@ impl Finished {
         let text = self.stderr.trim_ascii_end();
         let lines = || text.split(|byte| matches!(byte, b'\n' | b'\r'));
         let marked = |mark: &'static [u8]| lines().find_map(move |line| line.strip_prefix(mark));
-        let said = marked(b"fatal: ").or_else(|| marked(b"error: "));
-        match said.or_else(|| lines().next_back()).unwrap_or_default() {
+        let message = marked(b"fatal: ").or_else(|| marked(b"error: "));
+        match message.or_else(|| lines().next_back()).unwrap_or_default() {
             [] => "it said nothing".to_string(),
             words => Printable::new(words).to_string(),
         }

@@ -31,8 +31,8 @@ pub enum ManagedCloneError {
     Damaged(Damaged),
     #[error("the managed clone `{clone_name}` is of another repository that was at `{}`", host.display())]
     OfAnother { clone_name: String, host: PathBuf, directory: PathBuf },
-    #[error("`{}` is {what}, where git expects {wanted}", path.display())]
-    NotAFile { path: PathBuf, what: &'static str, wanted: &'static str },
+    #[error("`{}` is {what}, where git expects {expected}", path.display())]
+    NotAFile { path: PathBuf, what: &'static str, expected: &'static str },
     #[error("more than {max} files are not committed in `{}`", .0.display(), max = super::MAX_UNCOMMITTED)]
     TooManyUncommitted(PathBuf),
     #[error("what was committed in the managed clone cannot be read: {0}")]

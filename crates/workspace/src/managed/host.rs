@@ -106,7 +106,7 @@ impl HostWorktree {
     pub(super) fn refuse_odd_files_in(directory: &Path) -> Result<(), ManagedCloneError> {
         match odd_file(directory).map_err(ManagedCloneError::io(directory))? {
             None => Ok(()),
-            Some((path, what)) => Err(ManagedCloneError::NotAFile { path, what, wanted: "a file" }),
+            Some((path, what)) => Err(ManagedCloneError::NotAFile { path, what, expected: "a file" }),
         }
     }
 

@@ -58,9 +58,9 @@ pub(super) fn is_related(
         let labelled = place.labelled();
         return Ok(made.is_ok_and(|made| labelled.is_some_and(|labelled| made < labelled)));
     }
-    let asked: String = seen.iter().take(MAX_ASKED).map(|tip| format!("{}\n", tip.hash)).collect();
+    let input: String = seen.iter().take(MAX_HASHES).map(|tip| format!("{}\n", tip.hash)).collect();
     let check = git.on(&host.common).args(["cat-file", "--batch-check=%(objecttype)"]);
-    let lines = check.output_with(asked.as_bytes())?;
+    let lines = check.output_with(input.as_bytes())?;
     let is_commit = |line: &[u8]| matches!(line, b"commit" | b"tag");
     Ok(lines.split(|byte| *byte == b'\n').any(is_commit))
 }
@@ -137,21 +137,21 @@ fn pack(
     git: &Git,
     place: &ManagedCloneDir,
     host: &HostWorktree,
-    wanted: &[Tip],
+    needed: &[Tip],
     known: &[Tip],
     to: &Path,
 ) -> Result<Option<String>, ManagedCloneError> {
     // With a detached HEAD on the host, its commit is needed too.
     let detached = host.checkout(git)?.commit.map(|hash| hash.to_string());
-    let wanted = wanted.iter().map(|tip| tip.hash.to_string()).chain(detached);
+    let needed = needed.iter().map(|tip| tip.hash.to_string()).chain(detached);
     // Commits that the host has dropped since cannot be walked, and need not be.
     let known: HashSet<String> = known.iter().map(|tip| tip.hash.to_string()).collect();
     let known = existing(git, place, known)?;
-    let wanted: HashSet<String> = wanted.filter(|hash| !known.contains(hash)).collect();
-    if wanted.is_empty() {
+    let needed: HashSet<String> = needed.filter(|hash| !known.contains(hash)).collect();
+    if needed.is_empty() {
         return Ok(None);
     }
-    let mut input: String = wanted.iter().map(|hash| format!("{hash}\n")).collect();
+    let mut input: String = needed.iter().map(|hash| format!("{hash}\n")).collect();
     input.extend(known.iter().map(|hash| format!("^{hash}\n")));
     // Existing deltas are kept; searching for more would take longer than all the rest.
     let call =
@@ -249,6 +249,6 @@ fn remove_file(path: &Path) -> Result<(), ManagedCloneError> {
 }
 
 /// One is enough; old branches may be gone.
-const MAX_ASKED: usize = 10_000;
+const MAX_HASHES: usize = 10_000;
 /// The relay's address inside the sandbox.
 const HOST_URL: &str = "git://127.0.0.1:9418/repo";

@@ -79,7 +79,7 @@ impl Tree<'_> {
         let has_files = self.folder().join(".git").symlink_metadata().is_ok();
         let mark = self.mark();
         if has_admin && has_files && mark.is_some() {
-            let kept = |commit| Provided { outcome: Outcome::Kept, commit, held_up: None };
+            let kept = |commit| Provided { outcome: Outcome::Unchanged, commit, held_up: None };
             let forwarded = |commit| Provided { outcome: Outcome::Forwarded, commit, held_up: None };
             let Some(_alone) = alone else { return Ok(kept(in_managed)) };
             if let Some((from, to)) = mark.and_then(|mark| mark.forwarding) {
@@ -176,13 +176,13 @@ impl Tree<'_> {
     }
 
     fn in_the_way_on_host(&self) -> Result<Option<BranchName>, ManagedCloneError> {
-        let wanted = self.branch.full();
+        let full = self.branch.full();
         // `refs` and `refs/heads` are no branch's name.
-        let folders = wanted.match_indices('/').skip(2).map(|(end, _)| &wanted[..end]);
+        let folders = full.match_indices('/').skip(2).map(|(end, _)| &full[..end]);
         let call = self.git.on(&self.host.common).args(["for-each-ref", "--format=%(refname)"]);
-        let found = call.args(folders).arg(&wanted).output()?;
+        let found = call.args(folders).arg(&full).output()?;
         let names = String::from_utf8_lossy(&found);
-        Ok(names.lines().find(|other| excludes(other, &wanted)).and_then(BranchName::of_ref))
+        Ok(names.lines().find(|other| excludes(other, &full)).and_then(BranchName::of_ref))
     }
 
     /// A branch that exists nowhere starts at the host's commit; without any commit, it starts empty.
@@ -265,9 +265,9 @@ impl Tree<'_> {
             return Ok(());
         }
         let limits = PushLimits::default();
-        let wanted =
+        let needed =
             Import { git: self.git, ours: &ours, from: repo, tip: commit, scratch: &scratch, limits };
-        import(&wanted).map_err(ManagedCloneError::Import)
+        import(&needed).map_err(ManagedCloneError::Import)
     }
 
     /// Has the host newer commits than the worktree, and is there nothing in it that could be lost?

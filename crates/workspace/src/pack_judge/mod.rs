@@ -5,7 +5,7 @@
 //!                                                        └─> trees ─> .github/workflows as in a parent?
 //! ```
 //!
-//! Only the pack can be inspected: the repository is on a git host. [`Quarantine::wanted`] lists the objects of parents that the
+//! Only the pack can be inspected: the repository is on a git host. [`Quarantine::needed_commits`] lists the objects of parents that the
 //! pack lacks, and the caller fetches and adds them. Objects that were not seen are never assumed to be harmless. Called where a
 //! push to a git host passes through; blocking.
 
@@ -88,8 +88,8 @@ impl belljar_git::PackJudge for PackJudge {
 }
 
 impl TakenPack for Quarantine {
-    fn wanted(&self) -> Vec<ObjectId> {
-        Quarantine::wanted(self)
+    fn needed_commits(&self) -> Vec<ObjectId> {
+        Quarantine::needed_commits(self)
     }
 
     fn origins(&self, update: &Update) -> Vec<ObjectId> {
@@ -118,7 +118,7 @@ pub struct Quarantine {
 
 impl Quarantine {
     /// Commits on the server whose trees are needed to judge workflow files.
-    pub fn wanted(&self) -> Vec<ObjectId> {
+    pub fn needed_commits(&self) -> Vec<ObjectId> {
         let unseen = self.pushed.iter().filter(|id| self.keeps(id) == Seen::Unknown);
         let parents = unseen.flat_map(|id| &self.commits[id].parents);
         let missing: BTreeSet<&ObjectId> =

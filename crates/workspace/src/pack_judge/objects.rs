@@ -104,13 +104,13 @@ impl<'a> Objects<'a> {
         ids: &[ObjectId],
         mut take: impl FnMut(&ObjectId, &[u8], &[u8]) -> Result<(), PushRefusal>,
     ) -> Result<(), PushRefusal> {
-        let asked: String = ids.iter().map(|id| format!("{id}\n")).collect();
-        let told = self
+        let names: String = ids.iter().map(|id| format!("{id}\n")).collect();
+        let answer = self
             .call()
             .args(["--batch", "--buffer"])
-            .output_with(asked.as_bytes())
+            .output_with(names.as_bytes())
             .map_err(|error| refusal(&error))?;
-        let mut rest = &told[..];
+        let mut rest = &answer[..];
         for id in ids {
             let end = rest.iter().position(|byte| *byte == b'\n').ok_or_else(unreadable)?;
             let head = &rest[..end];

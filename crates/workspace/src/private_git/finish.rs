@@ -32,24 +32,24 @@ impl Importer<'_> {
         report.notes.extend(worktrees.iter().filter_map(Worktree::sentence));
         let all: Vec<ObjectId> = stash.iter().chain(&dropped).cloned().collect();
         let missing = self.missing(&all)?;
-        let mut wanted: Vec<ObjectId> = all.into_iter().filter(|id| missing.contains(id)).collect();
-        if wanted.len() > MAX_KEPT {
-            let number = wanted.len() - MAX_KEPT;
+        let mut unreachable: Vec<ObjectId> = all.into_iter().filter(|id| missing.contains(id)).collect();
+        if unreachable.len() > MAX_REFS {
+            let number = unreachable.len() - MAX_REFS;
             report.set_aside.push(SetAside {
                 reference: format!("{number} more stashes or dropped commits").as_str().into(),
                 kept_as: None,
-                commit: wanted[MAX_KEPT].clone(),
+                commit: unreachable[MAX_REFS].clone(),
                 is_on_host: false,
-                reason: format!("there are more than {MAX_KEPT}"),
+                reason: format!("there are more than {MAX_REFS}"),
                 makes_submodule: false,
             });
-            wanted.truncate(MAX_KEPT);
+            unreachable.truncate(MAX_REFS);
         }
-        if !wanted.is_empty() {
-            match self.keep(&wanted, &stash, &mut report) {
+        if !unreachable.is_empty() {
+            match self.keep(&unreachable, &stash, &mut report) {
                 Err(QuarantineError::Refused(_)) => {
                     let until = Instant::now() + ONE_BY_ONE_TIMEOUT;
-                    for one in wanted {
+                    for one in unreachable {
                         let kept = match Instant::now() < until {
                             true => self.keep(std::slice::from_ref(&one), &stash, &mut report),
                             false => Err(too_slow()),
@@ -195,7 +195,7 @@ impl Importer<'_> {
 
 const MAX_REF_BYTES: u64 = 4096;
 /// Limit of stashes and dropped commits: each becomes a ref.
-const MAX_KEPT: usize = 256;
+const MAX_REFS: usize = 256;
 /// Limit of logs that are read, each of which may be long.
 const MAX_LOGS: usize = 256;
 /// Limit of commits that the logs name together.

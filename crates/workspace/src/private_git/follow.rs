@@ -287,30 +287,30 @@ impl Transaction {
             return Ok(());
         }
         drop(self.running.stdin.take());
-        let mut said = Vec::new();
+        let mut stderr_bytes = Vec::new();
         if let Some(mut stderr) = self.running.stderr.take() {
-            let _ = stderr.by_ref().take(64 << 10).read_to_end(&mut said);
+            let _ = stderr.by_ref().take(64 << 10).read_to_end(&mut stderr_bytes);
         }
-        match said.is_empty() {
+        match stderr_bytes.is_empty() {
             true => Err(Obstacle::Died),
-            false => Err(Obstacle::Moved(complaint(&said))),
+            false => Err(Obstacle::Moved(complaint(&stderr_bytes))),
         }
     }
 
     /// Whether git prints this line next, before any other or its end.
     fn hear(&mut self, answer: &str) -> bool {
         let Some(stdout) = self.running.stdout.as_mut() else { return false };
-        let mut heard = Vec::new();
-        while !heard.ends_with(b"\n") && heard.len() < 100 {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") && line.len() < 100 {
             let mut files = [PollFd::new(&stdout, PollFlags::IN)];
             let timeout = Timespec { tv_sec: ANSWER_SECONDS, tv_nsec: 0 };
             let mut byte = [0];
             match poll(&mut files, Some(&timeout)) {
-                Ok(1..) if stdout.read(&mut byte).is_ok_and(|count| count == 1) => heard.push(byte[0]),
+                Ok(1..) if stdout.read(&mut byte).is_ok_and(|count| count == 1) => line.push(byte[0]),
                 _ => return false,
             }
         }
-        heard.trim_ascii_end() == answer.as_bytes()
+        line.trim_ascii_end() == answer.as_bytes()
     }
 }
 

@@ -79,27 +79,27 @@ impl Gitlinks {
 /// Whether the host's repository of the submodule at this path has a commit. The folder itself is not read: the agent can write to
 /// it.
 fn has_commit(git: &Git, host: &HostGit, path: &[u8], id: &ObjectId) -> bool {
-    let wanted = host.top.join(OsStr::from_bytes(path));
+    let top = host.top.join(OsStr::from_bytes(path));
     let all = git_dirs_below(&host.own.join("modules"), MAX_LOOKED_AT).unwrap_or_default();
-    let Some(directory) = all.into_iter().find(|directory| is_module_of(directory, &wanted)) else {
+    let Some(directory) = all.into_iter().find(|directory| is_module_of(directory, &top)) else {
         return false;
     };
-    let module = HostGit { top: wanted, own: directory.clone(), common: directory.clone() };
+    let module = HostGit { top, own: directory.clone(), common: directory.clone() };
     if obstacle(&module).is_some() {
         return false;
     }
     // The agent can write to its work tree, or have removed it.
     let call = module.call(git).env("GIT_WORK_TREE", &directory);
-    let asked = call.args(["cat-file", "-e", &format!("{id}^{{commit}}")]).run();
-    asked.is_ok_and(|finished| finished.code == Some(0))
+    let found = call.args(["cat-file", "-e", &format!("{id}^{{commit}}")]).run();
+    found.is_ok_and(|finished| finished.code == Some(0))
 }
 
-fn is_module_of(directory: &Path, wanted: &Path) -> bool {
+fn is_module_of(directory: &Path, top: &Path) -> bool {
     let config = Foreign::open(directory).and_then(|directory| directory.read("config", MAX_CONFIG_BYTES));
     let Ok(Some(config)) = config else { return false };
     let worktree = variables(&config).into_iter().rev().find(|variable| variable.name == "core.worktree");
     let Some(worktree) = worktree.and_then(|variable| variable.value) else { return false };
-    normal(&directory.join(OsStr::from_bytes(&worktree))) == normal(wanted)
+    normal(&directory.join(OsStr::from_bytes(&worktree))) == normal(top)
 }
 
 /// Removes `..` textually: the agent may have made the folders on the way.

@@ -200,8 +200,8 @@ impl Inflow<'_> {
     /// Whether a commit is in the history of one of the host's commits.
     fn is_part(&self, commit: &ObjectId, of: &ObjectId) -> Result<bool, SetupError> {
         let call = self.host.call(&Git::find()?);
-        let asked = call.args(["merge-base", "--is-ancestor", commit.as_str(), of.as_str()]).run()?;
-        Ok(commit == of || asked.code == Some(0))
+        let checked = call.args(["merge-base", "--is-ancestor", commit.as_str(), of.as_str()]).run()?;
+        Ok(commit == of || checked.code == Some(0))
     }
 
     /// Moves a ref that is still where both sides last agreed; otherwise shows the host's beside it.

@@ -19,6 +19,7 @@
 mod beside;
 mod config;
 mod decide;
+mod directory;
 mod finish;
 mod follow;
 mod gitlinks;
@@ -31,7 +32,6 @@ mod large_index;
 mod lfs;
 mod obstacle;
 mod pin;
-mod place;
 mod plan;
 mod protected;
 mod refs;
@@ -43,14 +43,15 @@ mod tests;
 mod watch;
 mod worktrees;
 
+pub use directory::{
+    Abandoned, Life, Module, PrivateGit, Repository, RepositoryRequest, abandoned, open, put_aside_in,
+    waiting,
+};
 pub use import::{ImportMode, Importer};
 pub use inflow::Inflow;
 pub use inside::{has_moved, has_objects};
 pub use obstacle::obstacle;
 pub use pin::{forget, pin, unpin};
-pub use place::{
-    Abandoned, Life, Module, PrivateGit, Repository, Wanted, abandoned, open, put_aside_in, waiting,
-};
 pub use refs::{BranchTips, branch_tips};
 pub use setup::SetupError;
 pub use synced::{Followed, ImportReport, Refs, SetAside, Synced};

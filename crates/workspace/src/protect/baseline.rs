@@ -91,8 +91,8 @@ impl Baseline {
         let mut left: Vec<Left> = left::now(&self.view).into_iter().filter(is_new).collect();
         let is_held = |path: &RelPath| self.is_held(path);
         let Different { mut executed, left: below, is_whole } = self.survey.compare(folder, &is_held);
-        let told = |one: &Left| left.iter().any(|known| known.path == one.path);
-        let below: Vec<Left> = below.into_iter().filter(|one| !told(one)).collect();
+        let is_known = |one: &Left| left.iter().any(|known| known.path == one.path);
+        let below: Vec<Left> = below.into_iter().filter(|one| !is_known(one)).collect();
         left.extend(below);
         for (path, now) in protected(&self.view) {
             if self.protected.get(&path) == Some(&now) {

@@ -132,7 +132,7 @@ fn try_to(
 fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([(top.to_path_buf(), 1)]);
-    let (mut entries, mut asked) = (0, 0);
+    let (mut entries, mut checked) = (0, 0);
     for _ in 0..looks {
         let Some((folder, depth)) = waiting.pop_front() else { break };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -145,14 +145,14 @@ fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
             entries += 1;
             // All entries at the top are checked, up to that many: so an agent cannot hide the user's repositories there behind
             // some thousand folders.
-            if entries > MAX_ENTRIES || (depth > 1 && asked >= MAX_ASKED) {
+            if entries > MAX_ENTRIES || (depth > 1 && checked >= MAX_CHECKED) {
                 return found;
             }
             let name = entry.file_name();
             if [c".", c"..", c".git", c"node_modules"].contains(&name) || !is_folder(&opened, &entry) {
                 continue;
             }
-            asked += usize::from(depth > 1);
+            checked += usize::from(depth > 1);
             // All are checked before any is searched.
             let name = Path::new(OsStr::from_bytes(name.to_bytes()));
             match statat(&opened, name.join(".git"), AtFlags::SYMLINK_NOFOLLOW) {
@@ -190,7 +190,7 @@ const MANY_LOOKS: usize = 128;
 /// Limit of entries in them, altogether.
 const MAX_ENTRIES: usize = 16 * 1024;
 /// Limit of folders below the top that are checked for a `.git`: each costs as much as many entries.
-const MAX_ASKED: usize = 2048;
+const MAX_CHECKED: usize = 2048;
 /// More repositories than this are protected as a whole: each costs some mounts.
 const MAX_APART: usize = 16;
 /// Repositories whose hooks are read.

@@ -121,8 +121,8 @@ fn matches(pattern: &[u8], path: &[u8], name: &[u8]) -> bool {
 }
 
 /// Whether a path is this one or lies in it.
-fn is_or_lies_in(wanted: &[u8], path: &[u8]) -> bool {
-    path.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+fn is_or_lies_in(prefix: &[u8], path: &[u8]) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 fn first_part(path: &[u8]) -> &[u8] {

@@ -8,7 +8,7 @@
 use super::shields::{Missing, Shields};
 use super::{git_dir, index};
 use crate::inert::{Git, GitError};
-use crate::private_git::{BranchTips, HostGit, SetupError, Wanted, branch_tips};
+use crate::private_git::{BranchTips, HostGit, RepositoryRequest, SetupError, branch_tips};
 use crate::raw_diff::{Change, GITLINK, Part, parts};
 use belljar_git::ObjectId;
 use belljar_spec::SandboxError;
@@ -29,11 +29,11 @@ pub(super) fn hold_those_of_index(view: &mut View, host: &HostGit) -> Result<(),
 /// Protects the gitlinks of other local branches of these repositories. Returns notes on those that were not read or not protected.
 pub fn hold_gitlinks_of_branches(
     view: &mut View,
-    wanted: &[Wanted],
+    requests: &[RepositoryRequest],
     state: &Path,
 ) -> Result<Vec<String>, SandboxError> {
     let mut notes = Vec::new();
-    for Wanted { host, dot_git, .. } in wanted {
+    for RepositoryRequest { host, dot_git, .. } in requests {
         let Named { mut paths, not_looked_at } = match of_branches(host, state) {
             Ok(named) => named,
             Err(error) => {
@@ -44,7 +44,7 @@ pub fn hold_gitlinks_of_branches(
         let beyond = paths.len().saturating_sub(MAX_PATHS);
         paths = paths.into_iter().take(MAX_PATHS).collect();
         let mut not_held = hold(view, host, paths.into_iter())?;
-        not_held.truncate(MAX_TOLD);
+        not_held.truncate(MAX_REPORTED);
         if not_looked_at > 0 {
             notes.push(format!(
                 "{not_looked_at} branches of `{dot_git}` were not searched for submodules: paths that only they name are not protected"
@@ -242,6 +242,6 @@ const VERSION: u32 = 3;
 const MAX_NEW_TIPS: usize = 64;
 /// Each path is a mount or two.
 const MAX_PATHS: usize = 128;
-const MAX_TOLD: usize = 4;
+const MAX_REPORTED: usize = 4;
 /// A start must not wait for longer.
 const COMPARE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -55,7 +55,7 @@ fn fits(mut pattern: &[u8], mut name: &[u8]) -> bool {
                 // Without a closing bracket it stands for itself.
                 None => (*byte == b'[').then_some((set, rest)),
             },
-            ([wanted, more @ ..], [byte, rest @ ..]) => (wanted == byte).then_some((more, rest)),
+            ([literal, more @ ..], [byte, rest @ ..]) => (literal == byte).then_some((more, rest)),
         };
         match (next, retry) {
             (Some(next), _) => (pattern, name) = next,

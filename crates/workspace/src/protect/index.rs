@@ -225,7 +225,7 @@ impl<'b> Reader<'b> {
         let more = length.checked_sub(copied).ok_or(Unread::Malformed)?;
         let written = rest.get(..=more).ok_or(Unread::Malformed)?;
         // Only in version 4 does the next entry need this one's name.
-        if version == 4 || self.is_wanted(mode) {
+        if version == 4 || self.is_relevant(mode) {
             name.truncate(copied);
             name.extend_from_slice(written);
             self.keep(mode, name)?;
@@ -237,20 +237,20 @@ impl<'b> Reader<'b> {
         })
     }
 
-    fn is_wanted(&self, mode: u32) -> bool {
+    fn is_relevant(&self, mode: u32) -> bool {
         self.pick == Pick::Everything || mode & KIND == REPOSITORY
     }
 
     /// Keeps a name, if it is a gitlink's. It has one extra byte, which should be 0.
     fn keep(&mut self, mode: u32, name: &[u8]) -> Result<(), Unread> {
-        if !self.is_wanted(mode) {
+        if !self.is_relevant(mode) {
             return Ok(());
         }
         // For the kernel the path ends there, even if git takes it for longer.
         let until = |name: &[u8]| name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
         let whole = &name[..until(name)];
-        let said = &name[..until(&name[..name.len().saturating_sub(1)])];
-        for name in [whole, said] {
+        let named = &name[..until(&name[..name.len().saturating_sub(1)])];
+        for name in [whole, named] {
             if name.is_empty() {
                 self.found.unnamed = true;
             } else if !self.found.names.contains(name) {

@@ -4,7 +4,7 @@
 use super::git_dir::{git_dirs_below, is_one};
 use super::gitlink_paths;
 use super::linked::{self, Linked};
-use crate::private_git::{HostGit, Module, Wanted, obstacle};
+use crate::private_git::{HostGit, Module, RepositoryRequest, obstacle};
 use crate::quarantine::alternates::all_trusted;
 use crate::settings::{contents, plain};
 use belljar_git::config::variables;
@@ -15,7 +15,10 @@ use std::path::{Path, PathBuf};
 /// A view without the git directories of its repository and its submodules, and the list of those, the folder's own first; empty if
 /// the folder is no repository. A repository further down stays in place and is read-only inside, since an agent could replace it
 /// at any time: the host's git never works there.
-pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<Wanted>), SandboxError> {
+pub fn without_git(
+    mut view: View,
+    alternates: &[PathBuf],
+) -> Result<(View, Vec<RepositoryRequest>), SandboxError> {
     let Some(host) = repository_of(&view) else { return Ok((view, Vec::new())) };
     let objects_of = |host: &HostGit| all_trusted(&host.common.join("objects"), alternates);
     let unsupported = |obstacle: String, hint: &str| {
@@ -27,19 +30,25 @@ pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<
         return Err(unsupported(obstacle, "look at it, and remove it if you did not make it"));
     }
     let objects = objects_of(&host).map_err(|obstacle| unsupported(obstacle, BORROWED))?;
-    let mut wanted = vec![Wanted { host: host.clone(), objects, dot_git: ".git".to_string(), module: None }];
+    let mut requests =
+        vec![RepositoryRequest { host: host.clone(), objects, dot_git: ".git".to_string(), module: None }];
     view.git = None;
     replace(&mut view, ".git");
     // A malformed submodule is no reason to refuse the folder.
     let objects_of = |host: &HostGit| objects_of(host).ok().filter(|_| obstacle(host).is_none());
     for (host, dot_git, module) in modules(&view.folder, &host) {
         let objects = objects_of(&host);
-        wanted.extend(objects.map(|objects| Wanted { host, objects, dot_git, module: Some(module) }));
+        requests.extend(objects.map(|objects| RepositoryRequest {
+            host,
+            objects,
+            dot_git,
+            module: Some(module),
+        }));
     }
-    for one in &wanted {
+    for one in &requests {
         gitlink_paths::hold_those_of_index(&mut view, &one.host)?;
     }
-    Ok((view, wanted))
+    Ok((view, requests))
 }
 
 /// The repositories that git may find at a path, or why git must not read them for a sandbox: an agent may have made them, and they

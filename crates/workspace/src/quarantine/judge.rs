@@ -186,9 +186,9 @@ impl Quarantine {
         let mut names = commits.iter().flatten().copied().collect::<Vec<_>>();
         names.sort_unstable();
         names.dedup();
-        let asked = names.iter().map(|name| format!("{name}:.github/workflows\n")).collect::<String>();
+        let input = names.iter().map(|name| format!("{name}:.github/workflows\n")).collect::<String>();
         let question = ["cat-file", "--batch-check=%(objectname)", "--buffer"];
-        let answers = self.call().args(question).output_with(asked.as_bytes())?;
+        let answers = self.call().args(question).output_with(input.as_bytes())?;
         let answers = String::from_utf8_lossy(&answers).into_owned();
         let found = answers.lines().map(|line| (!line.ends_with(" missing")).then_some(line));
         let workflows = names.iter().copied().zip(found).collect::<HashMap<_, _>>();

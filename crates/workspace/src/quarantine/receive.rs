@@ -51,7 +51,7 @@ impl Quarantine {
         let mut is_taking = indexer.write(&begin);
         let mut over = None;
         while is_taking {
-            match incoming.read_unless(&mut buffer, indexer.said(), QUIET) {
+            match incoming.read_unless(&mut buffer, indexer.stdout(), QUIET) {
                 // index-pack has printed the pack's name, or an error; or it will now, at the end of its input.
                 Ok(None | Some(0)) => break,
                 // Is the pack complete? git reports at once if it is not.
@@ -183,7 +183,7 @@ impl Indexer {
         self.running.stdin.as_mut().is_some_and(|stdin| stdin.write_all(bytes).is_ok())
     }
 
-    fn said(&self) -> BorrowedFd<'_> {
+    fn stdout(&self) -> BorrowedFd<'_> {
         self.running.stdout.as_ref().expect("stdout is piped and only taken by `finish`").as_fd()
     }
 
@@ -197,8 +197,8 @@ impl Indexer {
             Some(_) => return Err(QuarantineError::pack(complaint(&complaints))),
             None => return Err(QuarantineError::pack("it takes too much to unpack")),
         }
-        let said = String::from_utf8_lossy(&output.stdout);
-        let hash = said.trim_end().strip_prefix("pack\t").unwrap_or_default();
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let hash = stdout.trim_end().strip_prefix("pack\t").unwrap_or_default();
         match ObjectId::parse(hash.as_bytes()) {
             Ok(hash) => Ok(format!("pack-{hash}")),
             Err(_) => Err(QuarantineError::pack("git did not say what it is")),

@@ -63,11 +63,12 @@ impl Quarantine {
             .limited(pack_limits(limits.bytes.as_u64()))
             .with_thread()
             .spawn()?;
-        let wanted = tips.iter().map(|id| format!("{id}\n")).chain(known.iter().map(|id| format!("^{id}\n")));
-        let wanted = wanted.collect::<String>();
+        let revisions =
+            tips.iter().map(|id| format!("{id}\n")).chain(known.iter().map(|id| format!("^{id}\n")));
+        let revisions = revisions.collect::<String>();
         if let Some(mut stdin) = running.stdin.take() {
             // Not joined: git reads all its input, or ends.
-            thread::spawn(move || stdin.write_all(wanted.as_bytes()));
+            thread::spawn(move || stdin.write_all(revisions.as_bytes()));
         }
         let complaints = running.stderr.take().map(|stderr| thread::spawn(move || beginning(stderr)));
         let mut packing = Packing { running, complaints };

@@ -7,11 +7,11 @@ use belljar_git::{ObjectId, PushRefusal, RefName};
 pub enum RelayEvent {
     /// The sandbox fetched; the number of bytes sent.
     Fetched { bytes: u64 },
-    /// A ref moved on the host; `landed` differs from `asked` if that branch is in use there. All zeros: the ref did not exist, or
+    /// A ref moved on the host; `landed` differs from `requested` if that branch is in use there. All zeros: the ref did not exist, or
     /// no longer does.
-    Moved { asked: RefName, landed: RefName, old: ObjectId, new: ObjectId },
+    Moved { requested: RefName, landed: RefName, old: ObjectId, new: ObjectId },
     /// A ref did not move.
-    Refused { asked: RefName, refusal: PushRefusal },
+    Refused { requested: RefName, refusal: PushRefusal },
     /// A request that is neither a push nor a fetch of this repository.
     Unserved { why: String },
     /// A push or a fetch that ended early, on either side.

@@ -120,11 +120,11 @@ fn answer(line: &Line, terms: &Terms, push: &Push, pack: &[u8]) -> Report {
     let mut progress = String::new();
     let outcomes = moves.all.into_iter().map(|Judged { update, result }| {
         let result = result.map(|landing| {
-            let (asked, landed) = (update.name.clone(), landing.name.clone());
+            let (requested, landed) = (update.name.clone(), landing.name.clone());
             let (old, new) = (landing.old.clone(), landing.new.clone());
-            terms.note(RelayEvent::Moved { asked, landed, old: old.clone(), new: new.clone() });
+            terms.note(RelayEvent::Moved { requested, landed, old: old.clone(), new: new.clone() });
             match landing.name == update.name {
-                true => Arrived::AsAsked,
+                true => Arrived::AsRequested,
                 false => {
                     progress += &how_to_take(&update.name, &landing.name);
                     Arrived::Elsewhere(Update { old, new, name: landing.name })
@@ -132,8 +132,8 @@ fn answer(line: &Line, terms: &Terms, push: &Push, pack: &[u8]) -> Report {
             }
         });
         if let Err(refusal) = &result {
-            let (asked, refusal) = (update.name.clone(), refusal.clone());
-            terms.note(RelayEvent::Refused { asked, refusal });
+            let (requested, refusal) = (update.name.clone(), refusal.clone());
+            terms.note(RelayEvent::Refused { requested, refusal });
         }
         Outcome { name: update.name, result }
     });
@@ -181,8 +181,8 @@ fn receive(
 }
 
 /// The text that the agent, and through it its owner, reads after `remote:`.
-fn how_to_take(asked: &RefName, landed: &RefName) -> String {
-    let branch = asked.branch().map_or_else(|| asked.to_string(), |branch| branch.to_string());
+fn how_to_take(requested: &RefName, landed: &RefName) -> String {
+    let branch = requested.branch().map_or_else(|| requested.to_string(), |branch| branch.to_string());
     format!(
         "`{branch}` is checked out on the host: your commits wait there at {landed}\n\
          to take them, run in that worktree: git merge --ff-only {landed}\n"

@@ -183,7 +183,7 @@ struct Looking<'a> {
 impl Looking<'_> {
     fn facts(&self, update: &Update, questions: Questions) -> Result<Facts, QuarantineError> {
         let seen = |is_so: bool| if is_so { Seen::Yes } else { Seen::No };
-        let mut facts = Facts::NOTHING_ASKED;
+        let mut facts = Facts::UNKNOWN;
         if questions.follows {
             facts.follows = seen(self.follows(&update.old, &update.new)?);
         }
@@ -224,10 +224,10 @@ fn id_of(found: Option<&HostRef>, format: ObjectFormat) -> ObjectId {
 
 /// A ref is a file, and cannot also be a directory of other refs.
 fn in_the_way(refs: &[HostRef], landing: &Landing) -> Option<String> {
-    let wanted = landing.name.as_str().as_bytes();
+    let name = landing.name.as_str().as_bytes();
     let is_below = |longer: &[u8], shorter: &[u8]| {
         longer.strip_prefix(shorter).is_some_and(|rest| rest.starts_with(b"/"))
     };
-    let other = refs.iter().find(|one| is_below(&one.name, wanted) || is_below(wanted, &one.name));
+    let other = refs.iter().find(|one| is_below(&one.name, name) || is_below(name, &one.name));
     other.filter(|_| landing.old.is_zero()).map(|one| String::from_utf8_lossy(&one.name).into_owned())
 }

@@ -82,17 +82,17 @@ fn answer(stream: TcpStream, manner: &Manner, record: &Mutex<Vec<Seen>>) {
             );
         }
         Manner::Echo => {
-            let said = authorization.unwrap_or_default();
-            let body = format!("no: {said}\n");
-            let status = if said.is_empty() { "401 Unauthorized" } else { "403 Forbidden" };
+            let given = authorization.unwrap_or_default();
+            let body = format!("no: {given}\n");
+            let status = if given.is_empty() { "401 Unauthorized" } else { "403 Forbidden" };
             let _ = write!(
                 stream,
                 "HTTP/1.1 {status}\r\nWWW-Authenticate: Basic realm=\"x\"\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
                 body.len()
             );
         }
-        Manner::Serve { root, authorization: wanted } => {
-            if authorization.as_ref() != Some(wanted) {
+        Manner::Serve { root, authorization: required } => {
+            if authorization.as_ref() != Some(required) {
                 let _ = write!(
                     stream,
                     "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"

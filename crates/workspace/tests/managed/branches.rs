@@ -66,7 +66,7 @@ fn a_second_time_everything_is_as_it_was() {
     inside(&made).write("untracked", "u\n");
     drop(made);
     let kept = machine.provision("work");
-    assert_eq!(kept.outcome, Outcome::Kept);
+    assert_eq!(kept.outcome, Outcome::Unchanged);
     assert_eq!(kept.commit.as_ref().map(|hash| hash.as_str()), Some(commit.as_str()));
     assert_eq!((read(&kept, "README"), read(&kept, "untracked")), ("changed\n".into(), "u\n".into()));
     assert_eq!(inside(&kept).git(&["log", "--format=%s"]), "work\nfirst");
@@ -131,7 +131,7 @@ fn a_repository_without_a_commit_starts_empty() {
     inside.commit("first", "1\n", "first");
     drop(made);
     let kept = managed::provision(&base.join("state"), &host.folder, None).unwrap();
-    assert_eq!(kept.outcome, Outcome::Kept);
+    assert_eq!(kept.outcome, Outcome::Unchanged);
     assert_eq!(inside.git(&["log", "--format=%s"]), "first");
 }
 

@@ -58,7 +58,7 @@ fn work_is_never_lost_when_the_host_moves_on() {
         machine.host.git(&["checkout", "-q", "work"]);
         let last = machine.host.commit("second", "2\n", "second");
         let kept = machine.provision("work");
-        assert_eq!((kept.outcome, look()), (Outcome::Kept, before), "{what}");
+        assert_eq!((kept.outcome, look()), (Outcome::Unchanged, before), "{what}");
         // The host's commits are there to be merged.
         assert_eq!(inside.git(&["rev-parse", "refs/remotes/host/work"]), last, "{what}");
         assert_eq!(inside.git(&["show", "host/work:second"]), "2", "{what}");
@@ -73,7 +73,7 @@ fn a_worktree_in_use_is_not_touched() {
     machine.host.git(&["checkout", "-q", "work"]);
     machine.host.commit("second", "2\n", "second");
     let second = machine.provision("work");
-    assert_eq!((second.outcome, &second.folder), (Outcome::Kept, &first.folder));
+    assert_eq!((second.outcome, &second.folder), (Outcome::Unchanged, &first.folder));
     assert!(!second.folder.join("second").exists());
     let removed = managed::remove(&machine.state(), &first.clone_name, Some(&name("work")));
     assert!(matches!(removed, Err(ManagedCloneError::InUse { .. })));

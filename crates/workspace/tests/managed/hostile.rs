@@ -171,7 +171,7 @@ fn nothing_that_an_agent_left_holds_up_the_next_start() {
         });
         let made = receiver.recv_timeout(Duration::from_secs(100)).unwrap_or_else(|_| panic!("{what}"));
         let forwarded = matches!(what, "nothing" | "a repository for a submodule");
-        let expected = if forwarded { Outcome::Forwarded } else { Outcome::Kept };
+        let expected = if forwarded { Outcome::Forwarded } else { Outcome::Unchanged };
         assert_eq!(made.outcome, expected, "{what}");
         assert_eq!(made.held_up.map(|trap| trap.to_string()).as_deref(), held_up, "{what}");
     }

@@ -75,7 +75,7 @@ impl Stage {
         let folder = self.place.join(name);
         let words = ["clone", "-q", "-o", "host", &self.url(), folder.to_str().unwrap()];
         let output = git(&self.place, &words);
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", stderr_text(&output));
         Repository { folder }
     }
 
@@ -161,15 +161,15 @@ pub fn policy() -> RefPolicy {
 }
 
 /// The output of a client.
-pub fn said(output: &Output) -> String {
+pub fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
 }
 
 /// Pushes, which must succeed.
 pub fn push(from: &Repository, words: &[&str]) -> String {
     let output = try_push(from, words);
-    assert!(output.status.success(), "{words:?}: {}", said(&output));
-    said(&output)
+    assert!(output.status.success(), "{words:?}: {}", stderr_text(&output));
+    stderr_text(&output)
 }
 
 pub fn try_push(from: &Repository, words: &[&str]) -> Output {

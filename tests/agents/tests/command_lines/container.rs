@@ -13,7 +13,7 @@ for_agents! {
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     stop: StopReason,
-    said: String,
+    output: String,
     file: Option<String>,
     changed: String,
     turns: u64,
@@ -26,7 +26,7 @@ fn a_task_is_done_in_a_container_as_it_is_without(agent: &str) {
         return;
     }
     let [contained, native] = ["docker", "native"].map(|backend| outcome(agent, backend));
-    assert_eq!((contained.stop, contained.said.as_str()), (StopReason::Success, DONE));
+    assert_eq!((contained.stop, contained.output.as_str()), (StopReason::Success, DONE));
     assert_eq!(contained.file.as_deref(), Some("hello from the mock\n"));
     assert!(contained.keys.iter().all(|key| key.as_deref() == Some(KEY)), "{contained:?}");
     assert_eq!(contained, native);
@@ -36,16 +36,16 @@ fn outcome(agent: &str, backend: &str) -> Outcome {
     let job = Job::new(agent, "hello").behind(backend);
     let done = job.run();
     assert_eq!(done.result["refused"].as_array().map(Vec::len), Some(0), "{backend}: {:#}", done.result);
-    let asked = job.model.asked();
+    let calls = job.model.calls();
     Outcome {
         stop: done.stop(),
-        said: done.summary.result.clone(),
+        output: done.summary.result.clone(),
         file: job.file("hello.txt"),
         changed: job.git(&["status", "--porcelain"]),
         turns: done.result["turns"].as_u64().unwrap(),
         // How many words of its own an agent sends may depend on the machine that it sees, and on the date.
         tokens: [0, done.tokens()[1], 0, 0],
-        keys: asked.iter().filter(|asked| asked.usage.is_some()).map(|asked| asked.key.clone()).collect(),
+        keys: calls.iter().filter(|call| call.usage.is_some()).map(|call| call.key.clone()).collect(),
     }
 }
 
@@ -57,7 +57,7 @@ fn a_command_of_an_agent_in_a_container_sees_no_key(agent: &str) {
     let done = job.run();
     assert_eq!(done.stop(), StopReason::Success, "{:#}\n{}", done.result, done.stderr);
     // What a command sees is what comes back to the model.
-    let seen = job.model.asked().iter().flat_map(|asked| asked.tool_results.clone()).collect::<String>();
+    let seen = job.model.calls().iter().flat_map(|call| call.tool_results.clone()).collect::<String>();
     assert!(seen.contains("PATH=") && seen.contains("_API_KEY="), "{seen}");
     assert!(!seen.contains(KEY) && !seen.contains("THE_KEY"), "{seen}");
 }

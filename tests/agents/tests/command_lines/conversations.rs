@@ -21,7 +21,7 @@ fn a_conversation_goes_on(agent: &str) {
         "{:#}",
         first.result
     );
-    let seen = job.model.asked().len();
+    let seen = job.model.calls().len();
     let job = job.args(["--continue"]);
     succeeded(job.run());
     let seen = remembers(&job, seen);
@@ -33,12 +33,12 @@ fn a_conversation_goes_on(agent: &str) {
 
 /// The model was told what it had said in the first run. Returns how many requests there were.
 fn remembers(job: &Job, before: usize) -> usize {
-    let asked = job.model.asked();
-    let told = asked[before..]
+    let calls = job.model.calls();
+    let reported = calls[before..]
         .iter()
-        .any(|asked| String::from_utf8_lossy(&asked.request.body).contains("Hello from the mock model."));
-    assert!(told, "the earlier answer is in none of {} requests", asked.len() - before);
-    asked.len()
+        .any(|call| String::from_utf8_lossy(&call.request.body).contains("Hello from the mock model."));
+    assert!(reported, "the earlier answer is in none of {} requests", calls.len() - before);
+    calls.len()
 }
 
 fn a_conversation_that_was_not_kept_does_not_go_on(agent: &str) {
@@ -49,10 +49,10 @@ fn a_conversation_that_was_not_kept_does_not_go_on(agent: &str) {
         [(&["--continue"][..], "there is no earlier conversation"), (&["--resume", &id], "home was not kept")]
     {
         let output = job.command("run").args(words).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(expected), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && printed.contains(expected), "{printed}");
     }
-    assert_eq!(job.model.asked().len(), 1, "no model was asked");
+    assert_eq!(job.model.calls().len(), 1, "no model was asked");
 }
 
 /// As a Claude plan wants it, and never as an API key.
@@ -61,8 +61,8 @@ fn a_plan_pays_by_a_token_that_stays_outside(agent: &str) {
     let job = Job::script(agent, steps).key(PLAN_TOKEN).args(["--llm-kind", "anthropic"]);
     let done = succeeded(job.run());
     assert!(!done.tool_results().concat().contains("sk-ant-oat01-real"), "{:?}", done.tool_results());
-    for asked in job.model.asked() {
-        let header = |name: &str| asked.request.header(name).unwrap_or_default().to_string();
+    for call in job.model.calls() {
+        let header = |name: &str| call.request.header(name).unwrap_or_default().to_string();
         assert_eq!(header("authorization"), format!("Bearer {PLAN_TOKEN}"));
         assert_eq!(header("x-api-key"), "", "the placeholder left");
         assert!(header("anthropic-beta").contains("oauth-2025-04-20"), "{}", header("anthropic-beta"));
@@ -92,11 +92,11 @@ fn arguments_of_the_agents_own_and_names_for_the_bill_are_passed_on(agent: &str)
     // The model is told, and LiteLLM is told who pays.
     let output = job.command("run").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let asked = job.model.asked();
-    let asked = asked.iter().find(|asked| !asked.side && asked.usage.is_some()).unwrap();
-    assert!(String::from_utf8_lossy(&asked.request.body).contains("Say it in French."));
-    assert_eq!(asked.request.header("x-litellm-end-user-id"), Some("ann"));
-    let metadata = asked.request.header("x-litellm-spend-logs-metadata").unwrap_or_default();
+    let calls = job.model.calls();
+    let call = calls.iter().find(|call| !call.side && call.usage.is_some()).unwrap();
+    assert!(String::from_utf8_lossy(&call.request.body).contains("Say it in French."));
+    assert_eq!(call.request.header("x-litellm-end-user-id"), Some("ann"));
+    let metadata = call.request.header("x-litellm-spend-logs-metadata").unwrap_or_default();
     assert!(metadata.contains(r#""session_id":"s-1""#), "{metadata}");
 }
 

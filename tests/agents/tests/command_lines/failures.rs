@@ -102,7 +102,7 @@ fn a_host_that_may_not_be_reached(agent: &str) {
     let done = job.run();
     // Being refused something is no failure of the run, and is told.
     assert_eq!((done.stop(), done.code), (StopReason::Success, 0), "{:#}", done.result);
-    assert!(job.model.asked().iter().any(|asked| asked.tool_results.concat().contains("refused")));
+    assert!(job.model.calls().iter().any(|call| call.tool_results.concat().contains("refused")));
     let refused = done.result["refused"].as_array().unwrap();
     assert!(refused.iter().any(|one| one.to_string().contains("secret.example.com")), "{refused:?}");
 }
@@ -110,7 +110,7 @@ fn a_host_that_may_not_be_reached(agent: &str) {
 fn an_agent_that_is_not_there(_: &str) {
     let job = Job::new("./no-such-agent", "hello");
     failed_at(&job, StopReason::ErrorStart);
-    assert!(job.model.asked().is_empty());
+    assert!(job.model.calls().is_empty());
 }
 
 /// A model that has something done, and then this.
@@ -142,7 +142,7 @@ fn counted(job: &Job, done: &Done) {
         "{:#}",
         done.result
     );
-    let answers = job.model.asked().iter().filter(|asked| asked.usage.is_some()).count();
+    let answers = job.model.calls().iter().filter(|call| call.usage.is_some()).count();
     assert_eq!(done.result["turns"], answers, "{:#}", done.result);
 }
 

@@ -28,8 +28,8 @@ fn turns_run_out(agent: &str) {
     let done = ended(&job, StopReason::ErrorBudget);
     assert_eq!(done.summary.num_turns, 3);
     // Gemini asks a small model first which one to ask: that is a turn too.
-    let asked = job.model.asked();
-    let called = asked.iter().filter(|asked| asked.usage.is_some() && !asked.side).count();
+    let calls = job.model.calls();
+    let called = calls.iter().filter(|call| call.usage.is_some() && !call.side).count();
     assert_eq!(job.file("count.txt"), Some("again\n".repeat(called)));
     assert_eq!(done.tokens()[2], job.model.used().cache_read);
 }
@@ -37,7 +37,7 @@ fn turns_run_out(agent: &str) {
 fn calls_run_out(agent: &str) {
     let job = endless(agent).args(["--budget", "calls=2"]);
     let done = ended(&job, StopReason::ErrorBudget);
-    assert_eq!((done.summary.num_turns, job.model.asked().len()), (2, 2));
+    assert_eq!((done.summary.num_turns, job.model.calls().len()), (2, 2));
 }
 
 fn tokens_run_out(agent: &str) {
@@ -92,7 +92,7 @@ fn a_disk_that_is_too_small_to_start_with(agent: &str) {
     let job = endless(agent).args(["--disk", "1M"]);
     let done = job.run();
     assert_eq!(done.stop(), StopReason::ErrorDisk, "{:#}", done.result);
-    assert!(job.model.asked().is_empty());
+    assert!(job.model.calls().is_empty());
 }
 
 fn a_command_that_fills_the_disk_is_not_the_end(agent: &str) {

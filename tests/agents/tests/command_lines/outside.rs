@@ -50,8 +50,8 @@ fn the_shell_of_an_agent_outside_is_held(agent: &str) {
     // A shell that is told where nobody made a sandbox runs nothing.
     let other = outside.other_folder();
     let ran = Command::new(outside.shell()).args(["-c", "touch ran"]).current_dir(&other).output().unwrap();
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(!ran.status.success() && said.contains("is in no folder that has a sandbox"), "{said}");
+    let printed = String::from_utf8_lossy(&ran.stderr);
+    assert!(!ran.status.success() && printed.contains("is in no folder that has a sandbox"), "{printed}");
     assert!(!other.join("ran").exists());
 }
 
@@ -72,8 +72,8 @@ fn an_agent_outside_has_tools_in_the_place_of_its_shell(agent: &str) {
     let words: &[&str] = if agent == "codex" { &["--profile", "belljar"] } else { &[] };
     let results = outside.run(agent, words, steps);
     held(&outside, &results);
-    let asked = outside.model.asked();
-    let offered = asked.iter().flat_map(|asked| &asked.tools);
+    let calls = outside.model.calls();
+    let offered = calls.iter().flat_map(|call| &call.tools);
     let shells = ["shell", "shell_command", "exec_command", "local_shell", "exec", "run_shell_command"];
     let own: Vec<&String> = offered.filter(|tool| shells.contains(&tool.as_str())).collect();
     assert!(own.is_empty(), "its own shell is still there: {own:?}");
@@ -140,8 +140,9 @@ fn both_sdks_work_with_the_mcp_server() {
             .env("OTHER_TOKEN", &other);
         command.arg(file).env("OUTSIDE", outside.secret()).env("MCP_NODE_MODULES", sdks.join("node"));
         let output = command.output().unwrap();
-        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        assert!(output.status.success() && said[0] == "done\n", "{name}: {}\n{}", said[0], said[1]);
+        let printed =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        assert!(output.status.success() && printed[0] == "done\n", "{name}: {}\n{}", printed[0], printed[1]);
     }
 }
 

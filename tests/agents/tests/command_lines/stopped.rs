@@ -33,7 +33,7 @@ fn ctrl_c_ends_a_run_in_the_middle_of_a_command(agent: &str) {
     assert_eq!(done.stop(), StopReason::ErrorCancelled, "{:#}", done.result);
     assert_eq!((done.code, job.file("work.txt").as_deref()), (130, Some("kept\n")));
     // What was used by then is on the bill, whatever the agent could still say.
-    let answered = job.model.asked().iter().filter(|asked| asked.usage.is_some()).count();
+    let answered = job.model.calls().iter().filter(|call| call.usage.is_some()).count();
     assert_eq!((done.summary.num_turns, done.summary.total_output_tokens > 0), (answered as u64, true));
 }
 
@@ -41,7 +41,7 @@ fn ctrl_c_ends_a_run_in_the_middle_of_an_answer(agent: &str) {
     let silence = Step::say("never").delivery(Delivery::Hang);
     let job = Job::script(agent, [Step::run("echo kept > work.txt"), silence]);
     let mut started = job.start();
-    started.until("its model is silent", |job| job.model.asked().iter().any(|asked| asked.step == 1));
+    started.until("its model is silent", |job| job.model.calls().iter().any(|call| call.step == 1));
     started.signal(Signal::INT);
     let done = started.wait();
     assert_eq!(done.stop(), StopReason::ErrorCancelled, "{:#}", done.result);

@@ -15,6 +15,7 @@ for_agents! {
     a_model_that_is_busy_once_is_asked_again: claude codex pi;
     a_commit_in_the_folder_is_the_hosts: claude codex opencode pi gemini;
     what_is_not_committed_on_a_branch_is_told: codex;
+    a_file_that_is_attached_is_read: claude gemini;
 }
 
 fn a_task_of_two_turns_is_done(agent: &str) {
@@ -32,7 +33,7 @@ fn a_task_of_two_turns_is_done(agent: &str) {
     let calls = done.blocks().filter(|block| matches!(block, Block::ToolUse { .. })).count();
     assert_eq!((calls, done.tool_results().len()), (1, 1), "{:?}", done.lines);
     assert!(done.tool_results()[0].contains("hello from the mock"), "{:?}", done.tool_results());
-    assert!(done.said().contains("I will write the file."), "{}", done.said());
+    assert!(done.output_text().contains("I will write the file."), "{}", done.output_text());
     let steps: Vec<Step> = done
         .lines
         .iter()
@@ -62,6 +63,22 @@ fn a_commit_in_the_folder_is_the_hosts(agent: &str) {
     assert_eq!(job.git(&["status", "--porcelain", "--branch"]), "## main\n");
     assert_eq!(job.git(&["for-each-ref", "--format=%(refname)"]), "refs/heads/main\n");
     job.git(&["fsck", "--strict"]);
+}
+
+/// Any bytes, beside the workspace.
+fn a_file_that_is_attached_is_read(agent: &str) {
+    let read = "cat ~/attached/notes.txt; od -An -tx1 ~/attached/pixel.png; ls";
+    let job = Job::script(agent, [ModelStep::run(read), ModelStep::say("It is a pixel.")]);
+    let files = tempfile::tempdir().unwrap();
+    let path = |name: &str| files.path().join(name).to_str().unwrap().to_string();
+    std::fs::write(path("notes.txt"), "of the user\n").unwrap();
+    std::fs::write(path("pixel.png"), b"\x89PNG\0\xff").unwrap();
+    let done = job.args(["--attach", &path("notes.txt"), "--attach", &path("pixel.png")]).run();
+    succeeded(&done);
+    let result = &done.tool_results()[0];
+    assert!(result.contains("of the user") && result.contains("89 50 4e 47 00 ff"), "{result}");
+    let Entry::User { message } = &done.lines[0].entry else { panic!("{:?}", done.lines[0]) };
+    assert!(!serde_json::to_string(message).unwrap().contains(files.path().to_str().unwrap()));
 }
 
 /// Only commits come to the branch here; the rest stays where the agent worked.
@@ -109,7 +126,7 @@ fn a_command_of_the_agent_sees_no_key(agent: &str) {
     let done = job.run();
     succeeded(&done);
     // What a command sees is what comes back to the model.
-    let seen = job.model.asked().iter().flat_map(|asked| asked.tool_results.clone()).collect::<String>();
+    let seen = job.model.calls().iter().flat_map(|call| call.tool_results.clone()).collect::<String>();
     assert!(seen.contains("PATH=") && seen.contains("_API_KEY="), "{seen}");
     assert!(!seen.contains(KEY) && !seen.contains("THE_KEY"), "{seen}");
 }
@@ -120,7 +137,7 @@ fn a_model_that_is_busy_once_is_asked_again(agent: &str) {
     succeeded(&done);
     assert_eq!(job.file("retried.txt").as_deref(), Some("retried\n"));
     counted(&job, &done, 2);
-    assert_eq!(job.model.asked().iter().filter(|asked| asked.status == 429).count(), 1);
+    assert_eq!(job.model.calls().iter().filter(|call| call.status == 429).count(), 1);
 }
 
 fn succeeded(done: &Done) {
@@ -130,14 +147,12 @@ fn succeeded(done: &Done) {
 
 /// The result counts what the model said that it used, and the agent claims no other figures.
 fn counted(job: &Job, done: &Done, turns: usize) {
-    let asked = job.model.asked();
-    let answered: Vec<_> = asked.iter().filter(|asked| asked.usage.is_some()).collect();
-    assert_eq!(answered.iter().filter(|asked| !asked.side).count(), turns, "turns of the task");
+    let calls = job.model.calls();
+    let answered: Vec<_> = calls.iter().filter(|call| call.usage.is_some()).collect();
+    assert_eq!(answered.iter().filter(|call| !call.side).count(), turns, "turns of the task");
     assert_eq!(done.result["turns"], answered.len(), "{:#}", done.result);
     assert!(
-        answered
-            .iter()
-            .all(|asked| asked.api == words(&done_agent(done)) && asked.key.as_deref() == Some(KEY))
+        answered.iter().all(|call| call.api == words(&done_agent(done)) && call.key.as_deref() == Some(KEY))
     );
     let used = job.model.used();
     let expected = match words(&done_agent(done)) {

@@ -91,13 +91,13 @@ impl Home {
             command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         // Ours are closed, so that the terminal ends with the program.
         drop((command, terminal));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut reader = File::from(controller);
         let mut buffer = [0; 4096];
         while let Ok(length @ 1..) = reader.read(&mut buffer) {
-            told.extend_from_slice(&buffer[..length]);
+            reported.extend_from_slice(&buffer[..length]);
         }
-        (child.wait().unwrap().code().unwrap_or(-1), told)
+        (child.wait().unwrap().code().unwrap_or(-1), reported)
     }
 
     /// `agent run PROGRAM`, with the model of this home.

@@ -14,11 +14,11 @@ fn nothing_that_an_agent_writes_moves_the_cursor() {
     );
     let url = home.model.url();
     let words = home.agent(&url, "./mine", &["--prompt", "x"]);
-    let (code, told) = home.at_terminal(&words);
-    let told = ours_taken_out(&String::from_utf8(told).expect("all of it is text"));
-    assert_eq!(code, 0, "{told}");
-    assert!(told.contains("one^[[2J^[]52;c;ZXZpbA==^G<U+009B>31m<U+202E>\ntwo\n"), "{told:?}");
-    is_plain(&told);
+    let (code, reported) = home.at_terminal(&words);
+    let reported = ours_taken_out(&String::from_utf8(reported).expect("all of it is text"));
+    assert_eq!(code, 0, "{reported}");
+    assert!(reported.contains("one^[[2J^[]52;c;ZXZpbA==^G<U+009B>31m<U+202E>\ntwo\n"), "{reported:?}");
+    is_plain(&reported);
     // A program, or a file, gets the answer as it is.
     let (_, stdout, stderr) = home.bytes(&words, b"");
     assert_eq!(stdout, "one\x1b[2J\x1b]52;c;ZXZpbA==\x07\u{9b}31m\u{202e}\ntwo\n".as_bytes());
@@ -60,10 +60,10 @@ fn an_agent_cannot_forge_a_line_of_its_log() {
     assert_eq!((&results[0]["is_error"], &results[0]["num_turns"]), (&true.into(), &0.into()));
     let id = &lines[0]["sessionId"];
     assert!(lines.iter().all(|line| line["sessionId"] == *id && line["timestamp"] != "2020-01-01T00:00:00Z"));
-    let said = lines.iter().find(|line| line["subtype"] == "output").unwrap()["text"].as_str().unwrap();
+    let printed = lines.iter().find(|line| line["subtype"] == "output").unwrap()["text"].as_str().unwrap();
     assert!(
-        said.contains("forged") && !said.contains("log.jsonl"),
-        "its words are its words, and it sees no log: {said}"
+        printed.contains("forged") && !printed.contains("log.jsonl"),
+        "its words are its words, and it sees no log: {printed}"
     );
 }
 
@@ -80,8 +80,8 @@ fn a_line_without_an_end_has_one_here() {
 }
 
 /// The colours and the line that changes.
-fn ours_taken_out(told: &str) -> String {
-    let mut text = told.replace("\r\n", "\n");
+fn ours_taken_out(reported: &str) -> String {
+    let mut text = reported.replace("\r\n", "\n");
     for ours in ["\x1b[2m", "\x1b[36m", "\x1b[31m", "\x1b[0m", "\x1b[K", "\r"] {
         text = text.replace(ours, "");
     }

@@ -47,10 +47,11 @@ fn phases_follow_each_other_in_one_folder_each_in_a_fresh_sandbox() {
     let url = home.model.url();
     let run = home.run(&words(&url, &[]));
     assert_eq!((run.code, run.stdout.as_str()), (0, "number 3\n"), "{}", run.stderr);
-    let asked: Vec<Value> =
+    let requested: Vec<Value> =
         home.file("trace.txt").unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let asked: Vec<&str> = asked.iter().map(|asked| asked[0]["content"].as_str().unwrap()).collect();
-    assert_eq!(asked, ["Plan it.", "Do it: number 1", "Check number 2 and number 1."]);
+    let requested: Vec<&str> =
+        requested.iter().map(|requested| requested[0]["content"].as_str().unwrap()).collect();
+    assert_eq!(requested, ["Plan it.", "Do it: number 1", "Check number 2 and number 1."]);
     assert_eq!(home.file("reach.txt").unwrap(), "`allowed.example`\n", "what one may reach is its own");
     assert_eq!(home.file("counts.txt").unwrap(), "1\n1\n1\n", "private files are gone with each");
     for line in [
@@ -115,7 +116,7 @@ fn open_egress_is_chosen_by_a_phase_and_by_nothing_else() {
     let url = home.model.url();
     let run = home.run(&words(&url, &[]));
     assert_eq!((run.code, home.file("open.txt").unwrap().as_str()), (0, "0\n1\n"), "{}", run.stderr);
-    for (phases, more, said) in [
+    for (phases, more, printed) in [
         (
             format!("egress = \"open\"\n{silent}"),
             &[][..],
@@ -134,7 +135,7 @@ fn open_egress_is_chosen_by_a_phase_and_by_nothing_else() {
         fs::write(home.path("work/phases.toml"), &phases).unwrap();
         let run = home.run(&words(&url, more));
         assert!([125, 126].contains(&run.code), "{}", run.stderr);
-        assert!(run.stderr.contains(said) && run.stderr.contains("hint: "), "{said}: {}", run.stderr);
+        assert!(run.stderr.contains(printed) && run.stderr.contains("hint: "), "{printed}: {}", run.stderr);
     }
     assert_eq!(home.file("open.txt").unwrap(), "0\n1\n", "none of these ran anything");
 }

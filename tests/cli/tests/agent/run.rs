@@ -84,7 +84,7 @@ fn a_prompt_comes_from_one_place() {
     );
     fs::write(home.path("work/task.md"), "From a file.").unwrap();
     let url = home.model.url();
-    let asked = || home.file("asked.json").unwrap();
+    let requested = || home.file("asked.json").unwrap();
     for (more, input, expected) in [
         (&["--prompt", "From a flag."][..], "ignored", "From a flag."),
         (&["--prompt-file", "task.md"], "ignored", "From a file."),
@@ -93,7 +93,7 @@ fn a_prompt_comes_from_one_place() {
     ] {
         let run = home.run_with(&home.agent(&url, "./mine", more), input.as_bytes());
         assert_eq!(run.code, 0, "{}", run.stderr);
-        assert!(asked().contains(expected), "{more:?}: {}", asked());
+        assert!(requested().contains(expected), "{more:?}: {}", requested());
     }
     let run = home.run(&home.agent(&url, "./mine", &["--prompt", "x", "--context", "task.md"]));
     assert_eq!(run.code, 0, "{}", run.stderr);
@@ -107,7 +107,7 @@ fn an_exit_code_says_how_it_ended() {
         "{ASK}\n{ASK}\n{}",
         r#"echo '{"payloads":[],"meta":{"error":{"code":"model","message":"no more"}}}'; exit 1"#
     );
-    for (script, more, code, reason, said) in [
+    for (script, more, code, reason, printed) in [
         (answer("done"), &[][..], 0, "success", "is done"),
         (
             r#"echo '{"payloads":[],"meta":{"error":{"code":"bad","message":"it broke"}}}'; exit 1"#.into(),
@@ -139,7 +139,7 @@ fn an_exit_code_says_how_it_ended() {
         let result = home.result();
         assert_eq!(result["stopReason"], reason, "{script} {more:?}: {result:#}\n{}", run.stderr);
         assert_eq!(run.code, code, "{script} {more:?}: {}", run.stderr);
-        assert!(run.stderr.contains(said), "{script} {more:?} should say {said:?}: {}", run.stderr);
+        assert!(run.stderr.contains(printed), "{script} {more:?} should say {printed:?}: {}", run.stderr);
         assert_eq!(result["success"], code == 0);
     }
     let home = Home::new();
@@ -193,9 +193,9 @@ fn an_agent_in_a_subfolder_works_on_its_repository() {
     let url = home.model.url();
     let mut command = home.command(&home.agent(&url, "./mine", &["--prompt", "x"]));
     let output = command.current_dir(home.path("work/repo/sub")).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("belljar: working on the repository"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    assert!(printed.contains("belljar: working on the repository"), "{printed}");
     assert_eq!(home.file("repo/sub/where").as_deref(), Some("/workspace/sub\n/workspace\n"));
 }
 
@@ -204,21 +204,25 @@ fn web_search_needs_no_key_of_yours_unless_you_name_one() {
     let home = Home::new();
     home.program("mine", &format!("echo $BELLJAR_WEB_SEARCH $TAVILY_API_KEY > search.txt\n{}", answer("x")));
     let url = home.model.url();
-    for (more, code, told) in [
+    for (more, code, reported) in [
         (&[][..], 0, "0\n"),
         (&["--web-search"], 0, "1\n"),
         (&["--web-search", "--egress", "none"], 0, "1\n"),
     ] {
         let run = home.run(&home.agent(&url, "./mine", &[&["--prompt", "x"], more].concat()));
-        assert_eq!((run.code, home.file("search.txt").as_deref()), (code, Some(told)), "{}", run.stderr);
+        assert_eq!((run.code, home.file("search.txt").as_deref()), (code, Some(reported)), "{}", run.stderr);
     }
     let named = home.run(&home.agent(&url, "./mine", &["--prompt", "x", "--web-search=tavily"]));
     assert!(named.code == 125 && named.stderr.contains("`belljar secrets set tavily`"), "{}", named.stderr);
     let kept = home.run_with(&["secrets", "set", "tavily"], b"tvly-real-0123456789");
     assert_eq!(kept.code, 0, "{}", kept.stderr);
     let run = home.run(&home.agent(&url, "./mine", &["--prompt", "x", "--web-search"]));
-    let told = home.file("search.txt").unwrap();
-    assert!(run.code == 0 && told.starts_with("1 tvly-") && !told.contains("real"), "{told}{}", run.stderr);
+    let reported = home.file("search.txt").unwrap();
+    assert!(
+        run.code == 0 && reported.starts_with("1 tvly-") && !reported.contains("real"),
+        "{reported}{}",
+        run.stderr
+    );
 }
 
 #[test]
@@ -243,26 +247,26 @@ fn ctrl_c_once_keeps_the_work_and_twice_ends_at_once() {
     let once = start(&home, &url);
     interrupt(&once);
     let output = once.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(130), "{said}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{printed}");
     assert!(
-        said.contains("stopping; what was done so far is kept") && said.contains("(error_cancelled)"),
-        "{said}"
+        printed.contains("stopping; what was done so far is kept") && printed.contains("(error_cancelled)"),
+        "{printed}"
     );
-    assert!(said.contains("changed in the folder: work.txt (added)"), "{said}");
+    assert!(printed.contains("changed in the folder: work.txt (added)"), "{printed}");
     assert_eq!(home.result()["stopReason"], "error_cancelled");
     let home = Home::new();
     home.program("stubborn", "trap '' INT\necho kept > work.txt\nwhile :; do sleep 0.1; done");
     let url = home.model.url();
     let mut twice = start(&home, &url);
     interrupt(&twice);
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     let mut stderr = twice.stderr.take().unwrap();
-    while !String::from_utf8_lossy(&said).contains("once more") {
+    while !String::from_utf8_lossy(&printed).contains("once more") {
         let mut buffer = [0; 256];
         let length = std::io::Read::read(&mut stderr, &mut buffer).unwrap();
-        assert!(length > 0, "it ended: {}", String::from_utf8_lossy(&said));
-        said.extend_from_slice(&buffer[..length]);
+        assert!(length > 0, "it ended: {}", String::from_utf8_lossy(&printed));
+        printed.extend_from_slice(&buffer[..length]);
     }
     interrupt(&twice);
     assert_eq!(twice.wait().unwrap().code(), Some(130));

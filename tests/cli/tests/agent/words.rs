@@ -21,7 +21,7 @@ fn what_makes_no_sense_is_said_before_anything_runs() {
     let home = Home::new();
     home.program("mine", "touch ran");
     let to = ["--llm", "http://127.0.0.1:9", "--llm-key", "env:MODEL_KEY"];
-    let said = ["--prompt", "x"];
+    let printed = ["--prompt", "x"];
     for (args, code, sayings) in [
         (&["claud", "--prompt", "x"][..], 126, &["there is no agent `claud`", "did you mean `claude`?"][..]),
         (&["@openai/codex", "--prompt", "x"], 126, &["did you mean `codex`?"]),
@@ -63,7 +63,7 @@ fn what_makes_no_sense_is_said_before_anything_runs() {
     assert!(bytes.stderr.contains("standard input is not UTF-8 text, from byte 2 on"), "{}", bytes.stderr);
     let much = home.run_with(&[&["agent", "run", "./mine"], &to[..]].concat(), &vec![b'x'; 9 << 20]);
     assert!(much.stderr.contains("too large for a prompt: it may have 8 MiB"), "{}", much.stderr);
-    let shell = home.run(&[&["agent", "shell", "claude"], &to[..], &said].concat());
+    let shell = home.run(&[&["agent", "shell", "claude"], &to[..], &printed].concat());
     assert!(shell.code == 126 && shell.stderr.contains("needs a terminal"), "{}", shell.stderr);
     assert!(!home.path("state/belljar/runs").exists());
 }
@@ -71,10 +71,13 @@ fn what_makes_no_sense_is_said_before_anything_runs() {
 #[test]
 fn a_person_who_says_nothing_is_told_where_to_say_it() {
     let home = Home::new();
-    let (code, told) = home.at_terminal(&["agent", "run", "claude"]);
-    let told = String::from_utf8(told).unwrap();
+    let (code, reported) = home.at_terminal(&["agent", "run", "claude"]);
+    let reported = String::from_utf8(reported).unwrap();
     assert_eq!(code, 126);
-    assert!(told.contains("no prompt was given") && told.contains("--prompt-file FILE"), "{told}");
+    assert!(
+        reported.contains("no prompt was given") && reported.contains("--prompt-file FILE"),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -84,10 +87,10 @@ fn a_missing_agent_is_named_with_how_to_get_it() {
     let mut words = home.agent(&url, "claude", &["--prompt", "x"]);
     words[4] = "anthropic/claude-sonnet-4-5";
     let output = home.command(&words).env("PATH", home.path("bin")).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(126), "{said}");
-    assert!(said.contains("there is no `claude` on PATH"), "{said}");
-    assert!(said.contains("npm install -g @anthropic-ai/claude-code@"), "{said}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(126), "{printed}");
+    assert!(printed.contains("there is no `claude` on PATH"), "{printed}");
+    assert!(printed.contains("npm install -g @anthropic-ai/claude-code@"), "{printed}");
     let result = home.result();
     assert_eq!(
         (&result["stopReason"], &result["step"]),

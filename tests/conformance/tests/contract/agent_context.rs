@@ -28,8 +28,12 @@ fn context() -> TempDir {
     directory
 }
 
-async fn told(backend: BackendName, directory: &TempDir, change: impl FnOnce(&mut SandboxSpec)) -> Place {
-    Place::with(backend, |spec| {
+async fn with_context(
+    backend: BackendName,
+    directory: &TempDir,
+    change: impl FnOnce(&mut SandboxSpec),
+) -> SandboxFixture {
+    SandboxFixture::with(backend, |spec| {
         spec.agent_context = vec![directory.path().into()];
         change(spec);
     })
@@ -41,13 +45,13 @@ async fn it_comes_behind_what_the_repository_says(backend: BackendName) {
     let own = folder.path().join("AGENTS.md");
     fs::write(&own, "OWN RULES\n").unwrap();
     let before = fs::metadata(&own).unwrap();
-    let place = told(backend, &directory, |spec| spec.workspace = Some(folder.path().into())).await;
-    let seen = place.answer("cat AGENTS.md").await;
+    let fixture = with_context(backend, &directory, |spec| spec.workspace = Some(folder.path().into())).await;
+    let seen = fixture.answer("cat AGENTS.md").await;
     assert!(seen.starts_with("OWN RULES\n"), "{seen}");
     let at = |what: &str| seen.find(what).unwrap();
     assert!(at("OWN RULES") < at("FIRST") && at("FIRST") < at("LATER"), "{seen}");
     assert_eq!(fs::read_to_string(&own).unwrap(), "OWN RULES\n", "while it runs");
-    place.dispose().await;
+    fixture.dispose().await;
     let after = fs::metadata(&own).unwrap();
     assert_eq!((after.ino(), after.mtime_nsec()), (before.ino(), before.mtime_nsec()));
     assert_eq!(fs::read_to_string(&own).unwrap(), "OWN RULES\n");
@@ -55,10 +59,10 @@ async fn it_comes_behind_what_the_repository_says(backend: BackendName) {
 
 async fn where_the_repository_says_nothing_nothing_is_left(backend: BackendName) {
     let directory = context();
-    let place = told(backend, &directory, |_| {}).await;
-    assert!(place.answer("cat AGENTS.md").await.contains("FIRST"));
-    place.sh("echo made > file").await;
-    let (sandbox, folder) = place.into_parts();
+    let fixture = with_context(backend, &directory, |_| {}).await;
+    assert!(fixture.answer("cat AGENTS.md").await.contains("FIRST"));
+    fixture.sh("echo made > file").await;
+    let (sandbox, folder) = fixture.into_parts();
     sandbox.dispose().await;
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["file"]);
@@ -70,8 +74,8 @@ async fn an_empty_workspace_has_it_too(backend: BackendName) {
     spec.agent_context = vec![directory.path().into()];
     let sandbox = Engine::new().create(spec).await.unwrap_or_else(|error| panic!("{error} ({})", error.code));
     let result = sandbox.exec(&sh("ls -A; cat AGENTS.md; echo x > AGENTS.md")).await.unwrap();
-    let said = text(&result.stdout);
-    assert!(said.starts_with("AGENTS.md\n") && said.contains("LATER"), "{said}");
+    let printed = text(&result.stdout);
+    assert!(printed.starts_with("AGENTS.md\n") && printed.contains("LATER"), "{printed}");
     assert_ne!(result.exit_code, Some(0), "it could be changed");
     sandbox.dispose().await;
 }
@@ -84,22 +88,22 @@ async fn an_overlay_has_it_and_no_change(backend: BackendName) {
             fs::write(folder.path().join("AGENTS.md"), own).unwrap();
         }
         let engine = Engine::new().with_state(state.path());
-        let place = Place::made_by(&engine, backend, |spec| {
+        let fixture = SandboxFixture::made_by(&engine, backend, |spec| {
             spec.agent_context = vec![directory.path().into()];
             spec.workspace = Some(folder.path().into());
             spec.mode = WorkspaceMode::Overlay { layer: None };
         })
         .await;
-        let place = match place {
-            Ok(place) => place,
+        let fixture = match fixture {
+            Ok(fixture) => fixture,
             // Where layers are not available at all, another test reports it.
             Err(error) if error.code == ErrorCode::NotSupported => return,
             Err(error) => panic!("{error} ({})", error.code),
         };
-        let seen = place.answer("cat AGENTS.md").await;
+        let seen = fixture.answer("cat AGENTS.md").await;
         assert!(seen.contains("FIRST") && seen.starts_with(own.unwrap_or("<!-- belljar")), "{seen}");
-        place.dispose().await;
-        let changes = place.changes().unwrap().unwrap();
+        fixture.dispose().await;
+        let changes = fixture.changes().unwrap().unwrap();
         assert_eq!(changes, belljar_engine::Changes::None, "it counts as a change");
         assert_eq!(fs::read_to_string(folder.path().join("AGENTS.md")).ok().as_deref(), own);
     }
@@ -107,7 +111,7 @@ async fn an_overlay_has_it_and_no_change(backend: BackendName) {
 
 async fn no_process_inside_changes_it(backend: BackendName) {
     let directory = context();
-    let place = told(backend, &directory, |_| {}).await;
+    let fixture = with_context(backend, &directory, |_| {}).await;
     for attempt in [
         "echo x > AGENTS.md",
         "echo x >> AGENTS.md",
@@ -118,9 +122,9 @@ async fn no_process_inside_changes_it(backend: BackendName) {
         "chmod 666 AGENTS.md; echo x > AGENTS.md",
         "truncate -s 0 AGENTS.md",
     ] {
-        assert_ne!(place.sh(attempt).await.exit_code, Some(0), "{attempt}");
+        assert_ne!(fixture.sh(attempt).await.exit_code, Some(0), "{attempt}");
     }
-    assert!(place.answer("cat AGENTS.md").await.contains("LATER"));
+    assert!(fixture.answer("cat AGENTS.md").await.contains("LATER"));
     assert_eq!(fs::read_to_string(directory.path().join("10-first.md")).unwrap(), "FIRST\n");
 }
 
@@ -146,15 +150,16 @@ async fn git_commits_what_the_repository_says_and_not_what_was_added(backend: Ba
         git(&["add", "-A"]);
         git(&["commit", "-qm", "one"]);
         as_owner(folder.path());
-        let place = told(backend, &directory, |spec| spec.workspace = Some(folder.path().into())).await;
-        let done = place.sh("echo two > file && git add -A && git commit -qm two && git show --stat").await;
+        let fixture =
+            with_context(backend, &directory, |spec| spec.workspace = Some(folder.path().into())).await;
+        let done = fixture.sh("echo two > file && git add -A && git commit -qm two && git show --stat").await;
         assert_eq!(done.exit_code, Some(0), "{}", text(&done.stderr));
         let shown = text(&done.stdout);
         assert!(shown.contains("file") && !shown.contains("AGENTS.md"), "{shown}");
         // Another repository, made inside, has an AGENTS.md of its own like any other file.
         let other = "mkdir /tmp/o && cd /tmp/o && git init -q && echo mine > AGENTS.md && git add -A && git commit -qm x && git show HEAD:AGENTS.md";
-        assert_eq!(place.answer(other).await, "mine");
-        place.dispose().await;
+        assert_eq!(fixture.answer(other).await, "mine");
+        fixture.dispose().await;
         let kept = git(&["-c", "safe.directory=*", "ls-tree", "--name-only", "HEAD"]);
         assert_eq!(kept.contains("AGENTS.md"), own.is_some(), "{kept}");
         if let Some(own) = own {
@@ -164,17 +169,17 @@ async fn git_commits_what_the_repository_says_and_not_what_was_added(backend: Ba
 }
 
 async fn files_come_back_owned_by_who_owned_them(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let owner = |path: &Path| {
         let found = fs::symlink_metadata(path).unwrap();
         (found.uid(), found.gid())
     };
     if is_root() {
-        std::os::unix::fs::chown(place.on_host(), Some(1234), Some(1235)).unwrap();
+        std::os::unix::fs::chown(fixture.on_host(), Some(1234), Some(1235)).unwrap();
     }
-    let ours = owner(place.on_host());
-    place.dispose().await;
-    let folder = place.on_host().to_path_buf();
+    let ours = owner(fixture.on_host());
+    fixture.dispose().await;
+    let folder = fixture.on_host().to_path_buf();
     let again = Engine::new();
     let mut spec = spec(backend);
     spec.workspace = Some(folder.clone());
@@ -192,14 +197,14 @@ async fn files_come_back_owned_by_who_owned_them(backend: BackendName) {
 }
 
 async fn git_knows_who_commits_and_no_token(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let scope = place.answer("git config --show-scope --get user.name").await;
+    let fixture = SandboxFixture::new(backend).await;
+    let scope = fixture.answer("git config --show-scope --get user.name").await;
     assert!(scope.starts_with("system\t"), "{scope}");
-    let helper = place.sh("git config --get-all credential.helper").await;
+    let helper = fixture.sh("git config --get-all credential.helper").await;
     assert_eq!(
         (helper.exit_code, text(&helper.stdout)),
         (Some(1), String::new()),
         "a helper could hold a token"
     );
-    place.answer("git init -q r && cd r && git commit -q --allow-empty -m x").await;
+    fixture.answer("git init -q r && cd r && git commit -q --allow-empty -m x").await;
 }

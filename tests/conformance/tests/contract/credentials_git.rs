@@ -2,7 +2,7 @@
 
 use belljar_engine::Engine;
 use belljar_spec::secret::{
-    Bodies, Carrier, Credential, GitHubApp, GitHubGrant, GitHubProfile, SecretSource,
+    Bodies, Credential, CredentialLocation, GitHubApp, GitHubGrant, GitHubProfile, SecretSource,
 };
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{GitHub, HttpServer, Request, Response, have, http_backend};
@@ -70,20 +70,20 @@ fn password(authorization: &str) -> Option<String> {
     Some(pair.strip_prefix("x-access-token:")?.to_string())
 }
 
-async fn place_with(forge: &Forge, backend: BackendName, profile: GitHubProfile) -> Place {
+async fn fixture_with(forge: &Forge, backend: BackendName, profile: GitHubProfile) -> SandboxFixture {
     let drawer = Drawer::with([("secret:app", forge.github.key_pem())]);
     let engine = Engine::new().with_records(forge.world.records()).with_secrets(drawer);
     let port = forge.git.port();
     let mut policy = forge.world.policy([format!("git.test:{port}/tls")]);
     policy.authorities = forge.world.authority.pem().into_bytes();
-    let made = Place::made_by(&engine, backend, |spec| {
+    let made = SandboxFixture::made_by(&engine, backend, |spec| {
         spec.egress = Some(policy);
         // The token is what is tried here, not the rules for branches.
         spec.pushes.branches = vec!["*".parse().unwrap()];
         spec.credentials = vec![Credential {
             name: "github".parse().unwrap(),
             source: SecretSource::GitHubApp,
-            places: vec![place("git.test", port, [Carrier::basic("x-access-token").unwrap()])],
+            bindings: vec![binding("git.test", port, [CredentialLocation::basic("x-access-token").unwrap()])],
             variables: vec!["GITHUB_TOKEN".parse().unwrap()],
             bodies: Bodies::Watched,
         }];
@@ -126,24 +126,24 @@ async fn a_push_works_with_a_token_that_the_sandbox_never_had(backend: BackendNa
         return;
     }
     let forge = forge(3600);
-    let place = place_with(&forge, backend, GitHubProfile::RepoWrite).await;
+    let fixture = fixture_with(&forge, backend, GitHubProfile::RepoWrite).await;
     let port = forge.git.port();
-    let said = place.answer(&push(&format!("https://git.test:{port}/acme/widgets"))).await;
-    assert!(said.ends_with("code 0"), "{said}");
+    let printed = fixture.answer(&push(&format!("https://git.test:{port}/acme/widgets"))).await;
+    assert!(printed.ends_with("code 0"), "{printed}");
     assert_eq!(commits(&forge), "from inside");
     // With the placeholder where people put a token.
     let url = format!("https://x-access-token:$GITHUB_TOKEN@git.test:{port}/acme/widgets");
-    let said = place.answer(&format!("git clone -q {url} c && git -C c log --format=%s")).await;
-    assert_eq!(said, "from inside");
+    let printed = fixture.answer(&format!("git clone -q {url} c && git -C c log --format=%s")).await;
+    assert_eq!(printed, "from inside");
     assert_eq!(forge.github.tokens().len(), 1, "one serves every request");
     let token = forge.github.tokens().pop().unwrap().text;
-    let kept = place
+    let kept = fixture
         .answer("env; grep -rs . /workspace /home/agent /tmp --include=config --include='.git*' | head -100")
         .await;
     assert!(!kept.contains(&token), "{kept}");
-    place.dispose().await;
+    fixture.dispose().await;
     assert!(forge.github.tokens().iter().all(|token| token.revoked));
-    let record = serde_json::to_string(&forge.world.events(&place)).unwrap();
+    let record = serde_json::to_string(&forge.world.events(&fixture)).unwrap();
     assert!(record.contains("credential_used") && !record.contains(&token));
 }
 
@@ -153,17 +153,17 @@ async fn a_profile_that_only_reads_cannot_push(backend: BackendName) {
     }
     let forge = forge(3600);
     let url = format!("https://git.test:{}/acme/widgets", forge.git.port());
-    let writer = place_with(&forge, backend, GitHubProfile::RepoWrite).await;
+    let writer = fixture_with(&forge, backend, GitHubProfile::RepoWrite).await;
     assert!(writer.answer(&push(&url)).await.ends_with("code 0"));
     for profile in [GitHubProfile::Read, GitHubProfile::IssuesWrite, GitHubProfile::ReviewWrite] {
-        let place = place_with(&forge, backend, profile).await;
+        let fixture = fixture_with(&forge, backend, profile).await;
         assert_eq!(
-            place.answer(&format!("git clone -q {url} c && git -C c log --format=%s")).await,
+            fixture.answer(&format!("git clone -q {url} c && git -C c log --format=%s")).await,
             "from inside"
         );
         // It is the token itself that cannot: no rule of ours is asked.
-        let said = place.answer(&push(&url)).await;
-        assert!(said.contains("403") && !said.ends_with("code 0"), "{profile}: {said}");
+        let printed = fixture.answer(&push(&url)).await;
+        assert!(printed.contains("403") && !printed.ends_with("code 0"), "{profile}: {printed}");
     }
     assert_eq!(commits(&forge), "from inside");
 }
@@ -174,9 +174,9 @@ async fn a_token_is_renewed_while_the_sandbox_runs(backend: BackendName) {
     }
     // With less than five minutes to live, a token is not begun with.
     let forge = forge(240);
-    let place = place_with(&forge, backend, GitHubProfile::RepoWrite).await;
+    let fixture = fixture_with(&forge, backend, GitHubProfile::RepoWrite).await;
     let url = format!("https://git.test:{}/acme/widgets", forge.git.port());
-    assert!(place.answer(&push(&url)).await.ends_with("code 0"));
+    assert!(fixture.answer(&push(&url)).await.ends_with("code 0"));
     let tokens = forge.github.tokens();
     assert!(tokens.len() > 2, "each request had a new one: {}", tokens.len());
     let sent: Vec<String> = forge
@@ -186,7 +186,7 @@ async fn a_token_is_renewed_while_the_sandbox_runs(backend: BackendName) {
         .filter_map(|request| password(request.header("authorization")?))
         .collect();
     assert!(sent.windows(2).all(|pair| pair[0] != pair[1]), "{sent:?}");
-    place.dispose().await;
+    fixture.dispose().await;
     assert!(forge.github.tokens().iter().all(|token| token.revoked));
     assert_eq!(forge.github.complaints(), [""; 0]);
 }
@@ -199,16 +199,16 @@ async fn a_token_serves_until_it_is_about_to_end(backend: BackendName) {
     // For ten seconds it has five minutes to live and more.
     let forge = forge(310);
     let begun = Instant::now();
-    let place = place_with(&forge, backend, GitHubProfile::Read).await;
+    let fixture = fixture_with(&forge, backend, GitHubProfile::Read).await;
     let ask = format!("git ls-remote https://git.test:{}/acme/widgets 2>&1", forge.git.port());
     let twice = format!("{ask}; {ask}");
-    place.answer(&twice).await;
+    fixture.answer(&twice).await;
     let first = forge.github.tokens();
     if begun.elapsed() < Duration::from_secs(9) {
         assert_eq!(first.len(), 1, "it serves every request");
     }
     tokio::time::sleep(Duration::from_secs(11)).await;
-    place.answer(&twice).await;
+    fixture.answer(&twice).await;
     let tokens = forge.github.tokens();
     assert!(tokens.len() > first.len(), "it was renewed with less than five minutes left");
     let last =
@@ -217,7 +217,7 @@ async fn a_token_serves_until_it_is_about_to_end(backend: BackendName) {
     // No new one can be minted: the old one is still valid, and stays in use.
     forge.github.go_down();
     tokio::time::sleep(Duration::from_secs(11)).await;
-    let said = place.answer(&ask).await;
-    assert!(!said.contains("fatal"), "{said}");
+    let printed = fixture.answer(&ask).await;
+    assert!(!printed.contains("fatal"), "{printed}");
     assert_eq!(forge.github.tokens().len(), tokens.len());
 }

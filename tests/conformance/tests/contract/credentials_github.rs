@@ -48,28 +48,29 @@ async fn make(
     github: &GitHub,
     backend: BackendName,
     grant: GitHubGrant,
-) -> Result<Place, SandboxError> {
-    Place::made_by(&engine(world, github), backend, |spec| with_token(spec, grant)).await
+) -> Result<SandboxFixture, SandboxError> {
+    SandboxFixture::made_by(&engine(world, github), backend, |spec| with_token(spec, grant)).await
 }
 
 async fn a_token_is_minted_for_a_profile_and_given_back(backend: BackendName) {
     let (world, github) = (World::new([]), GitHub::start(3600));
     for (number, profile) in GitHubProfile::ALL.into_iter().enumerate() {
-        let place = make(&world, &github, backend, grant(&github, profile, &["acme/widgets"])).await.unwrap();
+        let fixture =
+            make(&world, &github, backend, grant(&github, profile, &["acme/widgets"])).await.unwrap();
         let token = github.tokens().pop().unwrap();
-        let asked: BTreeMap<String, String> =
+        let requested: BTreeMap<String, String> =
             profile.permissions().map(|(what, how)| (what.into(), how.into())).into();
-        assert_eq!(token.permissions, asked);
+        assert_eq!(token.permissions, requested);
         assert_eq!(token.repositories, ["acme/widgets"]);
         assert_eq!((github.tokens().len(), token.revoked), (number + 1, false));
-        let inside = place.answer("echo $GITHUB_TOKEN $GH_TOKEN $GIT_TOKEN; env").await;
+        let inside = fixture.answer("echo $GITHUB_TOKEN $GH_TOKEN $GIT_TOKEN; env").await;
         let placeholder = inside.split(' ').next().unwrap();
         assert!(placeholder.starts_with("ghs_") && placeholder.len() == token.text.len(), "{inside}");
         assert!(inside.starts_with(&format!("{placeholder} {placeholder} {placeholder}\n")), "{inside}");
         assert!(!inside.contains(&token.text) && !inside.contains("PRIVATE KEY"), "{inside}");
-        place.dispose().await;
+        fixture.dispose().await;
         assert!(github.tokens().pop().unwrap().revoked);
-        let events = world.events(&place);
+        let events = world.events(&fixture);
         let kinds: Vec<&str> = events.iter().filter_map(|event| event["kind"].as_str()).collect();
         assert_eq!(kinds, ["sandbox_started", "token_minted", "token_revoked", "sandbox_ended"]);
         assert_eq!(events[1]["profile"], profile.as_str());
@@ -110,7 +111,7 @@ async fn a_token_of_a_sandbox_that_never_started_is_given_back(backend: BackendN
     let (world, github) = (World::new([]), GitHub::start(3600));
     let granted = grant(&github, GitHubProfile::Read, &[]);
     let engine = engine(&world, &github);
-    let made = Place::made_by(&engine, backend, |spec| {
+    let made = SandboxFixture::made_by(&engine, backend, |spec| {
         with_token(spec, granted);
         spec.workspace = Some("/nowhere/at/all".into());
     });
@@ -124,11 +125,11 @@ async fn the_apps_key_is_inside_only_where_both_gates_are_open(backend: BackendN
     for is_open in [false, true] {
         let mut granted = grant(&github, GitHubProfile::RepoWrite, &["acme/widgets"]);
         granted.danger_forward_key = is_open;
-        let place = make(&world, &github, backend, granted).await.unwrap();
-        let inside = place.answer("printf '%s\\n' \"$GITHUB_APP_PRIVATE_KEY\"; env").await;
+        let fixture = make(&world, &github, backend, granted).await.unwrap();
+        let inside = fixture.answer("printf '%s\\n' \"$GITHUB_APP_PRIVATE_KEY\"; env").await;
         assert_eq!(inside.starts_with(github.key_pem().trim_end()), is_open);
         assert_eq!(inside.contains("PRIVATE KEY"), is_open);
-        let events = world.events(&place);
+        let events = world.events(&fixture);
         let forwarded: Vec<_> = events.iter().filter(|event| event["kind"] == "secret_forwarded").collect();
         assert_eq!(forwarded.len(), usize::from(is_open));
         assert!(forwarded.iter().all(|event| event["variable"] == "GITHUB_APP_PRIVATE_KEY"), "{forwarded:?}");

@@ -26,7 +26,7 @@ for_every_isolated_backend! {
 /// What arrived whole: the line, the key that came with it, the body.
 type Arrived = Arc<Mutex<Vec<(String, Option<String>, String)>>>;
 
-fn keeping(arrived: &Arrived) -> impl Fn(Request<Incoming>) -> Kept + Send + Sync + 'static {
+fn keeping(arrived: &Arrived) -> impl Fn(Request<Incoming>) -> ResponseFuture + Send + Sync + 'static {
     let arrived = Arc::clone(arrived);
     move |request| {
         let arrived = Arc::clone(&arrived);
@@ -42,9 +42,9 @@ fn keeping(arrived: &Arrived) -> impl Fn(Request<Incoming>) -> Kept + Send + Syn
     }
 }
 
-type Kept = std::pin::Pin<Box<dyn Future<Output = Response<WebBody>> + Send>>;
+type ResponseFuture = std::pin::Pin<Box<dyn Future<Output = Response<WebBody>> + Send>>;
 
-async fn place(world: &World, server: &WebServer, backend: BackendName) -> Place {
+async fn fixture(world: &World, server: &WebServer, backend: BackendName) -> SandboxFixture {
     let drawer = Drawer::with([("secret:model", KEY)]);
     let credential = credential("model", "api.test", server.port(), [x_api_key()]);
     made(world, backend, &drawer, server.port(), vec![credential]).await
@@ -56,16 +56,16 @@ async fn a_placeholder_arrives_as_the_real_key_over_http2(backend: BackendName) 
     }
     let arrived = Arrived::default();
     let (world, server) = served(MODERN, keeping(&arrived));
-    let place = place(&world, &server, backend).await;
+    let fixture = fixture(&world, &server, backend).await;
     let url = format!("https://api.test:{}/v1/x", server.port());
-    let said = place
+    let printed = fixture
         .answer(&format!(
             "curl -sS --http2 -w ' %{{http_version}}' -H \"x-api-key: $MODEL_KEY\" {url}; \
              curl -sS --http2 -H \"x-api-key: $MODEL_KEY\" -d body {url}; \
              curl -sS --http1.1 -H \"x-api-key: $MODEL_KEY\" {url}"
         ))
         .await;
-    assert_eq!(said, "fine 2finefine");
+    assert_eq!(printed, "fine 2finefine");
     let arrived = arrived.lock().unwrap().clone();
     let lines: Vec<&str> = arrived.iter().map(|(line, ..)| line.split(' ').next().unwrap()).collect();
     assert_eq!(lines, ["HTTP/2.0", "HTTP/2.0", "HTTP/1.1"]);
@@ -90,18 +90,21 @@ async fn what_a_server_echoes_over_http2_is_redacted(backend: BackendName) {
         });
         Response::builder().header("x-echo", key).body(body).unwrap()
     });
-    let place = place(&world, &server, backend).await;
+    let fixture = fixture(&world, &server, backend).await;
     let url = format!("https://api.test:{}/v1/x", server.port());
-    let said = place
+    let printed = fixture
         .answer(&format!("curl -sS --http2 -D - -H \"x-api-key: $MODEL_KEY\" {url}; echo; echo $MODEL_KEY"))
         .await;
-    assert!(said.starts_with("HTTP/2 200"), "{said}");
-    assert!(!said.contains(KEY), "{said}");
-    let placeholder = said.lines().last().unwrap();
-    assert!(said.contains(&format!("x-echo: {placeholder}")), "{said}");
-    assert!(said.contains(&format!("it was {placeholder}!")), "{said}");
+    assert!(printed.starts_with("HTTP/2 200"), "{printed}");
+    assert!(!printed.contains(KEY), "{printed}");
+    let placeholder = printed.lines().last().unwrap();
+    assert!(printed.contains(&format!("x-echo: {placeholder}")), "{printed}");
+    assert!(printed.contains(&format!("it was {placeholder}!")), "{printed}");
     // Where it is told at all.
-    assert!(!said.contains("x-trailer") || said.contains(&format!("x-trailer: {placeholder}")), "{said}");
+    assert!(
+        !printed.contains("x-trailer") || printed.contains(&format!("x-trailer: {placeholder}")),
+        "{printed}"
+    );
 }
 
 async fn a_placeholder_in_another_part_of_a_stream_does_not_arrive(backend: BackendName) {
@@ -110,7 +113,7 @@ async fn a_placeholder_in_another_part_of_a_stream_does_not_arrive(backend: Back
     }
     let arrived = Arrived::default();
     let (world, server) = served(MODERN, keeping(&arrived));
-    let place = place(&world, &server, backend).await;
+    let fixture = fixture(&world, &server, backend).await;
     // One after the other over one connection: a stream that is refused leaves the others alone.
     let script = r#"
 const key = process.env.MODEL_KEY;
@@ -139,15 +142,15 @@ const ask = (headers, body) => new Promise(done => {
     session.close();
 })();
 "#;
-    let said = place.answer(&node(&server, script)).await;
-    let said: Vec<&str> = said.split(' ').collect();
-    let (last, refused) = said.split_last().unwrap();
-    assert_eq!((*last, refused.len()), ("200", 8), "{said:?}");
-    assert!(refused.iter().all(|status| ["403", "reset"].contains(status)), "{said:?}");
+    let printed = fixture.answer(&node(&server, script)).await;
+    let printed: Vec<&str> = printed.split(' ').collect();
+    let (last, refused) = printed.split_last().unwrap();
+    assert_eq!((*last, refused.len()), ("200", 8), "{printed:?}");
+    assert!(refused.iter().all(|status| ["403", "reset"].contains(status)), "{printed:?}");
     let arrived = arrived.lock().unwrap().clone();
     assert_eq!(arrived.len(), 1, "{arrived:?}");
     assert_eq!((arrived[0].1.as_deref(), arrived[0].2.as_str()), (Some(KEY), "nothing in here"));
-    assert!(place.refusals().iter().all(|refusal| refusal.2 == Reason::PlaceholderElsewhere));
+    assert!(fixture.refusals().iter().all(|refusal| refusal.2 == Reason::PlaceholderElsewhere));
 }
 
 async fn grpc_with_a_key_keeps_its_trailers(backend: BackendName) {
@@ -158,7 +161,7 @@ async fn grpc_with_a_key_keeps_its_trailers(backend: BackendName) {
         assert_eq!(request.headers()["x-api-key"], KEY);
         grpc_echo(request)
     });
-    let place = place(&world, &server, backend).await;
+    let fixture = fixture(&world, &server, backend).await;
     // The next message is sent when the last has come back: nothing may wait for more.
     let script = r#"
 const stream = session.request({ ':method': 'POST', ':path': '/pkg.Echo/Talk', 'content-type': 'application/grpc', te: 'trailers',
@@ -176,7 +179,7 @@ stream.on('data', data => {
 stream.on('trailers', headers => console.log(headers['grpc-status'], headers['grpc-message']));
 stream.on('close', () => session.close());
 "#;
-    assert_eq!(place.answer(&node(&server, script)).await, "0 fine");
+    assert_eq!(fixture.answer(&node(&server, script)).await, "0 fine");
 }
 
 /// The server sends the next event only when the client has said, by another request, that it has the last.
@@ -192,14 +195,14 @@ async fn pieces_arrive_one_by_one_where_a_key_is_watched(backend: BackendName) {
             let events = next_when_seen(&request, &seen);
             async move { events }
         });
-        let place = place(&world, &server, backend).await;
+        let fixture = fixture(&world, &server, backend).await;
         let url = format!("https://api.test:{}", server.port());
-        let said = place
+        let printed = fixture
             .answer(&format!(
                 "curl -sSN -H \"x-api-key: $MODEL_KEY\" {url}/events | while read line; do \
                    [ -z \"$line\" ] || {{ echo \"$line\"; curl -sS -o /dev/null -H \"x-api-key: $MODEL_KEY\" {url}/seen; }}; done"
             ))
             .await;
-        assert_eq!(said, "data: 0\ndata: 1\ndata: 2", "{alpn:?}");
+        assert_eq!(printed, "data: 0\ndata: 1\ndata: 2", "{alpn:?}");
     }
 }

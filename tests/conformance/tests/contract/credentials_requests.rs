@@ -3,7 +3,7 @@
 
 use belljar_engine::Engine;
 use belljar_spec::FetchRequest;
-use belljar_spec::secret::{Carrier, Credential};
+use belljar_spec::secret::{Credential, CredentialLocation};
 use belljar_spec::{ErrorCode, Reason};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{HttpServer, Request, Response, have};
@@ -15,7 +15,7 @@ for_every_isolated_backend! {
         a_forwarded_secret_is_inside_and_on_the_record;
     once:
         a_client_without_the_placeholder_gets_no_key,
-        every_carrier_carries,
+        every_location_is_replaced,
         a_key_of_the_clients_own_is_left_alone,
         a_secret_that_changed_counts_for_the_next_request,
         a_secret_that_is_gone_is_a_refusal_that_says_so,
@@ -34,21 +34,21 @@ struct Scene {
     world: World,
     server: HttpServer,
     drawer: Arc<Drawer>,
-    place: Place,
+    fixture: SandboxFixture,
 }
 
 async fn scene(
     backend: BackendName,
-    carriers: impl IntoIterator<Item = Carrier>,
+    locations: impl IntoIterator<Item = CredentialLocation>,
     handler: impl Fn(&Request) -> Response + Send + Sync + 'static,
 ) -> Scene {
     let world = World::new([("api.test", "127.0.0.1")]);
     let server = HttpServer::start_tls(LOOPBACK, &world.authority.leaf(["api.test"]), handler);
     let drawer = Drawer::with([("secret:model", KEY)]);
     let mut credential = credential("model", "api.test", server.port(), []);
-    credential.places[0].carriers = carriers.into_iter().collect();
-    let place = made(&world, backend, &drawer, server.port(), vec![credential]).await;
-    Scene { world, server, drawer, place }
+    credential.bindings[0].locations = locations.into_iter().collect();
+    let fixture = made(&world, backend, &drawer, server.port(), vec![credential]).await;
+    Scene { world, server, drawer, fixture }
 }
 
 pub(crate) async fn made(
@@ -57,26 +57,26 @@ pub(crate) async fn made(
     drawer: &Arc<Drawer>,
     port: u16,
     credentials: Vec<Credential>,
-) -> Place {
+) -> SandboxFixture {
     let engine = Engine::new().with_records(world.records()).with_secrets(Arc::clone(drawer) as _);
     let mut policy = world.policy([format!("api.test:{port}/tls")]);
     policy.authorities = world.authority.pem().into_bytes();
-    let place = Place::made_by(&engine, backend, |spec| {
+    let fixture = SandboxFixture::made_by(&engine, backend, |spec| {
         spec.egress = Some(policy);
         spec.credentials = credentials;
     });
-    place.await.unwrap_or_else(|error| panic!("no sandbox: {error}"))
+    fixture.await.unwrap_or_else(|error| panic!("no sandbox: {error}"))
 }
 
 impl Scene {
     /// What curl got.
     async fn curl(&self, arguments: &str) -> String {
         let port = self.server.port();
-        self.place.answer(&format!("curl -sS https://api.test:{port}/v1/x {arguments}")).await
+        self.fixture.answer(&format!("curl -sS https://api.test:{port}/v1/x {arguments}")).await
     }
 
     async fn placeholder(&self) -> String {
-        self.place.answer("printf %s \"$MODEL_KEY\"").await
+        self.fixture.answer("printf %s \"$MODEL_KEY\"").await
     }
 
     fn last(&self, header: &str) -> Option<String> {
@@ -84,8 +84,8 @@ impl Scene {
     }
 }
 
-pub(crate) fn x_api_key() -> Carrier {
-    Carrier::header("x-api-key").unwrap()
+pub(crate) fn x_api_key() -> CredentialLocation {
+    CredentialLocation::header("x-api-key").unwrap()
 }
 
 fn ok(_: &Request) -> Response {
@@ -96,7 +96,7 @@ async fn a_placeholder_arrives_as_the_real_key(backend: BackendName) {
     if !have(["curl"]) {
         return;
     }
-    let scene = scene(backend, [x_api_key(), Carrier::Bearer], ok).await;
+    let scene = scene(backend, [x_api_key(), CredentialLocation::Bearer], ok).await;
     let placeholder = scene.placeholder().await;
     assert!(placeholder.len() == KEY.len() && placeholder.starts_with("sk-") && placeholder != KEY);
     assert_eq!(scene.curl("-H \"x-api-key: $MODEL_KEY\"").await, "fine");
@@ -111,7 +111,7 @@ import urllib.request
 request = urllib.request.Request('https://api.test:{port}/v1/x', headers={{'x-api-key': os.environ['MODEL_KEY']}}, data=b'{{}}')
 print(urllib.request.urlopen(request).read().decode())"
     );
-    assert_eq!(scene.place.python(&script).await, "fine");
+    assert_eq!(scene.fixture.python(&script).await, "fine");
     assert_eq!(scene.last("x-api-key").as_deref(), Some(KEY));
 }
 
@@ -119,16 +119,16 @@ async fn a_client_without_the_placeholder_gets_no_key(backend: BackendName) {
     if !have(["curl"]) {
         return;
     }
-    let scene = scene(backend, [x_api_key(), Carrier::Bearer], ok).await;
+    let scene = scene(backend, [x_api_key(), CredentialLocation::Bearer], ok).await;
     assert_eq!(scene.curl("").await, "fine");
     assert_eq!((scene.last("x-api-key"), scene.last("authorization")), (None, None));
 }
 
-async fn every_carrier_carries(backend: BackendName) {
+async fn every_location_is_replaced(backend: BackendName) {
     if !have(["curl"]) {
         return;
     }
-    let basic = scene(backend, [Carrier::basic("x-access-token").unwrap()], ok).await;
+    let basic = scene(backend, [CredentialLocation::basic("x-access-token").unwrap()], ok).await;
     // The pair as base64, which Python's own library reads.
     let decoded = |header: Option<String>| {
         let text = header.unwrap().strip_prefix("Basic ").unwrap().to_string();
@@ -140,7 +140,7 @@ async fn every_carrier_carries(backend: BackendName) {
     assert_eq!(decoded(basic.last("authorization")), format!("me:{KEY}"));
     basic.curl("-u \"$MODEL_KEY:x-oauth-basic\"").await;
     assert_eq!(decoded(basic.last("authorization")), format!("{KEY}:x-oauth-basic"));
-    let query = scene(backend, [Carrier::query("key").unwrap()], ok).await;
+    let query = scene(backend, [CredentialLocation::query("key").unwrap()], ok).await;
     query.curl("-G --data-urlencode a=b --data-urlencode \"key=$MODEL_KEY\"").await;
     let target = |scene: &Scene| scene.server.requests().last().unwrap().target.clone();
     assert_eq!(target(&query), "/v1/x?a=b&key=sk-real-0123456789abcdefABCDEF%2B%2F%3D");
@@ -154,7 +154,7 @@ async fn a_key_of_the_clients_own_is_left_alone(backend: BackendName) {
     if !have(["curl"]) {
         return;
     }
-    let scene = scene(backend, [x_api_key(), Carrier::Bearer], ok).await;
+    let scene = scene(backend, [x_api_key(), CredentialLocation::Bearer], ok).await;
     assert_eq!(scene.curl("-H 'Authorization: Bearer mine'").await, "fine");
     assert_eq!(
         (scene.last("authorization").as_deref(), scene.last("x-api-key")),
@@ -175,10 +175,10 @@ async fn a_secret_that_changed_counts_for_the_next_request(backend: BackendName)
     .await;
     scene.curl("-H \"x-api-key: $MODEL_KEY\"").await;
     scene.drawer.set("secret:model", "sk-second-9876543210");
-    let said = scene.curl("-H \"x-api-key: $MODEL_KEY\"").await;
+    let answer = scene.curl("-H \"x-api-key: $MODEL_KEY\"").await;
     assert_eq!(scene.last("x-api-key").as_deref(), Some("sk-second-9876543210"));
-    assert!(said.starts_with("you sent sk-"), "{said}");
-    assert!(!said.contains("9876543210") && !said.contains("0123456789"), "{said}");
+    assert!(answer.starts_with("you sent sk-"), "{answer}");
+    assert!(!answer.contains("9876543210") && !answer.contains("0123456789"), "{answer}");
 }
 
 async fn a_secret_that_is_gone_is_a_refusal_that_says_so(backend: BackendName) {
@@ -187,8 +187,8 @@ async fn a_secret_that_is_gone_is_a_refusal_that_says_so(backend: BackendName) {
     }
     let scene = scene(backend, [x_api_key()], ok).await;
     scene.drawer.remove("secret:model");
-    let said = scene.curl("-H \"x-api-key: $MODEL_KEY\" -w ' %{http_code}'").await;
-    assert!(said.contains("secret_unavailable"), "{said}");
+    let answer = scene.curl("-H \"x-api-key: $MODEL_KEY\" -w ' %{http_code}'").await;
+    assert!(answer.contains("secret_unavailable"), "{answer}");
     assert_eq!(scene.server.requests().len(), 0);
 }
 
@@ -197,7 +197,7 @@ async fn what_a_server_echoes_is_redacted(backend: BackendName) {
         return;
     }
     for chunks in [None, Some(1), Some(7), Some(1000)] {
-        let scene = scene(backend, [x_api_key(), Carrier::basic("me").unwrap()], move |request| {
+        let scene = scene(backend, [x_api_key(), CredentialLocation::basic("me").unwrap()], move |request| {
             let sent = |name: &str| request.header(name).unwrap_or_default().to_string();
             let (key, pair) = (sent("x-api-key"), sent("authorization"));
             let status = if request.target.ends_with("wrong") { 401 } else { 200 };
@@ -237,16 +237,16 @@ async fn a_stream_of_events_is_redacted_as_it_comes(backend: BackendName) {
     })
     .await;
     let placeholder = scene.placeholder().await;
-    let said = scene.curl("-N").await;
-    assert_eq!(said.trim_end(), format!("data: 1\n\ndata: {placeholder}\n\ndata: sk-real-0123"));
+    let answer = scene.curl("-N").await;
+    assert_eq!(answer.trim_end(), format!("data: 1\n\ndata: {placeholder}\n\ndata: sk-real-0123"));
 }
 
 async fn a_secret_that_cannot_be_read_starts_nothing(backend: BackendName) {
     let world = World::new([]);
     let engine = Engine::new().with_records(world.records()).with_secrets(Drawer::with([]));
-    let made = Place::made_by(&engine, backend, |spec| {
+    let made = SandboxFixture::made_by(&engine, backend, |spec| {
         spec.egress = Some(world.policy([]));
-        spec.credentials = vec![credential("model", "api.test", 443, [Carrier::Bearer])];
+        spec.credentials = vec![credential("model", "api.test", 443, [CredentialLocation::Bearer])];
     });
     let error = made.await.err().unwrap();
     assert_eq!(
@@ -261,10 +261,10 @@ async fn a_variable_that_is_set_twice_starts_nothing(backend: BackendName) {
     let world = World::new([]);
     let engine =
         Engine::new().with_records(world.records()).with_secrets(Drawer::with([("secret:model", KEY)]));
-    let made = Place::made_by(&engine, backend, |spec| {
+    let made = SandboxFixture::made_by(&engine, backend, |spec| {
         spec.egress = Some(world.policy([]));
         spec.env = vec![("MODEL_KEY".parse().unwrap(), "mine".into())];
-        spec.credentials = vec![credential("model", "api.test", 443, [Carrier::Bearer])];
+        spec.credentials = vec![credential("model", "api.test", 443, [CredentialLocation::Bearer])];
     });
     assert_eq!(made.await.err().unwrap().code, ErrorCode::RequestConflict);
 }
@@ -273,15 +273,15 @@ async fn a_forwarded_secret_is_inside_and_on_the_record(backend: BackendName) {
     let world = World::new([]);
     let engine =
         Engine::new().with_records(world.records()).with_secrets(Drawer::with([("secret:model", KEY)]));
-    let place = Place::made_by(&engine, backend, |spec| {
+    let fixture = SandboxFixture::made_by(&engine, backend, |spec| {
         spec.forwarded = vec![belljar_spec::secret::Forwarded {
             variable: "REAL".parse().unwrap(),
             source: "secret:model".parse().unwrap(),
         }];
     });
-    let place = place.await.unwrap();
-    assert_eq!(place.answer("printf %s \"$REAL\"").await, KEY);
-    let events = world.events(&place);
+    let fixture = fixture.await.unwrap();
+    assert_eq!(fixture.answer("printf %s \"$REAL\"").await, KEY);
+    let events = world.events(&fixture);
     let forwarded = events.iter().find(|event| event["kind"] == "secret_forwarded").unwrap();
     assert_eq!((&forwarded["variable"], &forwarded["source"]), (&"REAL".into(), &"secret:model".into()));
     assert!(events[0]["loosened"].to_string().contains("the real value of secret:model is inside"));
@@ -295,11 +295,11 @@ async fn uses_are_on_the_record(backend: BackendName) {
     let scene = scene(backend, [x_api_key()], ok).await;
     let port = scene.server.port();
     scene
-        .place
+        .fixture
         .answer(&format!("for i in 1 2 3 4 5 6 7 8 9 10 11; do curl -sS -H \"x-api-key: $MODEL_KEY\" https://api.test:{port}/v1/$i; done"))
         .await;
-    scene.place.dispose().await;
-    let events = scene.world.events(&scene.place);
+    scene.fixture.dispose().await;
+    let events = scene.world.events(&scene.fixture);
     let used: Vec<_> = events.iter().filter(|event| event["kind"] == "credential_used").collect();
     let seen: Vec<_> = used
         .iter()
@@ -314,7 +314,7 @@ async fn a_fetch_by_the_host_gets_no_key(backend: BackendName) {
     let scene = scene(backend, [x_api_key()], ok).await;
     let mut request = FetchRequest::get(format!("https://api.test:{}/v1/x", scene.server.port()));
     request.trust = scene.world.authority.pem().into_bytes();
-    let answer = scene.place.fetch(request).await.unwrap();
+    let answer = scene.fixture.fetch(request).await.unwrap();
     assert_eq!((answer.status, scene.last("x-api-key")), (200, None));
     // Nor does it carry a placeholder anywhere.
     let placeholder = scene.placeholder().await;
@@ -325,7 +325,7 @@ async fn a_fetch_by_the_host_gets_no_key(backend: BackendName) {
     (in_body.method, in_body.body) = ("POST".into(), placeholder.into_bytes());
     for mut request in [in_header, in_body] {
         request.trust = scene.world.authority.pem().into_bytes();
-        let error = scene.place.fetch(request).await.unwrap_err();
+        let error = scene.fixture.fetch(request).await.unwrap_err();
         assert_eq!(refused_for(&error), Some(Reason::PlaceholderElsewhere));
     }
     assert_eq!(scene.server.requests().len(), 1);

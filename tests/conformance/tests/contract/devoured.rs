@@ -122,10 +122,10 @@ async fn neighbour(backend: BackendName, started: &std::path::Path) -> bool {
         // The first one was refused, and says so itself.
         return true;
     }
-    let place = Place::new(backend).await;
-    let said = place.answer("echo well").await;
-    place.dispose().await;
-    said == "well"
+    let fixture = SandboxFixture::new(backend).await;
+    let printed = fixture.answer("echo well").await;
+    fixture.dispose().await;
+    printed == "well"
 }
 
 /// What a machine has, as far as a sandbox could take it.

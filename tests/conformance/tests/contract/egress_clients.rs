@@ -34,8 +34,8 @@ for_every_isolated_backend! {
 
 async fn nothing_inside_says_proxy(backend: BackendName) {
     let (world, web) = web("api.test");
-    let place = world.place(backend, world.policy([format!("api.test:{}", web.port())])).await;
-    assert_eq!(place.answer("env | grep -i proxy || true").await, "");
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}", web.port())])).await;
+    assert_eq!(fixture.answer("env | grep -i proxy || true").await, "");
 }
 
 async fn curl_reaches_an_allowed_name(backend: BackendName) {
@@ -48,9 +48,9 @@ async fn curl_over_plain_http_too(backend: BackendName) {
     }
     let world = World::new([("api.test", "127.0.0.1")]);
     let web = HttpServer::start(LOOPBACK, answer);
-    let place = world.place(backend, world.policy([format!("api.test:{}", web.port())])).await;
-    let said = place.answer(&format!("curl -sS http://api.test:{}/x", web.port())).await;
-    assert_eq!(said, "hello /x");
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}", web.port())])).await;
+    let printed = fixture.answer(&format!("curl -sS http://api.test:{}/x", web.port())).await;
+    assert_eq!(printed, "hello /x");
     assert_eq!(web.requests()[0].header("host"), Some(format!("api.test:{}", web.port()).as_str()));
 }
 
@@ -59,12 +59,12 @@ async fn curl_over_ipv6_alone(backend: BackendName) {
         return;
     }
     let (world, web) = web("api.test");
-    let place = world.place(backend, world.policy([format!("api.test:{}", web.port())])).await;
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}", web.port())])).await;
     let script = format!("curl -6 -sS --cacert ca.pem https://api.test:{}/x", web.port());
     if has_ipv6(backend) {
-        assert_eq!(place.answer(&script).await, "hello /x");
+        assert_eq!(fixture.answer(&script).await, "hello /x");
     } else {
-        let result = place.sh(&script).await;
+        let result = fixture.sh(&script).await;
         assert!(!result.timed_out && result.exit_code != Some(0), "{result:?}");
     }
 }
@@ -86,7 +86,7 @@ async fn git_clones_and_pushes_over_https(backend: BackendName) {
     let root = folder.path().to_path_buf();
     let leaf = world.authority.leaf(["git.test"]);
     let web = HttpServer::start_tls(LOOPBACK, &leaf, move |request| http_backend(&root, request));
-    let place = world.place(backend, world.policy([format!("git.test:{}", web.port())])).await;
+    let fixture = world.fixture(backend, world.policy([format!("git.test:{}", web.port())])).await;
     let url = format!("https://git.test:{}/project.git", web.port());
     let script = format!(
         "export GIT_SSL_CAINFO=$PWD/ca.pem HOME=$PWD
@@ -95,7 +95,7 @@ async fn git_clones_and_pushes_over_https(backend: BackendName) {
          git push --quiet {url} HEAD:refs/heads/main && cd ..
          git clone --quiet --branch main {url} two && cmp one/numbers two/numbers && git -C two log --format=%s"
     );
-    assert_eq!(place.answer(&script).await, "first");
+    assert_eq!(fixture.answer(&script).await, "first");
     git(&repository, &["fsck", "--strict"]);
 }
 
@@ -136,10 +136,11 @@ async fn a_name_may_be_written_in_any_case(backend: BackendName) {
         return;
     }
     let (world, web) = web("api.test");
-    let place = world.place(backend, world.policy([format!("aPi.TesT.:{}", web.port())])).await;
+    let fixture = world.fixture(backend, world.policy([format!("aPi.TesT.:{}", web.port())])).await;
     for name in ["API.test", "api.TEST", "api.test."] {
-        let said = place.answer(&format!("curl -sS --cacert ca.pem https://{name}:{}/x", web.port())).await;
-        assert_eq!(said, "hello /x", "{name}");
+        let printed =
+            fixture.answer(&format!("curl -sS --cacert ca.pem https://{name}:{}/x", web.port())).await;
+        assert_eq!(printed, "hello /x", "{name}");
     }
 }
 
@@ -150,14 +151,15 @@ async fn a_subdomain_is_allowed_with_its_parent(backend: BackendName) {
     let world = World::new([("a.b.api.test", "127.0.0.1"), ("b.exact.test", "127.0.0.1")]);
     let web = HttpServer::start(LOOPBACK, answer);
     let port = web.port();
-    let place =
-        world.place(backend, world.policy([format!("api.test:{port}"), format!("=exact.test:{port}")])).await;
-    assert_eq!(place.answer(&format!("curl -sS http://a.b.api.test:{port}/x")).await, "hello /x");
+    let fixture = world
+        .fixture(backend, world.policy([format!("api.test:{port}"), format!("=exact.test:{port}")]))
+        .await;
+    assert_eq!(fixture.answer(&format!("curl -sS http://a.b.api.test:{port}/x")).await, "hello /x");
     assert_eq!(
-        place.sh(&format!("curl -sS http://b.exact.test:{port}/x")).await.exit_code,
+        fixture.sh(&format!("curl -sS http://b.exact.test:{port}/x")).await.exit_code,
         Some(NO_SUCH_NAME)
     );
-    assert_eq!(place.refusals(), [("b.exact.test".into(), None, Reason::NameNotAllowed)]);
+    assert_eq!(fixture.refusals(), [("b.exact.test".into(), None, Reason::NameNotAllowed)]);
 }
 
 async fn a_denied_name_wins_over_an_allowed_one(backend: BackendName) {
@@ -170,13 +172,13 @@ async fn a_denied_name_wins_over_an_allowed_one(backend: BackendName) {
     let source = belljar_spec::egress::RuleSource::Program;
     let deny = belljar_spec::egress::Rule::deny("bad.api.test", source).unwrap();
     let policy = world.policy([format!("api.test:{port}")]).deny(deny);
-    let place = world.place(backend, policy).await;
-    assert_eq!(place.answer(&format!("curl -sS http://api.test:{port}/x")).await, "hello /x");
+    let fixture = world.fixture(backend, policy).await;
+    assert_eq!(fixture.answer(&format!("curl -sS http://api.test:{port}/x")).await, "hello /x");
     assert_eq!(
-        place.sh(&format!("curl -sS http://bad.api.test:{port}/x")).await.exit_code,
+        fixture.sh(&format!("curl -sS http://bad.api.test:{port}/x")).await.exit_code,
         Some(NO_SUCH_NAME)
     );
-    assert_eq!(place.refusals(), [("bad.api.test".into(), None, Reason::NameDenied)]);
+    assert_eq!(fixture.refusals(), [("bad.api.test".into(), None, Reason::NameDenied)]);
 }
 
 /// A script that gets `URL` and says what came.
@@ -185,10 +187,10 @@ async fn works(backend: BackendName, program: &'static str, script: &str) {
         return;
     }
     let (world, web) = web("api.test");
-    let place = world.place(backend, world.policy([format!("api.test:{}/tls", web.port())])).await;
-    let said = place.answer(&script.replace("URL", &format!("https://api.test:{}/x", web.port()))).await;
-    assert_eq!(said, "hello /x");
-    assert_eq!(place.refusals(), []);
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}/tls", web.port())])).await;
+    let printed = fixture.answer(&script.replace("URL", &format!("https://api.test:{}/x", web.port()))).await;
+    assert_eq!(printed, "hello /x");
+    assert_eq!(fixture.refusals(), []);
 }
 
 /// The same script where the name, and then the port, is not allowed.
@@ -198,7 +200,7 @@ async fn fails_fast(backend: BackendName, program: &'static str, script: &str) {
     }
     let (world, web) = web("other.test");
     let port = web.port();
-    let place = world.place(backend, world.policy(["api.test".into(), "other.test:1/tls".into()])).await;
+    let fixture = world.fixture(backend, world.policy(["api.test".into(), "other.test:1/tls".into()])).await;
     for (name, port, expected) in [
         ("unknown.test", port, ("unknown.test".to_string(), None, Reason::NameNotAllowed)),
         ("other.test", port, ("other.test".to_string(), Some(port), Reason::PortNotAllowed)),
@@ -206,12 +208,12 @@ async fn fails_fast(backend: BackendName, program: &'static str, script: &str) {
         ("192.0.2.1", port, ("192.0.2.1".to_string(), Some(port), Reason::DirectAddress)),
     ] {
         let start = Instant::now();
-        let result = place.sh(&script.replace("URL", &format!("https://{name}:{port}/x"))).await;
+        let result = fixture.sh(&script.replace("URL", &format!("https://{name}:{port}/x"))).await;
         assert_ne!(result.exit_code, Some(0), "{name}: {}", text(&result.stdout));
         assert!(!result.timed_out && start.elapsed() < FAST, "{name}: {:?}", start.elapsed());
         // Loopback inside belongs to the sandbox alone, and no process listens there.
         if !name.starts_with("127.") && is_recorded(backend, expected.2) {
-            assert!(place.refusals().contains(&expected), "{name}: {:?}", place.refusals());
+            assert!(fixture.refusals().contains(&expected), "{name}: {:?}", fixture.refusals());
         }
     }
     assert_eq!(web.accepted(), 0);

@@ -26,8 +26,8 @@ for_every_isolated_backend! {
 }
 
 async fn requests_share_a_connection(backend: BackendName) {
-    let (_world, web, place) = web(backend, |request| Response::ok(request.target.as_str())).await;
-    let said = place
+    let (_world, web, fixture) = web(backend, |request| Response::ok(request.target.as_str())).await;
+    let printed = fixture
         .python(&format!(
             "
 import http.client
@@ -39,7 +39,7 @@ print('done')",
             web.port()
         ))
         .await;
-    assert_eq!(said, "done");
+    assert_eq!(printed, "done");
     assert_eq!((web.accepted(), web.requests().len()), (1, 20));
 }
 
@@ -50,8 +50,8 @@ async fn a_server_may_close_between_requests(backend: BackendName) {
         let _ = stream.read(&mut head);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nonce");
     });
-    let place = world.place(backend, world.policy([format!("api.test:{}/http", server.port())])).await;
-    let said = place
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}/http", server.port())])).await;
+    let printed = fixture
         .python(&format!(
             "
 import http.client
@@ -63,13 +63,13 @@ for number in range(5):
             server.port()
         ))
         .await;
-    assert_eq!(said.trim(), "once once once once once");
+    assert_eq!(printed.trim(), "once once once once once");
     assert_eq!(server.accepted(), 5);
 }
 
 async fn requests_may_be_sent_before_their_answers(backend: BackendName) {
-    let (_world, web, place) = web(backend, |request| Response::ok(request.target.as_str())).await;
-    let said = place
+    let (_world, web, fixture) = web(backend, |request| Response::ok(request.target.as_str())).await;
+    let printed = fixture
         .python(&format!(
             "
 s = dial('api.test', {0})
@@ -79,13 +79,13 @@ print([piece.split(b'\\r\\n\\r\\n')[1].decode() for piece in everything(s).split
             web.port()
         ))
         .await;
-    assert_eq!(said, "['/0', '/1', '/2', '/3', '/4']");
+    assert_eq!(printed, "['/0', '/1', '/2', '/3', '/4']");
 }
 
 async fn bodies_go_in_chunks_both_ways(backend: BackendName) {
-    let (_world, web, place) =
+    let (_world, web, fixture) =
         web(backend, |request| Response { chunks: Some(1000), ..Response::ok(request.body.clone()) }).await;
-    let said = place
+    let printed = fixture
         .python(&format!(
             "
 import http.client
@@ -98,7 +98,7 @@ print(response.read() == body, response.getheader('transfer-encoding'))",
             web.port()
         ))
         .await;
-    assert_eq!(said, "True chunked");
+    assert_eq!(printed, "True chunked");
     assert_eq!(web.requests()[0].header("transfer-encoding"), Some("chunked"));
 }
 
@@ -106,17 +106,17 @@ async fn a_client_that_waits_to_continue_is_told_to(backend: BackendName) {
     if !have(["curl"]) {
         return;
     }
-    let (_world, web, place) = web(backend, |request| Response::ok(request.body.len().to_string())).await;
+    let (_world, web, fixture) = web(backend, |request| Response::ok(request.body.len().to_string())).await;
     let script = format!(
         "head -c 3000000 /dev/zero > big; curl -sS -T big -H 'Expect: 100-continue' http://api.test:{}/",
         web.port()
     );
-    assert_eq!(place.answer(&script).await, "3000000");
+    assert_eq!(fixture.answer(&script).await, "3000000");
 }
 
 async fn a_large_upload_and_download_arrive_whole(backend: BackendName) {
-    let (_world, web, place) = web(backend, |request| Response::ok(request.body.clone())).await;
-    let said = place
+    let (_world, web, fixture) = web(backend, |request| Response::ok(request.body.clone())).await;
+    let printed = fixture
         .python(&format!(
             "
 import urllib.request
@@ -125,17 +125,17 @@ print(urllib.request.urlopen('http://api.test:{}/', body).read() == body)",
             web.port()
         ))
         .await;
-    assert_eq!(said, "True");
+    assert_eq!(printed, "True");
 }
 
 async fn head_and_no_content_have_no_body(backend: BackendName) {
-    let (_world, web, place) = web(backend, |request| match request.target.as_str() {
+    let (_world, web, fixture) = web(backend, |request| match request.target.as_str() {
         "/nothing" => Response { headers: vec![("x".into(), "y".into())], ..Response::status(204) },
         "/same" => Response::status(304),
         _ => Response::ok("body"),
     })
     .await;
-    let said = place
+    let printed = fixture
         .python(&format!(
             "
 import http.client
@@ -147,10 +147,10 @@ for method, path in (('HEAD', '/'), ('GET', '/nothing'), ('GET', '/same'), ('GET
             web.port()
         ))
         .await;
-    let lines: Vec<&str> = said.lines().collect();
+    let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines[0], "200 4 b''");
-    assert!(lines[1].starts_with("204 ") && lines[1].ends_with(" b''"), "{said}");
-    assert!(lines[2].starts_with("304 ") && lines[2].ends_with(" b''"), "{said}");
+    assert!(lines[1].starts_with("204 ") && lines[1].ends_with(" b''"), "{printed}");
+    assert!(lines[2].starts_with("304 ") && lines[2].ends_with(" b''"), "{printed}");
     assert_eq!(lines[3..], ["200 4 b'body'", "200 4 b'body'"]);
     assert_eq!(web.requests()[4].target, "*");
 }
@@ -158,8 +158,8 @@ for method, path in (('HEAD', '/'), ('GET', '/nothing'), ('GET', '/same'), ('GET
 async fn a_stream_of_events_arrives_as_it_is_sent(backend: BackendName) {
     let world = World::new([("api.test", "127.0.0.1")]);
     // The next event is sent when the client has said that it has the one before, on a connection of its own.
-    let (tell, told) = std::sync::mpsc::channel();
-    let told = std::sync::Mutex::new(told);
+    let (tell, receiver) = std::sync::mpsc::channel();
+    let receiver = std::sync::Mutex::new(receiver);
     let server = Server::start(LOOPBACK, move |mut stream| {
         let mut head = [0; 4096];
         let length = stream.read(&mut head).unwrap_or(0);
@@ -175,14 +175,14 @@ async fn a_stream_of_events_arrives_as_it_is_sent(backend: BackendName) {
             let event = format!("data: {number}\n\n");
             let _ = stream.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes());
             let time_limit = std::time::Duration::from_secs(20);
-            if told.lock().unwrap().recv_timeout(time_limit).is_err() {
+            if receiver.lock().unwrap().recv_timeout(time_limit).is_err() {
                 return;
             }
         }
         let _ = stream.write_all(b"0\r\n\r\n");
     });
-    let place = world.place(backend, world.policy([format!("api.test:{}/http", server.port())])).await;
-    let said = place
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}/http", server.port())])).await;
+    let printed = fixture
         .python(&format!(
             "
 import urllib.request
@@ -195,7 +195,7 @@ for line in events:
             server.port()
         ))
         .await;
-    assert_eq!(said.trim(), "data: 0 data: 1 data: 2 data: 3 data: 4");
+    assert_eq!(printed.trim(), "data: 0 data: 1 data: 2 data: 3 data: 4");
 }
 
 async fn a_websocket_is_upgraded(backend: BackendName) {
@@ -221,8 +221,8 @@ async fn a_websocket_is_upgraded(backend: BackendName) {
         }
         let _ = stream.shutdown(std::net::Shutdown::Write);
     });
-    let place = world.place(backend, world.policy([format!("api.test:{}/http", server.port())])).await;
-    let said = place
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}/http", server.port())])).await;
+    let printed = fixture
         .python(&format!(
             "
 s = dial('api.test', {0})
@@ -244,20 +244,20 @@ print(f.read())",
             server.port()
         ))
         .await;
-    assert_eq!(said, "101\nfirst\nTrue\nb''");
-    place.dispose().await;
-    let connections = world.connections(&place);
+    assert_eq!(printed, "101\nfirst\nTrue\nb''");
+    fixture.dispose().await;
+    let connections = world.connections(&fixture);
     assert_eq!(connections.len(), 1);
     assert!(connections[0].sent > 1_000_000 && connections[0].received > 1_000_000, "{connections:?}");
 }
 
 async fn headers_arrive_as_they_were_sent(backend: BackendName) {
-    let (_world, web, place) = web(backend, |_| Response {
+    let (_world, web, fixture) = web(backend, |_| Response {
         headers: vec![("Set-Cookie".into(), "a=1".into()), ("Set-Cookie".into(), "b=2".into())],
         ..Response::ok("")
     })
     .await;
-    let said = place
+    let printed = fixture
         .python(&format!(
             "
 import http.client
@@ -271,7 +271,7 @@ print(client.getresponse().headers.get_all('set-cookie'))",
             web.port()
         ))
         .await;
-    assert_eq!(said, "['a=1', 'b=2']");
+    assert_eq!(printed, "['a=1', 'b=2']");
     let request = &web.requests()[0];
     let many: Vec<&str> =
         request.headers.iter().filter(|(name, _)| name == "x-many").map(|(_, v)| v.as_str()).collect();
@@ -288,18 +288,18 @@ async fn a_refused_request_says_why_and_what_would_allow_it(backend: BackendName
     if !have(["curl"]) {
         return;
     }
-    let (_world, web, place) = web(backend, |_| Response::ok("")).await;
+    let (_world, web, fixture) = web(backend, |_| Response::ok("")).await;
     let script = format!("curl -sS -i -H 'Host: other.test' http://api.test:{}/", web.port());
-    let said = place.answer(&script).await;
-    assert!(said.starts_with("HTTP/1.1 403 "), "{said}");
-    assert!(said.contains("belljar refused api.test") && said.contains("other.test"), "{said}");
-    assert_eq!(place.refusals(), [("api.test".into(), Some(web.port()), Reason::HostDiffers)]);
+    let printed = fixture.answer(&script).await;
+    assert!(printed.starts_with("HTTP/1.1 403 "), "{printed}");
+    assert!(printed.contains("belljar refused api.test") && printed.contains("other.test"), "{printed}");
+    assert_eq!(fixture.refusals(), [("api.test".into(), Some(web.port()), Reason::HostDiffers)]);
     assert_eq!(web.requests(), []);
 }
 
 async fn every_request_of_a_connection_is_judged(backend: BackendName) {
-    let (_world, web, place) = web(backend, |_| Response::ok("fine")).await;
-    let said = place
+    let (_world, web, fixture) = web(backend, |_| Response::ok("fine")).await;
+    let printed = fixture
         .python(&format!(
             "
 s = dial('api.test', {0})
@@ -310,7 +310,7 @@ print([piece[:3].decode() for piece in everything(s).split(b'HTTP/1.1 ')[1:]])",
             web.port()
         ))
         .await;
-    assert_eq!(said, "['200', '200', '403']");
+    assert_eq!(printed, "['200', '200', '403']");
     assert_eq!(web.requests().len(), 2);
 }
 
@@ -320,10 +320,11 @@ async fn a_server_that_is_not_there_is_a_bad_gateway(backend: BackendName) {
     }
     let world = World::new([("api.test", "127.0.0.1")]);
     let gone = Server::start(LOOPBACK, |mut stream| serve(&mut stream, &|_| Response::ok(""))).port();
-    let place = world.place(backend, world.policy([format!("api.test:{gone}"), "no.test:80".into()])).await;
+    let fixture =
+        world.fixture(backend, world.policy([format!("api.test:{gone}"), "no.test:80".into()])).await;
     let status = "curl -sS -o page -w '%{http_code}'";
-    assert_eq!(place.answer(&format!("{status} http://api.test:{gone}/")).await, "502");
-    assert_eq!(place.answer(&format!("{status} http://no.test/")).await, "502");
-    let reasons: Vec<Reason> = place.refusals().into_iter().map(|(_, _, reason)| reason).collect();
+    assert_eq!(fixture.answer(&format!("{status} http://api.test:{gone}/")).await, "502");
+    assert_eq!(fixture.answer(&format!("{status} http://no.test/")).await, "502");
+    let reasons: Vec<Reason> = fixture.refusals().into_iter().map(|(_, _, reason)| reason).collect();
     assert_eq!(reasons, [Reason::DialFailed, Reason::NotResolved]);
 }

@@ -23,7 +23,8 @@ for_every_isolated_backend! {
 
 async fn a_connection_too_many_is_refused_and_the_next_one_is_not(backend: BackendName) {
     let echo = Echo::start(LOOPBACK);
-    let (_world, place) = limited(backend, echo.port(), "tcp", |policy| policy.limits.connections = 3).await;
+    let (_world, fixture) =
+        limited(backend, echo.port(), "tcp", |policy| policy.limits.connections = 3).await;
     let script = format!(
         "
 def talk(s=None):
@@ -44,17 +45,17 @@ for _ in range(100):
 print(last)",
         echo.port()
     );
-    let said = place.python(&script).await;
-    assert_eq!(said, "[True, True, True]\nFalse False\n[True, True, True]\nTrue");
-    let refused = place.refused();
+    let answer = fixture.python(&script).await;
+    assert_eq!(answer, "[True, True, True]\nFalse False\n[True, True, True]\nTrue");
+    let refused = fixture.refused();
     assert_eq!(refused.len(), 1, "{refused:?}");
-    assert_eq!(place.refusals(), [("api.test".into(), Some(echo.port()), Reason::TooManyConnections)]);
+    assert_eq!(fixture.refusals(), [("api.test".into(), Some(echo.port()), Reason::TooManyConnections)]);
     assert!(refused[0].times >= 2, "{refused:?}");
 }
 
 async fn connections_for_names_count_too(backend: BackendName) {
-    let (_world, place) = limited(backend, 1, "tcp", |policy| policy.limits.connections = 2).await;
-    let said = place
+    let (_world, fixture) = limited(backend, 1, "tcp", |policy| policy.limits.connections = 2).await;
+    let answer = fixture
         .python(
             "
 held = [socket.create_connection(('127.0.0.1', 53)) for _ in range(2)]
@@ -64,14 +65,15 @@ except ConnectionError: print('reset')
 print(ask('api.test')[0])",
         )
         .await;
-    assert_eq!(said, "reset\n0");
-    assert_eq!(place.refusals(), [("127.0.0.1".into(), Some(53), Reason::TooManyConnections)]);
+    assert_eq!(answer, "reset\n0");
+    assert_eq!(fixture.refusals(), [("127.0.0.1".into(), Some(53), Reason::TooManyConnections)]);
 }
 
 async fn connections_of_http_count_while_they_are_open(backend: BackendName) {
     let web = HttpServer::start(LOOPBACK, |_| Response::ok("hello"));
-    let (_world, place) = limited(backend, web.port(), "http", |policy| policy.limits.connections = 2).await;
-    let said = place
+    let (_world, fixture) =
+        limited(backend, web.port(), "http", |policy| policy.limits.connections = 2).await;
+    let answer = fixture
         .python(&format!(
             "
 import http.client
@@ -91,13 +93,13 @@ get()",
             web.port()
         ))
         .await;
-    assert_eq!(said, "hello\nhello\nrefused\nhello");
-    assert_eq!(place.refusals(), [("api.test".into(), Some(web.port()), Reason::TooManyConnections)]);
+    assert_eq!(answer, "hello\nhello\nrefused\nhello");
+    assert_eq!(fixture.refusals(), [("api.test".into(), Some(web.port()), Reason::TooManyConnections)]);
 }
 
 async fn bytes_are_counted_in_both_directions(backend: BackendName) {
     let echo = Echo::start(LOOPBACK);
-    let (_world, place) =
+    let (_world, fixture) =
         limited(backend, echo.port(), "tcp", |policy| policy.limits.bytes = bytes("10000")).await;
     let script = format!(
         "
@@ -111,39 +113,39 @@ try: print(len(everything(s)))
 except ConnectionError: print('reset')",
         echo.port()
     );
-    assert_eq!(place.python(&script).await, "reset");
-    assert_eq!(place.refusals(), [("api.test".into(), Some(echo.port()), Reason::ByteLimit)]);
+    assert_eq!(fixture.python(&script).await, "reset");
+    assert_eq!(fixture.refusals(), [("api.test".into(), Some(echo.port()), Reason::ByteLimit)]);
 }
 
 async fn a_download_stops_at_the_byte_limit(backend: BackendName) {
     let web = HttpServer::start(LOOPBACK, |_| Response::ok(vec![b'x'; 20_000_000]));
-    let (world, place) =
+    let (world, fixture) =
         limited(backend, web.port(), "tcp", |policy| policy.limits.bytes = bytes("1M")).await;
-    let received: u64 = place.python(&download(web.port())).await.parse().unwrap_or(u64::MAX);
+    let received: u64 = fixture.python(&download(web.port())).await.parse().unwrap_or(u64::MAX);
     assert!(received <= MEGABYTE, "{received}");
-    assert_eq!(place.refusals(), [("api.test".into(), Some(web.port()), Reason::ByteLimit)]);
-    place.dispose().await;
-    let connection = &world.connections(&place)[0];
+    assert_eq!(fixture.refusals(), [("api.test".into(), Some(web.port()), Reason::ByteLimit)]);
+    fixture.dispose().await;
+    let connection = &world.connections(&fixture)[0];
     assert_eq!(connection.ending, "byte_limit");
     assert!(connection.sent + connection.received <= MEGABYTE, "{connection:?}");
 }
 
 async fn a_download_over_http_stops_at_the_byte_limit(backend: BackendName) {
     let web = HttpServer::start(LOOPBACK, |_| Response::ok(vec![b'x'; 20_000_000]));
-    let (world, place) =
+    let (world, fixture) =
         limited(backend, web.port(), "http", |policy| policy.limits.bytes = bytes("1M")).await;
-    let received: u64 = place.python(&download(web.port())).await.parse().unwrap_or(u64::MAX);
+    let received: u64 = fixture.python(&download(web.port())).await.parse().unwrap_or(u64::MAX);
     assert!(received <= MEGABYTE, "{received}");
-    assert_eq!(place.refusals(), [("api.test".into(), Some(web.port()), Reason::ByteLimit)]);
-    place.dispose().await;
-    assert_eq!(world.connections(&place)[0].ending, "byte_limit");
+    assert_eq!(fixture.refusals(), [("api.test".into(), Some(web.port()), Reason::ByteLimit)]);
+    fixture.dispose().await;
+    assert_eq!(world.connections(&fixture)[0].ending, "byte_limit");
 }
 
 async fn an_upload_over_http_stops_at_the_byte_limit(backend: BackendName) {
     let web = HttpServer::start(LOOPBACK, |_| Response::ok("hello"));
-    let (_world, place) =
+    let (_world, fixture) =
         limited(backend, web.port(), "http", |policy| policy.limits.bytes = bytes("1M")).await;
-    let said = place
+    let answer = fixture
         .python(&format!(
             "
 import urllib.request, urllib.error
@@ -153,18 +155,18 @@ except OSError as error: print('broken off')",
             web.port()
         ))
         .await;
-    assert!(said == "429" || said == "broken off", "{said}");
-    assert_eq!(place.refusals(), [("api.test".into(), Some(web.port()), Reason::ByteLimit)]);
+    assert!(answer == "429" || answer == "broken off", "{answer}");
+    assert_eq!(fixture.refusals(), [("api.test".into(), Some(web.port()), Reason::ByteLimit)]);
     assert_eq!(web.requests(), []);
 }
 
 async fn a_fetch_stops_at_the_byte_limit(backend: BackendName) {
     let web = HttpServer::start(LOOPBACK, |_| Response::ok(vec![b'x'; 5_000_000]));
-    let (_world, place) =
+    let (_world, fixture) =
         limited(backend, web.port(), "http", |policy| policy.limits.bytes = bytes("1M")).await;
-    let fetched = place.fetch(FetchRequest::get(format!("http://api.test:{}/", web.port()))).await;
+    let fetched = fixture.fetch(FetchRequest::get(format!("http://api.test:{}/", web.port()))).await;
     assert_eq!(fetched.err().and_then(|error| refused_for(&error)), Some(Reason::ByteLimit));
-    assert_eq!(place.refusals(), [("api.test".into(), Some(web.port()), Reason::ByteLimit)]);
+    assert_eq!(fixture.refusals(), [("api.test".into(), Some(web.port()), Reason::ByteLimit)]);
 }
 
 async fn the_limit_is_the_sandboxes_own(backend: BackendName) {
@@ -184,12 +186,12 @@ async fn limited(
     port: u16,
     protocol: &str,
     limit: impl FnOnce(&mut EgressPolicy),
-) -> (World, Place) {
+) -> (World, SandboxFixture) {
     let world = World::new([("api.test", "127.0.0.1")]);
     let mut policy = world.policy([format!("api.test:{port}/{protocol}")]);
     limit(&mut policy);
-    let place = world.place(backend, policy).await;
-    (world, place)
+    let fixture = world.fixture(backend, policy).await;
+    (world, fixture)
 }
 
 fn bytes(text: &str) -> Option<belljar_spec::ByteSize> {

@@ -29,20 +29,20 @@ for_every_isolated_backend! {
 }
 
 async fn names_are_answered_over_udp_and_tcp(backend: BackendName) {
-    let place = place(backend).await;
+    let fixture = fixture(backend).await;
     let script = "
 for tcp in (False, True):
     for kind in (1, 28):
         code, found = ask('api.test', kind, tcp=tcp)
         print(code, len(found), all(address.startswith('BEGINNING' if kind == 1 else 'fd62:') for address in found))
 ";
-    let said = place.python(&script.replace("BEGINNING", names_begin_with(backend))).await;
+    let answer = fixture.python(&script.replace("BEGINNING", names_begin_with(backend))).await;
     let ipv6 = if has_ipv6(backend) { "0 1 True" } else { "0 0 True" };
-    assert_eq!(said, format!("0 1 True\n{ipv6}\n0 1 True\n{ipv6}"));
+    assert_eq!(answer, format!("0 1 True\n{ipv6}\n0 1 True\n{ipv6}"));
 }
 
 async fn a_resolver_that_a_program_has_built_in_is_answered_too(backend: BackendName) {
-    let place = place(backend).await;
+    let fixture = fixture(backend).await;
     let script = "
 expected = ask('api.test')
 for server in ('8.8.8.8', '1.1.1.1', '192.168.1.1', '2001:4860:4860::8888', '::1'):
@@ -51,38 +51,38 @@ for server in ('8.8.8.8', '1.1.1.1', '192.168.1.1', '2001:4860:4860::8888', '::1
         except TimeoutError: print(server, 'waited')
         except OSError: print(server, 'refused')
 ";
-    let said = place.python(script).await;
-    assert_eq!(said.lines().count(), 10);
+    let answer = fixture.python(script).await;
+    assert_eq!(answer.lines().count(), 10);
     // What does not arrive fails at once.
     let expected = if has_netfilter(backend) { " True (3, [])" } else { " refused" };
-    assert!(said.lines().all(|line| line.ends_with(expected)), "{said}");
+    assert!(answer.lines().all(|line| line.ends_with(expected)), "{answer}");
 }
 
 async fn dig_understands_the_answers(backend: BackendName) {
     if !have(["dig"]) {
         return;
     }
-    let place = place(backend).await;
-    let first = place.answer("dig +short api.test").await;
+    let fixture = fixture(backend).await;
+    let first = fixture.answer("dig +short api.test").await;
     assert!(first.starts_with(names_begin_with(backend)), "{first}");
     let server = if has_netfilter(backend) { "@8.8.8.8" } else { "@127.0.0.1" };
     let over_tcp = format!("{server} +tcp");
     for options in ["+tcp", server, &over_tcp, "+noedns", "+bufsize=512", "+dnssec", "+cookie"] {
-        assert_eq!(place.answer(&format!("dig +short {options} api.test")).await, first, "{options}");
+        assert_eq!(fixture.answer(&format!("dig +short {options} api.test")).await, first, "{options}");
     }
-    let ipv6 = place.answer("dig +short AAAA api.test").await;
+    let ipv6 = fixture.answer("dig +short AAAA api.test").await;
     assert_eq!(
         (ipv6.starts_with("fd62:"), ipv6.is_empty()),
         (has_ipv6(backend), !has_ipv6(backend)),
         "{ipv6}"
     );
-    assert_eq!(place.answer(&format!("dig +short -x {first}")).await, "api.test.");
-    assert!(place.answer("dig other.test").await.contains("status: NXDOMAIN"));
+    assert_eq!(fixture.answer(&format!("dig +short -x {first}")).await, "api.test.");
+    assert!(fixture.answer("dig other.test").await.contains("status: NXDOMAIN"));
 }
 
 async fn several_questions_come_over_one_connection(backend: BackendName) {
-    let place = place(backend).await;
-    let said = place
+    let fixture = fixture(backend).await;
+    let answer = fixture
         .python(
             "
 one, two = question('api.test', 1), question('db.test', 1)
@@ -97,12 +97,12 @@ with socket.create_connection(('127.0.0.1', 53)) as s, s.makefile('rb') as f:
 ",
         )
         .await;
-    assert_eq!(said, "0 1\n0 1");
+    assert_eq!(answer, "0 1\n0 1");
 }
 
 async fn a_name_keeps_its_address(backend: BackendName) {
-    let place = place(backend).await;
-    let said = place
+    let fixture = fixture(backend).await;
+    let answer = fixture
         .python(
             "
 first = ask('api.test'), ask('api.test', 28)
@@ -113,13 +113,13 @@ print(other != first[0], socket.gethostbyname('api.test') == first[0][1][0])
 ",
         )
         .await;
-    assert_eq!(said, "True True");
+    assert_eq!(answer, "True True");
 }
 
 async fn an_address_has_its_name_back(backend: BackendName) {
-    let place = place(backend).await;
+    let fixture = fixture(backend).await;
     let families = families(backend).join(", socket.");
-    let said = place
+    let answer = fixture
         .python(
             &"
 for family in (socket.FAMILIES,):
@@ -134,17 +134,17 @@ except OSError as error:
         )
         .await;
     assert_eq!(
-        said.lines().filter(|line| *line == "api.test").count(),
+        answer.lines().filter(|line| *line == "api.test").count(),
         self::families(backend).len(),
-        "{said}"
+        "{answer}"
     );
-    assert!(said.ends_with("nobody"), "{said}");
-    assert_eq!(place.refusals(), [], "asking for an address is no attempt to reach it");
+    assert!(answer.ends_with("nobody"), "{answer}");
+    assert_eq!(fixture.refusals(), [], "asking for an address is no attempt to reach it");
 }
 
 async fn localhost_is_the_sandbox_itself(backend: BackendName) {
-    let place = place(backend).await;
-    let said = place
+    let fixture = fixture(backend).await;
+    let answer = fixture
         .python(
             "
 print(ask('localhost'), ask('localhost', 28), ask('x.localhost'), ask('localhost', 16))
@@ -152,14 +152,14 @@ print([socket.getaddrinfo('localhost', 1, family)[0][4][0] for family in (socket
 ",
         )
         .await;
-    assert_eq!(said, "(0, ['127.0.0.1']) (0, ['::1']) (0, ['127.0.0.1']) (0, [])\n['127.0.0.1', '::1']");
-    assert_eq!(place.refusals(), []);
+    assert_eq!(answer, "(0, ['127.0.0.1']) (0, ['::1']) (0, ['127.0.0.1']) (0, [])\n['127.0.0.1', '::1']");
+    assert_eq!(fixture.refusals(), []);
 }
 
 async fn a_name_that_is_not_allowed_does_not_exist(backend: BackendName) {
     let world = World::new([("other.test", "127.0.0.1")]);
-    let place = world.place(backend, world.policy(["api.test".into()])).await;
-    let said = place
+    let fixture = world.fixture(backend, world.policy(["api.test".into()])).await;
+    let answer = fixture
         .python(
             "
 for name in ('other.test', 'api.test.evil.test', 'xapi.test', 'test', 'com', 'api.test:443', 'a' * 63 + '.test', '_dns.resolver.arpa'):
@@ -167,50 +167,51 @@ for name in ('other.test', 'api.test.evil.test', 'xapi.test', 'test', 'com', 'ap
 ",
         )
         .await;
-    assert!(said.lines().all(|line| line == "[(3, []), (3, []), (3, []), (3, [])]"), "{said}");
-    assert!(place.refusals().contains(&("other.test".into(), None, Reason::NameNotAllowed)));
+    assert!(answer.lines().all(|line| line == "[(3, []), (3, []), (3, []), (3, [])]"), "{answer}");
+    assert!(fixture.refusals().contains(&("other.test".into(), None, Reason::NameNotAllowed)));
     assert_eq!(world.dns.queries(), [], "no question leaves because a sandbox asked");
 }
 
 async fn records_other_than_addresses_are_refused(backend: BackendName) {
-    let place = place(backend).await;
-    let said = place.python("print([ask('api.test', kind)[0] for kind in (16, 15, 2, 6, 255, 33)])").await;
+    let fixture = fixture(backend).await;
+    let answer =
+        fixture.python("print([ask('api.test', kind)[0] for kind in (16, 15, 2, 6, 255, 33)])").await;
     // apt asks for the last one, and continues where there is none.
-    assert_eq!(said, "[5, 5, 5, 5, 5, 0]");
-    assert_eq!(place.refusals(), [("api.test".into(), None, Reason::RecordTypeRefused)]);
+    assert_eq!(answer, "[5, 5, 5, 5, 5, 0]");
+    assert_eq!(fixture.refusals(), [("api.test".into(), None, Reason::RecordTypeRefused)]);
 }
 
 async fn a_program_that_asks_for_https_records_continues(backend: BackendName) {
-    let place = place(backend).await;
+    let fixture = fixture(backend).await;
     // No error, and nothing: no other address, and no key to hide a name with.
-    assert_eq!(place.python("print(ask('api.test', 65), ask('api.test', 64))").await, "(0, []) (0, [])");
-    assert_eq!(place.refusals(), []);
+    assert_eq!(fixture.python("print(ask('api.test', 65), ask('api.test', 64))").await, "(0, []) (0, [])");
+    assert_eq!(fixture.refusals(), []);
 }
 
 async fn no_resolver_is_asked_before_a_connection(backend: BackendName) {
     let world = World::new([("api.test", "127.0.0.1")]);
     let echo = Echo::start(LOOPBACK);
-    let place = world.place(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
-    place.python("[ask(str(number) + '.api.test') for number in range(50)]").await;
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
+    fixture.python("[ask(str(number) + '.api.test') for number in range(50)]").await;
     assert_eq!(world.dns.queries(), []);
     // The kernel answers before we do: only who gets an echo has been let out.
     let echoed = format!("s = dial('api.test', {}); s.sendall(b'x'); assert s.recv(1) == b'x'", echo.port());
-    place.python(&echoed).await;
+    fixture.python(&echoed).await;
     let names: Vec<String> = world.dns.queries().into_iter().map(|query| query.name).collect();
     assert!(!names.is_empty() && names.iter().all(|name| name == "api.test"), "{names:?}");
 }
 
 async fn a_name_without_an_address_ends_the_connection(backend: BackendName) {
     let world = World::new([("other.test", "127.0.0.1")]);
-    let place =
-        world.place(backend, world.policy(["api.test:9/tcp".into(), "other.test:9/tcp".into()])).await;
-    let result = place.run(&python("everything(dial('api.test', 9))")).await;
+    let fixture =
+        world.fixture(backend, world.policy(["api.test:9/tcp".into(), "other.test:9/tcp".into()])).await;
+    let result = fixture.run(&python("everything(dial('api.test', 9))")).await;
     assert_ne!(result.exit_code, Some(0));
-    assert_eq!(place.refusals(), [("api.test".into(), Some(9), Reason::NotResolved)]);
+    assert_eq!(fixture.refusals(), [("api.test".into(), Some(9), Reason::NotResolved)]);
     // No process listens there.
-    let result = place.run(&python("everything(dial('other.test', 9))")).await;
+    let result = fixture.run(&python("everything(dial('other.test', 9))")).await;
     assert_ne!(result.exit_code, Some(0));
-    assert!(place.refusals().contains(&("other.test".into(), Some(9), Reason::DialFailed)));
+    assert!(fixture.refusals().contains(&("other.test".into(), Some(9), Reason::DialFailed)));
 }
 
 async fn a_name_with_addresses_of_both_families_works(backend: BackendName) {
@@ -226,18 +227,18 @@ async fn an_address_that_is_dead_costs_a_moment(backend: BackendName) {
 async fn reaches(backend: BackendName, addresses: [&str; 2]) {
     let world = World::new(addresses.map(|address| ("api.test", address)));
     let echo = Echo::start(LOOPBACK);
-    let place = world.place(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
     for family in families(backend) {
-        let said = place.python(&say_hello(echo.port(), family)).await;
-        assert_eq!(said, "hello", "{addresses:?}, {family}");
+        let answer = fixture.python(&say_hello(echo.port(), family)).await;
+        assert_eq!(answer, "hello", "{addresses:?}, {family}");
     }
 }
 
 async fn a_server_of_ipv6_is_reached_from_ipv4(backend: BackendName) {
     let world = World::new([("api.test", "::1")]);
     let echo = Echo::start(std::net::Ipv6Addr::LOCALHOST);
-    let place = world.place(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
-    assert_eq!(place.python(&say_hello(echo.port(), "AF_INET")).await, "hello");
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
+    assert_eq!(fixture.python(&say_hello(echo.port(), "AF_INET")).await, "hello");
 }
 
 async fn a_long_answer_is_asked_for_again_over_tcp(backend: BackendName) {
@@ -245,8 +246,8 @@ async fn a_long_answer_is_asked_for_again_over_tcp(backend: BackendName) {
     let addresses: Vec<_> = [LOOPBACK.into()].into_iter().chain(addresses).collect();
     let world = World::with(belljar_tests_hosts::Dns::start(move |_| addresses.clone()));
     let echo = Echo::start(LOOPBACK);
-    let place = world.place(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
-    assert_eq!(place.python(&say_hello(echo.port(), "AF_INET")).await, "hello");
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
+    assert_eq!(fixture.python(&say_hello(echo.port(), "AF_INET")).await, "hello");
     assert!(world.dns.queries().iter().any(|query| query.transport == belljar_tests_hosts::Transport::Tcp));
 }
 
@@ -266,7 +267,7 @@ print(everything(s).decode())"
 }
 
 /// With two names that are allowed.
-async fn place(backend: BackendName) -> Place {
+async fn fixture(backend: BackendName) -> SandboxFixture {
     let world = World::new([]);
-    world.place(backend, world.policy(["api.test".into(), "db.test".into()])).await
+    world.fixture(backend, world.policy(["api.test".into(), "db.test".into()])).await
 }

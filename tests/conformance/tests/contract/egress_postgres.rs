@@ -23,38 +23,38 @@ for_every_isolated_backend! {
 
 async fn psql_asks_a_server_by_name(backend: BackendName) {
     let Some(server) = Postgres::start() else { return };
-    let place = server.place(backend).await;
+    let fixture = server.fixture(backend).await;
     for mode in ["disable", "prefer", "require"] {
-        let said = place.answer(&server.psql("db.test", mode, "select 6 * 7")).await;
-        assert_eq!(said, "42", "{mode}");
+        let printed = fixture.answer(&server.psql("db.test", mode, "select 6 * 7")).await;
+        assert_eq!(printed, "42", "{mode}");
     }
-    let said = place.answer(&server.psql("db.test", "require", "select repeat('x', 3000000)")).await;
-    assert_eq!(said.len(), 3_000_000);
-    assert_eq!(place.refusals(), []);
-    place.dispose().await;
-    let connections = server.world.connections(&place);
+    let printed = fixture.answer(&server.psql("db.test", "require", "select repeat('x', 3000000)")).await;
+    assert_eq!(printed.len(), 3_000_000);
+    assert_eq!(fixture.refusals(), []);
+    fixture.dispose().await;
+    let connections = server.world.connections(&fixture);
     assert!(connections.iter().all(|connection| connection.protocol == "postgres"), "{connections:?}");
     assert!(connections.last().unwrap().received > 3_000_000, "{connections:?}");
 }
 
 async fn psql_checks_the_servers_certificate(backend: BackendName) {
     let Some(server) = Postgres::start() else { return };
-    let place = server.place(backend).await;
+    let fixture = server.fixture(backend).await;
     let encrypted = "select ssl from pg_stat_ssl where pid = pg_backend_pid()";
-    assert_eq!(place.answer(&server.psql("db.test", "verify-full", encrypted)).await, "t");
+    assert_eq!(fixture.answer(&server.psql("db.test", "verify-full", encrypted)).await, "t");
 }
 
 async fn psql_fails_fast_when_not_allowed(backend: BackendName) {
     let Some(server) = Postgres::start() else { return };
     let world = &server.world;
-    let place = world.place(backend, world.policy(["db.test:5432/postgres".into()])).await;
+    let fixture = world.fixture(backend, world.policy(["db.test:5432/postgres".into()])).await;
     for name in ["other.test", "db.test", "192.0.2.1"] {
         let start = Instant::now();
-        let result = place.sh(&server.psql(name, "prefer", "select 1")).await;
+        let result = fixture.sh(&server.psql(name, "prefer", "select 1")).await;
         assert_eq!(result.exit_code, Some(2), "{name}: {}", text(&result.stderr));
         assert!(start.elapsed() < FAST, "{name}: {:?}", start.elapsed());
     }
-    let reasons: Vec<Reason> = place.refusals().into_iter().map(|(_, _, reason)| reason).collect();
+    let reasons: Vec<Reason> = fixture.refusals().into_iter().map(|(_, _, reason)| reason).collect();
     let mut expected = vec![Reason::NameNotAllowed, Reason::PortNotAllowed, Reason::DirectAddress];
     expected.retain(|reason| is_recorded(backend, *reason));
     assert_eq!(reasons, expected);
@@ -62,7 +62,7 @@ async fn psql_fails_fast_when_not_allowed(backend: BackendName) {
 
 async fn another_name_in_tls_is_refused(backend: BackendName) {
     let Some(server) = Postgres::start() else { return };
-    let place = server.place(backend).await;
+    let fixture = server.fixture(backend).await;
     let script = format!(
         "
 s = dial('db.test', {})
@@ -75,13 +75,13 @@ except OSError:
     print('refused')",
         server.port
     );
-    assert_eq!(place.python(&script).await, "S\nrefused");
-    assert_eq!(place.refusals(), [("db.test".into(), Some(server.port), Reason::ServerNameDiffers)]);
+    assert_eq!(fixture.python(&script).await, "S\nrefused");
+    assert_eq!(fixture.refusals(), [("db.test".into(), Some(server.port), Reason::ServerNameDiffers)]);
 }
 
 async fn only_postgres_is_spoken_where_only_postgres_is_allowed(backend: BackendName) {
     let Some(server) = Postgres::start() else { return };
-    let place = server.place(backend).await;
+    let fixture = server.fixture(backend).await;
     let script = format!(
         "
 s = dial('db.test', {})
@@ -90,9 +90,9 @@ try: print(everything(s).split(b'\\r\\n')[0].decode())
 except ConnectionError: print('reset')",
         server.port
     );
-    let said = place.python(&script).await;
-    assert!(said == "reset" || said.starts_with("HTTP/1.1 403"), "{said}");
-    assert_eq!(place.refusals(), [("db.test".into(), Some(server.port), Reason::ProtocolNotAllowed)]);
+    let printed = fixture.python(&script).await;
+    assert!(printed == "reset" || printed.starts_with("HTTP/1.1 403"), "{printed}");
+    assert_eq!(fixture.refusals(), [("db.test".into(), Some(server.port), Reason::ProtocolNotAllowed)]);
 }
 
 /// A real server with a certificate.
@@ -149,8 +149,8 @@ impl Postgres {
         Some(Postgres { world, port, _child: child, _folder: folder })
     }
 
-    async fn place(&self, backend: BackendName) -> Place {
-        self.world.place(backend, self.world.policy([format!("db.test:{}/postgres", self.port)])).await
+    async fn fixture(&self, backend: BackendName) -> SandboxFixture {
+        self.world.fixture(backend, self.world.policy([format!("db.test:{}/postgres", self.port)])).await
     }
 
     fn psql(&self, host: &str, mode: &str, query: &str) -> String {

@@ -27,7 +27,7 @@ async fn a_connection_is_recorded_with_its_bytes(backend: BackendName) {
     let echo = Echo::start(LOOPBACK);
     let world = World::new([("api.test", "127.0.0.1")]);
     let port = echo.port();
-    let place = world.place(backend, world.policy([format!("api.test:{port}/tcp")])).await;
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{port}/tcp")])).await;
     // Short and long ones take different ways.
     let sizes = [0, 1, 1000, 5_000_000];
     for size in sizes {
@@ -37,10 +37,10 @@ s = dial('api.test', {port})
 threading.Thread(target=lambda: (s.sendall(b'x' * {size}), s.shutdown(socket.SHUT_WR))).start()
 print(len(everything(s)))"
         );
-        assert_eq!(place.python(&script).await, size.to_string());
+        assert_eq!(fixture.python(&script).await, size.to_string());
     }
-    place.dispose().await;
-    let connections = world.connections(&place);
+    fixture.dispose().await;
+    let connections = world.connections(&fixture);
     let bytes: Vec<(u64, u64)> = connections.iter().map(|known| (known.sent, known.received)).collect();
     assert_eq!(bytes, sizes.map(|size| (size, size)));
     for known in connections {
@@ -56,7 +56,7 @@ print(len(everything(s)))"
 async fn connections_of_http_are_recorded_with_their_bytes(backend: BackendName) {
     let web = HttpServer::start(LOOPBACK, |_| Response::ok(vec![b'x'; 100_000]));
     let world = World::new([("api.test", "127.0.0.1")]);
-    let place = world.place(backend, world.policy([format!("api.test:{}", web.port())])).await;
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}", web.port())])).await;
     let script = format!(
         "
 import http.client
@@ -67,9 +67,9 @@ for _ in range(3):
 client.close()",
         web.port()
     );
-    assert_eq!(place.python(&script).await, "100000\n100000\n100000");
-    place.dispose().await;
-    let connections = world.connections(&place);
+    assert_eq!(fixture.python(&script).await, "100000\n100000\n100000");
+    fixture.dispose().await;
+    let connections = world.connections(&fixture);
     assert_eq!(connections.len(), 1);
     let known = &connections[0];
     assert_eq!((known.protocol.as_str(), known.ending.as_str()), ("http", "finished"));
@@ -80,14 +80,14 @@ client.close()",
 
 async fn refusals_are_recorded_with_what_would_allow_them(backend: BackendName) {
     let world = World::new([("api.test", "127.0.0.1")]);
-    let place = world.place(backend, world.policy(["api.test".into()])).await;
+    let fixture = world.fixture(backend, world.policy(["api.test".into()])).await;
     let script = "
 for host, port in (('other.test', 443), ('api.test', 8443), ('192.0.2.1', 443)):
     try: everything(dial(host, port))
     except OSError: pass";
-    place.python(script).await;
-    place.dispose().await;
-    let events = world.events(&place);
+    fixture.python(script).await;
+    fixture.dispose().await;
+    let events = world.events(&fixture);
     let of = |kind: &str| events.iter().filter(|event| event["kind"] == *kind).cloned().collect::<Vec<_>>();
     let names = of("name_refused");
     assert!(names.iter().all(|event| event["name"] == "other.test" && event["reason"] == "name_not_allowed"));
@@ -112,15 +112,15 @@ async fn a_record_begins_and_ends_with_its_sandbox(backend: BackendName) {
     let world = World::new([]);
     let mut policy = world.policy(["api.test".into()]);
     policy.mode = Mode::Open;
-    let place = world.place(backend, policy).await;
+    let fixture = world.fixture(backend, policy).await;
     let report = verify(world.records(), None, None, |_| {}).unwrap();
     assert_eq!(report.logs[0].state, LogState::Running);
-    let id = place.id();
-    place.dispose().await;
+    let id = fixture.id();
+    fixture.dispose().await;
     let report = verify(world.records(), None, None, |_| {}).unwrap();
     assert!(report.is_fine());
     assert_eq!((report.logs.len(), report.logs[0].sandbox, report.logs[0].state), (1, id, LogState::Ended));
-    let events = world.events(&place);
+    let events = world.events(&fixture);
     let first = &events[0];
     assert_eq!((&first["kind"], &first["backend"]), (&"sandbox_started".into(), &backend.as_str().into()));
     assert_eq!((&first["mode"], &first["rules"][0]), (&"open".into(), &"`api.test` (program)".into()));
@@ -135,7 +135,7 @@ async fn a_record_begins_and_ends_with_its_sandbox(backend: BackendName) {
 async fn a_connection_that_outlives_its_sandbox_has_an_end(backend: BackendName) {
     let echo = Echo::start(LOOPBACK);
     let world = World::new([("api.test", "127.0.0.1")]);
-    let place = world.place(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
     let script = format!(
         "
 held = [dial('api.test', {}) for _ in range(5)]
@@ -147,10 +147,10 @@ time.sleep(60)",
         echo.port()
     );
     let command = python(&script);
-    let mut running = place.spawn(&command).await.unwrap();
+    let mut running = fixture.spawn(&command).await.unwrap();
     read_until(&mut running, "open").await;
-    place.dispose().await;
-    let connections = world.connections(&place);
+    fixture.dispose().await;
+    let connections = world.connections(&fixture);
     assert_eq!(connections.len(), 5);
     assert!(connections.iter().all(|known| (known.sent, known.received) == (5, 5)), "{connections:?}");
 }
@@ -158,7 +158,7 @@ time.sleep(60)",
 async fn a_request_that_outlives_its_sandbox_has_an_end(backend: BackendName) {
     let web = HttpServer::start(LOOPBACK, |_| Response::ok("hello"));
     let world = World::new([("api.test", "127.0.0.1")]);
-    let place = world.place(backend, world.policy([format!("api.test:{}/http", web.port())])).await;
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}/http", web.port())])).await;
     let script = format!(
         "
 import http.client
@@ -169,19 +169,19 @@ time.sleep(60)",
         web.port()
     );
     let command = python(&script);
-    let mut running = place.spawn(&command).await.unwrap();
+    let mut running = fixture.spawn(&command).await.unwrap();
     read_until(&mut running, "hello").await;
-    place.dispose().await;
-    let connections = world.connections(&place);
+    fixture.dispose().await;
+    let connections = world.connections(&fixture);
     assert_eq!(connections.len(), 1);
     assert!(connections[0].sent > 0 && connections[0].received > 5, "{connections:?}");
 }
 
 async fn a_record_that_was_changed_is_found(backend: BackendName) {
     let world = World::new([]);
-    let place = world.place(backend, world.policy([])).await;
-    place.python("ask('one.test'); ask('two.test')").await;
-    place.dispose().await;
+    let fixture = world.fixture(backend, world.policy([])).await;
+    fixture.python("ask('one.test'); ask('two.test')").await;
+    fixture.dispose().await;
     let log = belljar_audit::find(world.records(), None).unwrap();
     let written = fs::read_to_string(&log.path).unwrap();
     assert!(written.contains("one.test"));
@@ -194,11 +194,11 @@ async fn a_record_that_was_changed_is_found(backend: BackendName) {
 
 async fn many_of_the_same_refusal_are_few_lines(backend: BackendName) {
     let world = World::new([]);
-    let place = world.place(backend, world.policy([])).await;
-    place.python("[ask('other.test') for _ in range(1500)]").await;
-    assert_eq!(place.refused()[0].times, 1500);
-    place.dispose().await;
-    let events = world.events(&place);
+    let fixture = world.fixture(backend, world.policy([])).await;
+    fixture.python("[ask('other.test') for _ in range(1500)]").await;
+    assert_eq!(fixture.refused()[0].times, 1500);
+    fixture.dispose().await;
+    let events = world.events(&fixture);
     let times: Vec<u64> = events.iter().filter_map(|event| event["times"].as_u64()).collect();
     assert_eq!(times, [1, 10, 100, 1000]);
     assert!(events.iter().any(|event| event["kind"] == "records_suppressed"));
@@ -206,7 +206,7 @@ async fn many_of_the_same_refusal_are_few_lines(backend: BackendName) {
 
 async fn what_a_program_says_cannot_make_a_line(backend: BackendName) {
     let world = World::new([]);
-    let place = world.place(backend, world.policy([])).await;
+    let fixture = world.fixture(backend, world.policy([])).await;
     let script = r#"
 labels = lambda name: bytes([len(name)]) + name + b'\0'
 for name in (b'a"},\n{"seq":9}', b'\x1b[31mred', b'\xff\xfe\0x', b'\\u0000', b'a\r\nb'):
@@ -215,9 +215,9 @@ for name in (b'a"},\n{"seq":9}', b'\x1b[31mred', b'\xff\xfe\0x', b'\\u0000', b'a
         s.settimeout(25)
         s.sendto(asked, ('127.0.0.1', 53))
         print(s.recv(1000)[3] & 15)"#;
-    assert_eq!(place.python(script).await, "3\n3\n3\n3\n3");
-    place.dispose().await;
-    assert_eq!(world.events(&place).len(), 9);
+    assert_eq!(fixture.python(script).await, "3\n3\n3\n3\n3");
+    fixture.dispose().await;
+    assert_eq!(world.events(&fixture).len(), 9);
     let log = belljar_audit::find(world.records(), None).unwrap();
     let written = fs::read(&log.path).unwrap();
     assert!(written.iter().all(|byte| (b' '..=b'~').contains(byte) || *byte == b'\n'), "{}", text(&written));

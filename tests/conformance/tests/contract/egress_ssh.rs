@@ -29,39 +29,39 @@ for_every_isolated_backend! {
 
 async fn ssh_runs_a_command_by_name(backend: BackendName) {
     let Some((world, sshd)) = sshd() else { return };
-    let place = sshd.place(&world, backend).await;
+    let fixture = sshd.fixture(&world, backend).await;
     assert_eq!(
-        place.answer(&format!("{} git.test 'echo hello from $((6*7))'", sshd.ssh())).await,
+        fixture.answer(&format!("{} git.test 'echo hello from $((6*7))'", sshd.ssh())).await,
         "hello from 42"
     );
-    assert_eq!(place.refusals(), []);
-    place.dispose().await;
-    let connections = world.connections(&place);
+    assert_eq!(fixture.refusals(), []);
+    fixture.dispose().await;
+    let connections = world.connections(&fixture);
     assert_eq!((connections[0].protocol.as_str(), connections[0].name.as_str()), ("ssh", "git.test"));
 }
 
 async fn ssh_carries_files_both_ways(backend: BackendName) {
     let Some((world, sshd)) = sshd() else { return };
-    let place = sshd.place(&world, backend).await;
+    let fixture = sshd.fixture(&world, backend).await;
     let script = format!(
         "head -c 5000000 /dev/urandom > sent && {0} git.test 'cat > {1}' < sent && {0} git.test 'cat {1}' | cmp - sent && echo same",
         sshd.ssh(),
         sshd.folder.path().join("file").display()
     );
-    assert_eq!(place.answer(&script).await, "same");
+    assert_eq!(fixture.answer(&script).await, "same");
 }
 
 async fn ssh_fails_fast_when_not_allowed(backend: BackendName) {
     let Some((world, sshd)) = sshd() else { return };
-    let place = world.place(backend, world.policy(["git.test:22/ssh".into()])).await;
-    fs::copy(sshd.folder.path().join("key"), place.host("key")).unwrap();
+    let fixture = world.fixture(backend, world.policy(["git.test:22/ssh".into()])).await;
+    fs::copy(sshd.folder.path().join("key"), fixture.host("key")).unwrap();
     for name in ["other.test", "git.test", "192.0.2.1"] {
         let start = Instant::now();
-        let result = place.sh(&format!("{} {name} true", sshd.ssh())).await;
+        let result = fixture.sh(&format!("{} {name} true", sshd.ssh())).await;
         assert_eq!(result.exit_code, Some(255), "{name}: {}", text(&result.stderr));
         assert!(start.elapsed() < FAST, "{name}: {:?}", start.elapsed());
     }
-    let reasons: Vec<Reason> = place.refusals().into_iter().map(|(_, _, reason)| reason).collect();
+    let reasons: Vec<Reason> = fixture.refusals().into_iter().map(|(_, _, reason)| reason).collect();
     let mut expected = vec![Reason::NameNotAllowed, Reason::PortNotAllowed, Reason::DirectAddress];
     expected.retain(|reason| is_recorded(backend, *reason));
     assert_eq!(reasons, expected);
@@ -78,19 +78,19 @@ async fn git_clones_over_ssh(backend: BackendName) {
         repository.display()
     );
     assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
-    let place = sshd.place(&world, backend).await;
+    let fixture = sshd.fixture(&world, backend).await;
     let script = format!(
         "GIT_SSH_COMMAND=\"{}\" git clone --quiet git.test:{} copy && cat copy/file",
         sshd.ssh(),
         repository.display()
     );
-    assert_eq!(place.answer(&script).await, "hello");
+    assert_eq!(fixture.answer(&script).await, "hello");
 }
 
 async fn a_client_of_ssh_may_wait_for_the_server(backend: BackendName) {
     let server = greeting("SSH-2.0-test server");
     let world = World::new([("git.test", "127.0.0.1")]);
-    let place = world.place(backend, world.policy([format!("git.test:{}/ssh", server.port())])).await;
+    let fixture = world.fixture(backend, world.policy([format!("git.test:{}/ssh", server.port())])).await;
     let script = format!(
         "
 s = dial('git.test', {})
@@ -100,14 +100,14 @@ s.sendall(b'SSH-2.0-patient client\\r\\n')
 print(f.readline().decode().strip())",
         server.port()
     );
-    assert_eq!(place.python(&script).await, "SSH-2.0-test server\nyou said SSH-2.0-patient client");
+    assert_eq!(fixture.python(&script).await, "SSH-2.0-test server\nyou said SSH-2.0-patient client");
 }
 
 async fn only_ssh_is_spoken_where_only_ssh_is_allowed(backend: BackendName) {
     let server = greeting("SSH-2.0-test server");
     let world = World::new([("git.test", "127.0.0.1")]);
     let port = server.port();
-    let place = world.place(backend, world.policy([format!("git.test:{port}/ssh")])).await;
+    let fixture = world.fixture(backend, world.policy([format!("git.test:{port}/ssh")])).await;
     for (wait, words) in
         [(false, "GET / HTTP/1.1"), (false, "hello"), (true, "hello"), (true, "GET / HTTP/1.1")]
     {
@@ -122,31 +122,31 @@ except ConnectionError:
     print(False)",
             if wait { "True" } else { "False" }
         );
-        let said = place.python(&script).await;
-        assert!(said.ends_with("False"), "{words}: {said}");
+        let answer = fixture.python(&script).await;
+        assert!(answer.ends_with("False"), "{words}: {answer}");
     }
-    let refusals = place.refusals();
+    let refusals = fixture.refusals();
     assert_eq!(refusals, [("git.test".into(), Some(port), Reason::ProtocolNotAllowed)]);
 }
 
 async fn a_greeting_arrives_under_a_rule_for_tcp(backend: BackendName) {
     let server = greeting("220 mail.test ESMTP");
     let world = World::new([("mail.test", "127.0.0.1")]);
-    let place = world.place(backend, world.policy([format!("mail.test:{}/tcp", server.port())])).await;
-    assert_eq!(place.python(&greeted(server.port())).await, "220 mail.test ESMTP\nyou said EHLO me");
+    let fixture = world.fixture(backend, world.policy([format!("mail.test:{}/tcp", server.port())])).await;
+    assert_eq!(fixture.python(&greeted(server.port())).await, "220 mail.test ESMTP\nyou said EHLO me");
 }
 
 async fn a_greeting_arrives_in_open_mode(backend: BackendName) {
     let server = greeting("220 mail.test ESMTP");
     let world = World::new([("mail.test", "127.0.0.1")]);
-    let place = world.place(backend, world.open_policy(backend, [server.port()])).await;
-    assert_eq!(place.python(&greeted(server.port())).await, "220 mail.test ESMTP\nyou said EHLO me");
+    let fixture = world.fixture(backend, world.open_policy(backend, [server.port()])).await;
+    assert_eq!(fixture.python(&greeted(server.port())).await, "220 mail.test ESMTP\nyou said EHLO me");
 }
 
 async fn a_client_that_waits_where_it_has_to_begin_is_let_go(backend: BackendName) {
     let server = greeting("220 mail.test ESMTP");
     let world = World::new([("mail.test", "127.0.0.1")]);
-    let place = world.place(backend, world.policy([format!("mail.test:{}/tls", server.port())])).await;
+    let fixture = world.fixture(backend, world.policy([format!("mail.test:{}/tls", server.port())])).await;
     let script = format!(
         "
 s = dial('mail.test', {})
@@ -154,8 +154,8 @@ try: print(everything(s))
 except ConnectionError: print('reset')",
         server.port()
     );
-    assert_eq!(place.python(&script).await, "reset");
-    assert_eq!(place.refusals(), [("mail.test".into(), Some(server.port()), Reason::SilentClient)]);
+    assert_eq!(fixture.python(&script).await, "reset");
+    assert_eq!(fixture.refusals(), [("mail.test".into(), Some(server.port()), Reason::SilentClient)]);
     assert_eq!(server.accepted(), 0);
 }
 
@@ -225,11 +225,11 @@ fn sshd() -> Option<(World, Sshd)> {
 }
 
 impl Sshd {
-    async fn place(&self, world: &World, backend: BackendName) -> Place {
-        let place = world.place(backend, world.policy([format!("git.test:{}/ssh", self.port)])).await;
-        fs::copy(self.folder.path().join("key"), place.host("key")).unwrap();
-        fs::set_permissions(place.host("key"), fs::Permissions::from_mode(0o600)).unwrap();
-        place
+    async fn fixture(&self, world: &World, backend: BackendName) -> SandboxFixture {
+        let fixture = world.fixture(backend, world.policy([format!("git.test:{}/ssh", self.port)])).await;
+        fs::copy(self.folder.path().join("key"), fixture.host("key")).unwrap();
+        fs::set_permissions(fixture.host("key"), fs::Permissions::from_mode(0o600)).unwrap();
+        fixture
     }
 
     /// The client, with no configuration or key of the test's user.

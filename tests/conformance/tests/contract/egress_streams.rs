@@ -30,11 +30,11 @@ for_every_isolated_backend! {
 
 async fn a_client_that_has_said_all_still_gets_its_answer(backend: BackendName) {
     let server = Server::start(LOOPBACK, |mut stream| {
-        let mut said = Vec::new();
-        stream.read_to_end(&mut said).unwrap();
-        stream.write_all(format!("{} bytes", said.len()).as_bytes()).unwrap();
+        let mut printed = Vec::new();
+        stream.read_to_end(&mut printed).unwrap();
+        stream.write_all(format!("{} bytes", printed.len()).as_bytes()).unwrap();
     });
-    let (_world, place) = reaching(backend, server.port()).await;
+    let (_world, fixture) = reaching(backend, server.port()).await;
     for length in [0, 1, 5, 100_000] {
         let script = format!(
             "
@@ -44,20 +44,20 @@ s.shutdown(socket.SHUT_WR)
 print(everything(s).decode())",
             server.port()
         );
-        assert_eq!(place.python(&script).await, format!("{length} bytes"));
+        assert_eq!(fixture.python(&script).await, format!("{length} bytes"));
     }
 }
 
 async fn a_server_that_has_said_all_still_listens(backend: BackendName) {
-    let (tell, told) = channel();
+    let (tell, receiver) = channel();
     let server = Server::start(LOOPBACK, move |mut stream| {
         stream.write_all(b"all I have to say").unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        let mut said = Vec::new();
-        stream.read_to_end(&mut said).unwrap();
-        tell.send(said.len()).unwrap();
+        let mut printed = Vec::new();
+        stream.read_to_end(&mut printed).unwrap();
+        tell.send(printed.len()).unwrap();
     });
-    let (_world, place) = reaching(backend, server.port()).await;
+    let (_world, fixture) = reaching(backend, server.port()).await;
     let script = format!(
         "
 s = dial('api.test', {})
@@ -68,8 +68,8 @@ s.sendall(b'x' * 1000000)
 s.close()",
         server.port()
     );
-    assert_eq!(place.python(&script).await, "all I have to say");
-    assert_eq!(within(&told), 1_000_005);
+    assert_eq!(fixture.python(&script).await, "all I have to say");
+    assert_eq!(within(&receiver), 1_000_005);
 }
 
 async fn a_slow_reader_gets_every_byte(backend: BackendName) {
@@ -78,7 +78,7 @@ async fn a_slow_reader_gets_every_byte(backend: BackendName) {
             stream.write_all(format!("{number:064}").as_bytes()).unwrap();
         }
     });
-    let (_world, place) = reaching(backend, server.port()).await;
+    let (_world, fixture) = reaching(backend, server.port()).await;
     let script = format!(
         "
 s = dial('api.test', {})
@@ -92,11 +92,11 @@ for number in range({LARGE} // 64): expected.update(b'%064d' % number)
 print(total, digest.hexdigest() == expected.hexdigest())",
         server.port()
     );
-    assert_eq!(place.python(&script).await, format!("{LARGE} True"));
+    assert_eq!(fixture.python(&script).await, format!("{LARGE} True"));
 }
 
 async fn a_slow_server_gets_every_byte(backend: BackendName) {
-    let (tell, told) = channel();
+    let (tell, receiver) = channel();
     let server = Server::start(LOOPBACK, move |mut stream| {
         let (mut buffer, mut expected, mut total) = (vec![0; 300_000], 0_u8, 0);
         loop {
@@ -116,7 +116,7 @@ async fn a_slow_server_gets_every_byte(backend: BackendName) {
         stream.write_all(b"got it").unwrap();
         tell.send(total).unwrap();
     });
-    let (_world, place) = reaching(backend, server.port()).await;
+    let (_world, fixture) = reaching(backend, server.port()).await;
     let script = format!(
         "
 s = dial('api.test', {})
@@ -125,13 +125,13 @@ s.shutdown(socket.SHUT_WR)
 print(everything(s).decode())",
         server.port()
     );
-    assert_eq!(place.python(&script).await, "got it");
-    assert_eq!(within(&told), LARGE / 251 * 251);
+    assert_eq!(fixture.python(&script).await, "got it");
+    assert_eq!(within(&receiver), LARGE / 251 * 251);
 }
 
 async fn bytes_go_both_ways_at_once(backend: BackendName) {
     let echo = Echo::start(LOOPBACK);
-    let (_world, place) = reaching(backend, echo.port()).await;
+    let (_world, fixture) = reaching(backend, echo.port()).await;
     let script = format!(
         "
 s = dial('api.test', {})
@@ -145,7 +145,7 @@ print(everything(s) == sent)
 thread.join()",
         echo.port()
     );
-    assert_eq!(place.python(&script).await, "True");
+    assert_eq!(fixture.python(&script).await, "True");
 }
 
 async fn a_reset_by_the_server_is_seen_inside(backend: BackendName) {
@@ -153,7 +153,7 @@ async fn a_reset_by_the_server_is_seen_inside(backend: BackendName) {
         // Closed with something unread, which is a reset (RFC 1122, 4.2.2.13).
         stream.peek(&mut [0]).unwrap();
     });
-    let (_world, place) = reaching(backend, server.port()).await;
+    let (_world, fixture) = reaching(backend, server.port()).await;
     let script = format!(
         "
 s = dial('api.test', {})
@@ -164,12 +164,12 @@ except ConnectionResetError:
     print('reset')",
         server.port()
     );
-    assert_eq!(place.python(&script).await, "reset");
+    assert_eq!(fixture.python(&script).await, "reset");
 }
 
 async fn a_reset_by_the_client_is_seen_outside(backend: BackendName) {
-    let (server, told) = listening();
-    let (_world, place) = reaching(backend, server.port()).await;
+    let (server, receiver) = listening();
+    let (_world, fixture) = reaching(backend, server.port()).await;
     let script = format!(
         "
 s = dial('api.test', {})
@@ -179,32 +179,32 @@ s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
 s.close()",
         server.port()
     );
-    place.python(&script).await;
-    assert_eq!(within(&told), Err(ErrorKind::ConnectionReset));
+    fixture.python(&script).await;
+    assert_eq!(within(&receiver), Err(ErrorKind::ConnectionReset));
 }
 
 async fn a_killed_client_ends_its_connection(backend: BackendName) {
-    let (server, told) = listening();
-    let (_world, place) = reaching(backend, server.port()).await;
-    place.run(&python(&holding(server.port(), "os.kill(os.getpid(), 9)"))).await;
-    assert_eq!(within(&told), Ok(5));
+    let (server, receiver) = listening();
+    let (_world, fixture) = reaching(backend, server.port()).await;
+    fixture.run(&python(&holding(server.port(), "os.kill(os.getpid(), 9)"))).await;
+    assert_eq!(within(&receiver), Ok(5));
 }
 
 async fn a_disposed_sandbox_ends_its_connections(backend: BackendName) {
-    let (server, told) = listening();
-    let (_world, place) = reaching(backend, server.port()).await;
+    let (server, receiver) = listening();
+    let (_world, fixture) = reaching(backend, server.port()).await;
     let script = holding(server.port(), "print('here', flush=True); time.sleep(60)");
     let command = python(&script);
-    let mut running = place.spawn(&command).await.unwrap();
+    let mut running = fixture.spawn(&command).await.unwrap();
     read_until(&mut running, "here").await;
-    place.dispose().await;
+    fixture.dispose().await;
     // By an end or by a reset; that it is over is what counts.
-    let _ = within(&told);
+    let _ = within(&receiver);
 }
 
 async fn two_hundred_connections_at_once(backend: BackendName) {
     let echo = Echo::start(LOOPBACK);
-    let (_world, place) = reaching(backend, echo.port()).await;
+    let (_world, fixture) = reaching(backend, echo.port()).await;
     let script = format!(
         "
 def one(number):
@@ -221,13 +221,13 @@ for thread in threads: thread.join()
 print(len(right), all(right))",
         echo.port()
     );
-    assert_eq!(place.python(&script).await, "200 True");
+    assert_eq!(fixture.python(&script).await, "200 True");
     assert_eq!(echo.accepted(), 200);
 }
 
 async fn a_connection_that_is_quiet_for_a_while_continues(backend: BackendName) {
     let echo = Echo::start(LOOPBACK);
-    let (_world, place) = reaching(backend, echo.port()).await;
+    let (_world, fixture) = reaching(backend, echo.port()).await;
     let script = format!(
         "
 s = dial('api.test', {})
@@ -237,12 +237,12 @@ for _ in range(3):
     time.sleep(4)",
         echo.port()
     );
-    assert_eq!(place.python(&script).await, "xxx");
+    assert_eq!(fixture.python(&script).await, "xxx");
 }
 
 async fn one_byte_at_a_time_is_not_held_back(backend: BackendName) {
     let echo = Echo::start(LOOPBACK);
-    let (_world, place) = reaching(backend, echo.port()).await;
+    let (_world, fixture) = reaching(backend, echo.port()).await;
     // Each byte waits for the one before; held back for 40 ms each, as by Nagle's algorithm, it would take 40 s.
     let script = format!(
         "
@@ -254,7 +254,7 @@ for number in range(1000):
 print('done')",
         echo.port()
     );
-    assert_eq!(place.python(&script).await, "done");
+    assert_eq!(fixture.python(&script).await, "done");
 }
 
 async fn a_hello_in_many_small_pieces_is_understood(backend: BackendName) {
@@ -278,7 +278,7 @@ for at in range(0, len(handshake), 7):
 async fn hello(backend: BackendName, send: &str) {
     let world = World::new([("api.test", "127.0.0.1")]);
     let web = HttpServer::start_tls(LOOPBACK, &world.authority.leaf(["api.test"]), |_| Response::ok("hello"));
-    let place = world.place(backend, world.policy([format!("api.test:{}/tls", web.port())])).await;
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}/tls", web.port())])).await;
     let script = format!(
         "
 context = ssl.create_default_context(cafile='ca.pem')
@@ -306,33 +306,33 @@ step(lambda: tls.write(b'GET / HTTP/1.1\\r\\nHost: api.test\\r\\n\\r\\n'))
 print(step(lambda: tls.read(65536)).split(b'\\r\\n')[0].decode())",
         web.port()
     );
-    assert_eq!(place.python(&script).await, "HTTP/1.1 200 Whatever");
-    assert_eq!(place.refusals(), []);
+    assert_eq!(fixture.python(&script).await, "HTTP/1.1 200 Whatever");
+    assert_eq!(fixture.refusals(), []);
 }
 
 /// A sandbox that may say anything to this port.
-async fn reaching(backend: BackendName, port: u16) -> (World, Place) {
+async fn reaching(backend: BackendName, port: u16) -> (World, SandboxFixture) {
     let world = World::new([("api.test", "127.0.0.1")]);
-    let place = world.place(backend, world.policy([format!("api.test:{port}/tcp")])).await;
-    (world, place)
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{port}/tcp")])).await;
+    (world, fixture)
 }
 
 /// A server that tells how a connection ended: by an end after so many bytes, or by an error.
 fn listening() -> (Server, Receiver<Result<usize, ErrorKind>>) {
-    let (tell, told) = channel();
+    let (tell, receiver) = channel();
     let server = Server::start(LOOPBACK, move |mut stream: TcpStream| {
         let outcome = stream.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
         let _ = tell.send(outcome);
     });
-    (server, told)
+    (server, receiver)
 }
 
 fn holding(port: u16, then: &str) -> String {
     format!("s = dial('api.test', {port}); s.sendall(b'hello'); time.sleep(0.3); {then}")
 }
 
-fn within<T>(told: &Receiver<T>) -> T {
-    told.recv_timeout(Duration::from_secs(30)).expect("the server heard the end")
+fn within<T>(receiver: &Receiver<T>) -> T {
+    receiver.recv_timeout(Duration::from_secs(30)).expect("the server heard the end")
 }
 
 const LARGE: usize = 32 * 1024 * 1024;

@@ -37,7 +37,7 @@ for_every_backend! {
 }
 
 async fn refused(backend: BackendName, workspace: &Path) -> SandboxError {
-    match Place::try_with(backend, |spec| spec.workspace = Some(workspace.into())).await {
+    match SandboxFixture::try_with(backend, |spec| spec.workspace = Some(workspace.into())).await {
         Ok(_) => panic!("{} was taken as a workspace", workspace.display()),
         Err(error) => error,
     }
@@ -106,9 +106,9 @@ async fn a_workspace_whose_path_is_not_text_is_refused(backend: BackendName) {
     assert_eq!((error.kind(), error.code), (ErrorKind::Policy, ErrorCode::PathInvalid));
 }
 
-async fn with_shared(backend: BackendName, path: &Path) -> Result<Place, SandboxError> {
+async fn with_shared(backend: BackendName, path: &Path) -> Result<SandboxFixture, SandboxError> {
     let shared = vec![SharedPath { path: path.into(), permission: Permission::Read }];
-    Place::try_with(backend, |spec| spec.shared = shared).await
+    SandboxFixture::try_with(backend, |spec| spec.shared = shared).await
 }
 
 async fn a_shared_path_that_is_missing_is_refused(backend: BackendName) {
@@ -131,7 +131,7 @@ async fn a_shared_socket_is_refused(backend: BackendName) {
 
 async fn a_backend_that_is_too_weak_is_refused(backend: BackendName) {
     for least in Assurance::ALL {
-        let outcome = Place::try_with(backend, |spec| spec.at_least = Some(least)).await;
+        let outcome = SandboxFixture::try_with(backend, |spec| spec.at_least = Some(least)).await;
         match outcome {
             Ok(_) => assert!(backend.assurance() >= least, "{backend} is weaker than {least}"),
             Err(error) => {
@@ -143,44 +143,44 @@ async fn a_backend_that_is_too_weak_is_refused(backend: BackendName) {
 }
 
 async fn a_command_that_is_not_there_ends_with_127(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     for program in ["no-such-program", "./no-such-program", "/no/such/program", "no/such/program"] {
-        let result = place.run(&command([program])).await;
+        let result = fixture.run(&command([program])).await;
         assert_eq!((result.exit_code, result.ended.signal), (Some(127), None), "{program}");
         assert!(result.ended.not_started.unwrap().contains(program));
     }
     // A program that ends like that by itself is another matter.
-    assert_eq!(place.sh("exit 127").await.not_started, None);
+    assert_eq!(fixture.sh("exit 127").await.not_started, None);
 }
 
 async fn a_command_that_cannot_be_run_ends_with_126(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place
+    let fixture = SandboxFixture::new(backend).await;
+    fixture
         .sh("echo text > data; printf '\\177ELF' > broken; chmod +x broken; mkdir folder; mkfifo pipe")
         .await;
     for program in ["./data", "./folder", "./broken", "./pipe", "/dev/null"] {
-        let result = place.run(&command([program])).await;
+        let result = fixture.run(&command([program])).await;
         assert_eq!(result.exit_code, Some(126), "{program}: {result:?}");
         assert!(result.ended.not_started.unwrap().contains(program));
     }
 }
 
 async fn a_script_without_an_interpreter_says_so(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place.sh("echo 'echo hallo' > script; chmod +x script").await;
-    let result = place.run(&command(["./script"])).await;
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.sh("echo 'echo hallo' > script; chmod +x script").await;
+    let result = fixture.run(&command(["./script"])).await;
     assert_eq!(result.exit_code, Some(126));
     assert!(result.ended.not_started.unwrap().contains("interpreter"));
-    place.sh("printf '#!/no/such/interpreter\\n' > other; chmod +x other").await;
-    let result = place.run(&command(["./other"])).await;
+    fixture.sh("printf '#!/no/such/interpreter\\n' > other; chmod +x other").await;
+    let result = fixture.run(&command(["./other"])).await;
     assert!([Some(126), Some(127)].contains(&result.exit_code), "{result:?}");
 }
 
 async fn arguments_beyond_the_kernels_limit_are_no_surprise(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     // One word may have 128 KiB: execve(2), MAX_ARG_STRLEN.
     let word = "x".repeat(200_000);
-    let result = place.run(&command(["true", word.as_str()])).await;
+    let result = fixture.run(&command(["true", word.as_str()])).await;
     assert_eq!(result.exit_code, Some(126));
     assert!(result.not_started.is_some());
     let too_long = Command::new(std::iter::repeat_n(word.as_str(), 20));
@@ -191,8 +191,8 @@ async fn arguments_beyond_the_kernels_limit_are_no_surprise(backend: BackendName
 }
 
 async fn a_directory_that_is_not_there_is_an_error(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place.write_file("file", b"").await.unwrap();
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.write_file("file", b"").await.unwrap();
     for (cwd, code) in [
         ("missing", ErrorCode::NotFound),
         ("file", ErrorCode::FileOperation),
@@ -200,7 +200,7 @@ async fn a_directory_that_is_not_there_is_an_error(backend: BackendName) {
     ] {
         let mut command = sh(": > started");
         command.cwd = Some(cwd.into());
-        let error = place.exec(&command).await.unwrap_err();
+        let error = fixture.exec(&command).await.unwrap_err();
         if is_isolated(backend) || !cwd.starts_with('/') {
             assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, code), "{cwd}");
         } else {
@@ -208,47 +208,47 @@ async fn a_directory_that_is_not_there_is_an_error(backend: BackendName) {
         }
         assert!(error.message.contains(cwd), "{error}");
     }
-    assert!(!place.host("started").exists());
+    assert!(!fixture.host("started").exists());
 }
 
 async fn an_environment_with_a_zero_byte_is_an_error(backend: BackendName) {
     for name in ["", "A=B", "A\0"] {
         assert!(name.parse::<EnvName>().is_err(), "{name:?}");
     }
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let mut command = sh(": > started");
     command.env = vec![("NAME".parse().unwrap(), OsString::from_vec(b"a\0b".to_vec()))];
-    match place.exec(&command).await {
+    match fixture.exec(&command).await {
         Ok(result) => assert_eq!(result.exit_code, Some(126), "{result:?}"),
         Err(error) => assert_ne!(error.code, ErrorCode::GuestGone),
     }
-    assert!(!place.host("started").exists());
+    assert!(!fixture.host("started").exists());
 }
 
 async fn an_environment_that_is_too_large_is_an_error(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     for size in [200_000, 5_000_000] {
         let mut command = sh(": > started");
         command.env = vec![("NAME".parse().unwrap(), "x".repeat(size).into())];
-        match place.exec(&command).await {
+        match fixture.exec(&command).await {
             Ok(result) => assert_eq!(result.exit_code, Some(126), "{size}"),
             Err(error) => assert_ne!(error.code, ErrorCode::GuestGone, "{size}: {error}"),
         }
     }
-    assert!(!place.host("started").exists());
+    assert!(!fixture.host("started").exists());
 }
 
 async fn a_sandbox_survives_every_mistake(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let mut nowhere = sh("exit 0");
     nowhere.cwd = Some("missing".into());
     for _ in 0..20 {
-        assert!(place.exec(&nowhere).await.is_err());
-        assert_eq!(place.run(&command(["no-such-program"])).await.exit_code, Some(127));
-        assert!(place.read_file("missing").await.is_err());
-        assert!(place.write_file("missing/file", &[0; 200_000]).await.is_err());
+        assert!(fixture.exec(&nowhere).await.is_err());
+        assert_eq!(fixture.run(&command(["no-such-program"])).await.exit_code, Some(127));
+        assert!(fixture.read_file("missing").await.is_err());
+        assert!(fixture.write_file("missing/file", &[0; 200_000]).await.is_err());
     }
-    assert_eq!(place.answer("echo alive").await, "alive");
+    assert_eq!(fixture.answer("echo alive").await, "alive");
 }
 
 /// What does not depend on a backend.

@@ -2,7 +2,7 @@
 //! the next.
 
 use belljar_engine::Engine;
-use belljar_spec::{Admin, ErrorCode, Kept, Root, SandboxSpec};
+use belljar_spec::{Admin, ErrorCode, PersistentIdentity, Root, SandboxSpec};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,21 +22,21 @@ for_every_isolated_backend![
 
 /// A state directory, and roots of layers: a directory, and an image of its store.
 struct Roots {
-    _place: TempDir,
+    _holder: TempDir,
     state: PathBuf,
     all: [Root; 2],
 }
 
 impl Roots {
     fn new() -> Roots {
-        let place = TempDir::new().unwrap();
-        let (state, directory) = (place.path().join("state"), place.path().join("system"));
+        let holder = TempDir::new().unwrap();
+        let (state, directory) = (holder.path().join("state"), holder.path().join("system"));
         fs::create_dir(&state).unwrap();
         system(&directory);
         import(&state, "test.local/system:1", &[&directory], &[]);
         let (state, directory) = (state.canonicalize().unwrap(), directory.canonicalize().unwrap());
         let image = Root::Image("test.local/system:1".parse().unwrap());
-        Roots { _place: place, state, all: [Root::Directory(directory), image] }
+        Roots { _holder: holder, state, all: [Root::Directory(directory), image] }
     }
 
     fn engine(&self) -> Engine {
@@ -45,8 +45,8 @@ impl Roots {
 }
 
 /// A sandbox that stays.
-fn kept(spec: &mut SandboxSpec, state: &Path, name: &str) {
-    spec.kept = Some(Kept { name: name.into(), key: "a".into() });
+fn persistent(spec: &mut SandboxSpec, state: &Path, name: &str) {
+    spec.persistent = Some(PersistentIdentity { name: name.into(), key: "a".into() });
     spec.home = Some(state.join("fleet/sandboxes").join(name).join("home"));
 }
 
@@ -70,8 +70,8 @@ async fn what_agents_are_told_cannot_be_changed_in_a_root_of_layers(backend: Bac
         for (admin, name) in [(Admin::No, "user"), (Admin::Root, "root")] {
             let context = TempDir::new().unwrap();
             let life = || {
-                Place::made_by(&engine, backend, |spec| {
-                    kept(spec, &roots.state, &format!("bj-{number}-{name}"));
+                SandboxFixture::made_by(&engine, backend, |spec| {
+                    persistent(spec, &roots.state, &format!("bj-{number}-{name}"));
                     (spec.root, spec.admin) = (root.clone(), admin);
                     spec.agent_context = vec![context.path().into()];
                 })
@@ -82,8 +82,8 @@ async fn what_agents_are_told_cannot_be_changed_in_a_root_of_layers(backend: Bac
             first.sh(&format!("{ATTACK}; {MOVE}; {ATTACK}")).await;
             let seen = first.answer("cat AGENTS.md").await;
             assert!(seen.contains("FIRST") && !seen.contains("evil"), "{root} as {name}: {seen}");
-            let told = first.answer("cat /etc/belljar/*").await;
-            assert!(!told.contains("evil"), "{root} as {name}: {told}");
+            let reported = first.answer("cat /etc/belljar/*").await;
+            assert!(!reported.contains("evil"), "{root} as {name}: {reported}");
             drop(first);
             fs::write(context.path().join("a.md"), "SECOND\n").unwrap();
             let second = life().await.unwrap();
@@ -100,23 +100,23 @@ async fn where_a_repository_is_cannot_be_changed_in_a_root_of_layers(backend: Ba
     if !has_roots(backend) {
         return;
     }
-    let (roots, place) = (Roots::new(), TempDir::new().unwrap());
-    let folder = place.path().join("tree");
+    let (roots, fixture) = (Roots::new(), TempDir::new().unwrap());
+    let folder = fixture.path().join("tree");
     let git = |words: &[&str]| {
         let mut git = Command::new("git");
         git.args(["-c", "user.name=a", "-c", "user.email=a@example.org"]).args(words);
-        let done = git.current_dir(place.path().join("repository")).output().unwrap();
+        let done = git.current_dir(fixture.path().join("repository")).output().unwrap();
         assert!(done.status.success(), "{words:?}: {}", text(&done.stderr));
     };
-    fs::create_dir(place.path().join("repository")).unwrap();
+    fs::create_dir(fixture.path().join("repository")).unwrap();
     git(&["init", "-q", "-b", "main"]);
     git(&["commit", "-q", "--allow-empty", "-m", "one"]);
     git(&["worktree", "add", "-q", folder.to_str().unwrap()]);
-    as_owner(place.path());
+    as_owner(fixture.path());
     let engine = roots.engine();
     for root in &roots.all {
         for admin in [Admin::No, Admin::Root] {
-            let sandbox = Place::made_by(&engine, backend, |spec| {
+            let sandbox = SandboxFixture::made_by(&engine, backend, |spec| {
                 (spec.root, spec.admin) = (root.clone(), admin);
                 spec.workspace = Some(folder.clone());
             });
@@ -141,44 +141,44 @@ async fn where_a_repository_is_cannot_be_changed_in_a_root_of_layers(backend: Ba
 
 /// An engine and a state directory of its own, with images of a system and what else is in these layers.
 struct Images {
-    place: TempDir,
+    directory: TempDir,
     engine: Engine,
 }
 
 impl Images {
     fn new() -> Images {
-        let place = TempDir::new().unwrap();
-        let state = place.path().join("state");
+        let directory = TempDir::new().unwrap();
+        let state = directory.path().join("state");
         fs::create_dir(&state).unwrap();
-        system(&place.path().join("system"));
+        system(&directory.path().join("system"));
         let engine = Engine::new().with_state(&state).with_records(state.join("audit"));
-        Images { place, engine }
+        Images { directory, engine }
     }
 
     fn state(&self) -> PathBuf {
-        self.place.path().join("state").canonicalize().unwrap()
+        self.directory.path().join("state").canonicalize().unwrap()
     }
 
     /// A layer that this makes, over the system.
     fn layer(&self, name: &str, make: impl FnOnce(&Path)) -> PathBuf {
-        let layer = self.place.path().join(name);
+        let layer = self.directory.path().join(name);
         fs::create_dir(&layer).unwrap();
         make(&layer);
         layer
     }
 
     fn import(&self, layers: &[&Path], variables: &[&str]) {
-        let system = self.place.path().join("system");
+        let system = self.directory.path().join("system");
         let all: Vec<&Path> = [&*system].into_iter().chain(layers.iter().copied()).collect();
         import(&self.state(), IMAGE, &all, variables);
     }
 
-    async fn start(&self, backend: BackendName, change: impl FnOnce(&mut SandboxSpec)) -> Place {
-        let place = Place::made_by(&self.engine, backend, |spec| {
+    async fn start(&self, backend: BackendName, change: impl FnOnce(&mut SandboxSpec)) -> SandboxFixture {
+        let fixture = SandboxFixture::made_by(&self.engine, backend, |spec| {
             spec.root = Root::Image(IMAGE.parse().unwrap());
             change(spec);
         });
-        place.await.unwrap_or_else(|error| panic!("{error} ({})", error.code))
+        fixture.await.unwrap_or_else(|error| panic!("{error} ({})", error.code))
     }
 }
 
@@ -205,16 +205,16 @@ async fn an_image_is_a_root_and_its_variables_lie_below_ours(backend: BackendNam
     ];
     images.import(&[&git], &variables);
     let world = World::new([("good.test", "127.0.0.1")]);
-    let place = images
+    let fixture = images
         .start(backend, |spec| {
             spec.env.push(("ASKED".parse().unwrap(), "caller".into()));
             // An authority of the sandbox's own, which variables name.
             spec.egress = Some(world.inspecting("=good.test:443/tls", &["GET"], &["/"]));
         })
         .await;
-    let said = place.answer("env").await;
+    let printed = fixture.answer("env").await;
     let of = |name: &str| {
-        let lines = said.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        let lines = printed.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         lines.map(str::to_string).collect::<Vec<_>>()
     };
     assert_eq!(of("FROM_IMAGE"), ["yes"]);
@@ -223,9 +223,9 @@ async fn an_image_is_a_root_and_its_variables_lie_below_ours(backend: BackendNam
         (of("HOME"), of("USER"), of("BELLJAR")),
         (vec!["/home/agent".into()], vec!["agent".into()], vec!["1".into()])
     );
-    assert!(of("PATH")[0].contains("/opt/bin:/bin"), "{said}");
+    assert!(of("PATH")[0].contains("/opt/bin:/bin"), "{printed}");
     assert_eq!(of("GIT_CONFIG_SYSTEM"), ["/etc/belljar/gitconfig"]);
-    assert!(!said.contains("/evil"), "{said}");
+    assert!(!printed.contains("/evil"), "{printed}");
 }
 
 async fn variables_that_no_program_could_get_are_refused(backend: BackendName) {
@@ -235,8 +235,8 @@ async fn variables_that_no_program_could_get_are_refused(backend: BackendName) {
     let images = Images::new();
     let long: Vec<String> = (0..20).map(|number| format!("LONG{number}={}", "x".repeat(100_000))).collect();
     images.import(&[], &long.iter().map(String::as_str).collect::<Vec<_>>());
-    let place = images.start(backend, |_| {}).await;
-    let error = place.exec(&sh("true")).await.unwrap_err();
+    let fixture = images.start(backend, |_| {}).await;
+    let error = fixture.exec(&sh("true")).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::RequestValue);
 }
 
@@ -250,7 +250,7 @@ async fn a_kept_sandbox_has_its_image_for_as_long_as_it_is_the_same_sandbox(back
         images.import(&[&layer], &[&format!("VERSION={name}")]);
     };
     let state = images.state();
-    let life = || images.start(backend, |spec| kept(spec, &state, "bj-a"));
+    let life = || images.start(backend, |spec| persistent(spec, &state, "bj-a"));
     version("old");
     let first = life().await;
     assert_eq!(first.answer("cat /version; echo; echo $VERSION").await, "old\nold");
@@ -291,14 +291,14 @@ async fn owners_of_an_image_are_seen_as_they_are(backend: BackendName) {
         assert!(done.status.success(), "{}", text(&done.stderr));
         done.stdout
     };
-    let layers = [packed(&images.place.path().join("system")), packed(&layer)];
+    let layers = [packed(&images.directory.path().join("system")), packed(&layer)];
     import_archives(&images.state(), IMAGE, &layers, &[]);
-    let place = images.start(backend, |_| {}).await;
+    let fixture = images.start(backend, |_| {}).await;
     assert_eq!(
-        place.answer("stat -c %u:%g /srv/web /srv/high /bin/busybox").await,
+        fixture.answer("stat -c %u:%g /srv/web /srv/high /bin/busybox").await,
         "33:34\n65534:65534\n0:0"
     );
-    let result = place.sh("echo x > /srv/web || chown 1000 /srv/web").await;
+    let result = fixture.sh("echo x > /srv/web || chown 1000 /srv/web").await;
     assert_ne!(result.exit_code, Some(0), "they mean something");
 }
 
@@ -330,22 +330,27 @@ async fn links_and_marks_of_several_layers_divert_nothing(backend: BackendName) 
     });
     images.import(&[&below, &above], &[]);
     let before = everything(&images.state().join("images/layers"));
-    let place = images.start(backend, |_| {}).await;
-    assert_eq!(place.answer("echo made > /workspace/x; echo made > /tmp/x; cat /workspace/x").await, "made");
-    assert!(place.host("x").exists(), "the workspace is the workspace");
+    let fixture = images.start(backend, |_| {}).await;
     assert_eq!(
-        place.answer("id -un; cat /data/stays; ls /data; echo x > /home/agent/y && cat /home/agent/y").await,
+        fixture.answer("echo made > /workspace/x; echo made > /tmp/x; cat /workspace/x").await,
+        "made"
+    );
+    assert!(fixture.host("x").exists(), "the workspace is the workspace");
+    assert_eq!(
+        fixture
+            .answer("id -un; cat /data/stays; ls /data; echo x > /home/agent/y && cat /home/agent/y")
+            .await,
         "agent\nbelowstays\nx"
     );
     assert_eq!(
-        place.answer("ls /elsewhere | cat").await.replace("agent\n", ""),
+        fixture.answer("ls /elsewhere | cat").await.replace("agent\n", ""),
         "up",
         "nothing was put where links lead"
     );
     for held in ["/etc/resolv.conf", "/.belljar", "/etc/belljar/network.txt"] {
-        assert_ne!(place.sh(&format!("echo x > {held}")).await.exit_code, Some(0), "{held}");
+        assert_ne!(fixture.sh(&format!("echo x > {held}")).await.exit_code, Some(0), "{held}");
     }
-    drop(place);
+    drop(fixture);
     let after = everything(&images.state().join("images/layers"));
     assert_eq!(after, before, "what many share is changed by none");
 }

@@ -43,81 +43,81 @@ for_every_backend! {
 }
 
 async fn operations_after_dispose_fail(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place.write_file("file", b"kept").await.unwrap();
-    place.dispose().await;
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.write_file("file", b"kept").await.unwrap();
+    fixture.dispose().await;
     let disposed = |outcome: Result<(), SandboxError>, what: &str| {
         let error = outcome.expect_err(what);
         assert_eq!(error.code, ErrorCode::SandboxNotAlive, "{what}");
     };
-    disposed(place.exec(&sh("exit 0")).await.map(drop), "exec");
-    disposed(place.spawn(&sh("exit 0")).await.map(drop), "spawn");
-    disposed(place.first_command().map(drop), "first_command");
-    disposed(place.read_file("file").await.map(drop), "read_file");
-    disposed(place.write_file("file", b"x").await, "write_file");
-    disposed(place.mkdir("d", true).await, "mkdir");
-    disposed(place.readdir(".").await.map(drop), "readdir");
-    disposed(place.exists("file").await.map(drop), "exists");
-    disposed(place.remove("file", true).await, "remove");
-    disposed(place.stat("file").await.map(drop), "stat");
-    assert_eq!(fs::read(place.host("file")).unwrap(), b"kept");
+    disposed(fixture.exec(&sh("exit 0")).await.map(drop), "exec");
+    disposed(fixture.spawn(&sh("exit 0")).await.map(drop), "spawn");
+    disposed(fixture.first_command().map(drop), "first_command");
+    disposed(fixture.read_file("file").await.map(drop), "read_file");
+    disposed(fixture.write_file("file", b"x").await, "write_file");
+    disposed(fixture.mkdir("d", true).await, "mkdir");
+    disposed(fixture.readdir(".").await.map(drop), "readdir");
+    disposed(fixture.exists("file").await.map(drop), "exists");
+    disposed(fixture.remove("file", true).await, "remove");
+    disposed(fixture.stat("file").await.map(drop), "stat");
+    assert_eq!(fs::read(fixture.host("file")).unwrap(), b"kept");
 }
 
 async fn disposing_twice_is_fine(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place.dispose().await;
-    place.dispose().await;
-    place.dispose_blocking();
-    place.abandon();
-    let place = Place::new(backend).await;
-    tokio::join!(place.dispose(), place.dispose());
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.dispose().await;
+    fixture.dispose().await;
+    fixture.dispose_blocking();
+    fixture.abandon();
+    let fixture = SandboxFixture::new(backend).await;
+    tokio::join!(fixture.dispose(), fixture.dispose());
 }
 
 /// A sandbox in which two commands run, one of them in the background of none.
-async fn busy(backend: BackendName) -> (Place, Marker) {
-    let place = Place::new(backend).await;
+async fn busy(backend: BackendName) -> (SandboxFixture, Marker) {
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
     let lasting = "setsid sh -c 'trap \"\" TERM HUP INT; while :; do sleep 0.1; done' $M";
     let mut command =
         sh(&format!("{lasting} >/dev/null 2>&1 </dev/null & {lasting} >/dev/null 2>&1 </dev/null &"));
     command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
-    place.run(&command).await;
+    fixture.run(&command).await;
     marker.wait_for(2);
-    (place, marker)
+    (fixture, marker)
 }
 
 async fn dispose_ends_what_runs(backend: BackendName) {
-    let (place, marker) = busy(backend).await;
+    let (fixture, marker) = busy(backend).await;
     let mut command = sh("sleep 60");
     command.timeout = Some(Duration::from_secs(50));
-    let (result, ()) = tokio::join!(place.exec(&command), async {
+    let (result, ()) = tokio::join!(fixture.exec(&command), async {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        place.dispose().await;
+        fixture.dispose().await;
     });
     assert_eq!(result.unwrap_err().kind(), ErrorKind::Runtime);
     assert_eq!(marker.processes(), Vec::<u32>::new());
 }
 
 async fn a_dropped_sandbox_ends_what_runs(backend: BackendName) {
-    let (place, marker) = busy(backend).await;
-    let (sandbox, _folder) = place.into_parts();
+    let (fixture, marker) = busy(backend).await;
+    let (sandbox, _folder) = fixture.into_parts();
     drop(sandbox);
     assert_eq!(marker.processes(), Vec::<u32>::new());
 }
 
 async fn an_abandoned_sandbox_ends_what_runs(backend: BackendName) {
-    let (place, marker) = busy(backend).await;
-    place.abandon();
+    let (fixture, marker) = busy(backend).await;
+    fixture.abandon();
     marker.wait_for_none();
 }
 
 async fn dispose_leaves_nothing_behind(backend: BackendName) {
     let before = own_children();
-    let place = Place::new(backend).await;
-    place.sh("mkdir d; : > d/file; : > /tmp/file; (setsid sleep 60 &)").await;
-    let id = place.id().to_string();
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.sh("mkdir d; : > d/file; : > /tmp/file; (setsid sleep 60 &)").await;
+    let id = fixture.id().to_string();
     let while_it_lives = own_children();
-    place.dispose().await;
+    fixture.dispose().await;
     assert!(!while_it_lives.is_subset(&before), "the test sees nothing");
     // Other tests of this process have children too, but not these.
     let left: Vec<_> =
@@ -127,12 +127,12 @@ async fn dispose_leaves_nothing_behind(backend: BackendName) {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     // A container is put together on the host: others that are starting can be seen there, for a moment.
     let is_anothers = |line: &str| line.contains("/docker/") && !line.contains(&id);
-    let own = place.on_host().to_str().unwrap().to_string();
+    let own = fixture.on_host().to_str().unwrap().to_string();
     let is_left = |line: &str| line.contains("belljar") || line.contains(&id) || line.contains(&own);
     let left: Vec<&str> = mounts.lines().filter(|line| is_left(line) && !is_anothers(line)).collect();
     assert!(left.is_empty(), "{left:?}");
     let names: Vec<_> =
-        fs::read_dir(place.on_host()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        fs::read_dir(fixture.on_host()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["d"], "a mount point was left in the workspace");
 }
 
@@ -146,20 +146,20 @@ fn cgroups_of(id: &str) -> bool {
 }
 
 async fn commands_run_side_by_side(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     // Each waits for all others: one after the other they would never end.
     let commands: Vec<_> = (0..40)
         .map(|number| {
             sh(&format!(": > here-{number}; while set -- here-*; [ $# -lt 40 ]; do sleep 0.2; done; echo {number}; exit {number}"))
         })
         .collect();
-    let results = commands.iter().map(|command| place.exec(command));
+    let results = commands.iter().map(|command| fixture.exec(command));
     for (number, result) in (0..).zip(join_all(results).await) {
         let result = result.unwrap();
         assert_eq!((result.exit_code, text(&result.stdout)), (Some(number), format!("{number}\n")));
     }
     // And it is as good as new.
-    assert_eq!(place.answer("echo alive").await, "alive");
+    assert_eq!(fixture.answer("echo alive").await, "alive");
 }
 
 /// All of them at the same time, on this thread.
@@ -197,24 +197,24 @@ async fn live_side_by_side(backend: BackendName, count: usize) {
     // Each takes a few descriptors of ours, and some systems give a thousand unless asked.
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
-    let mut places = Vec::new();
+    let mut fixtures = Vec::new();
     for _ in 0..count {
-        places.push(Place::new(backend).await);
+        fixtures.push(SandboxFixture::new(backend).await);
     }
-    let ids: HashSet<_> = places.iter().map(|place| place.id()).collect();
+    let ids: HashSet<_> = fixtures.iter().map(|fixture| fixture.id()).collect();
     assert_eq!(ids.len(), count);
-    for (number, place) in places.iter().enumerate() {
-        place.write_file("number", number.to_string().as_bytes()).await.unwrap();
+    for (number, fixture) in fixtures.iter().enumerate() {
+        fixture.write_file("number", number.to_string().as_bytes()).await.unwrap();
     }
     let command = sh("cat number");
     for (number, result) in
-        join_all(places.iter().map(|place| place.exec(&command))).await.into_iter().enumerate()
+        join_all(fixtures.iter().map(|fixture| fixture.exec(&command))).await.into_iter().enumerate()
     {
         assert_eq!(text(&result.unwrap().stdout), number.to_string());
     }
     // The end of one ends no other.
-    places[0].dispose().await;
-    assert_eq!(places[count - 1].answer("cat number").await, (count - 1).to_string());
+    fixtures[0].dispose().await;
+    assert_eq!(fixtures[count - 1].answer("cat number").await, (count - 1).to_string());
 }
 
 async fn a_sandbox_outlives_the_thread_that_made_it(backend: BackendName) {
@@ -232,8 +232,8 @@ async fn a_sandbox_outlives_the_thread_that_made_it(backend: BackendName) {
 }
 
 async fn a_sandbox_is_the_same_from_every_thread(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let sandbox: &Sandbox = &place;
+    let fixture = SandboxFixture::new(backend).await;
+    let sandbox: &Sandbox = &fixture;
     std::thread::scope(|scope| {
         for number in 0..8 {
             scope.spawn(move || {
@@ -259,11 +259,11 @@ fn kill(pid: u32) {
 }
 
 async fn a_guest_that_is_killed_is_an_error(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
     let mut command = sh("sh -c 'while :; do sleep 0.1; done' $M; :");
     command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
-    let (result, ()) = tokio::join!(place.exec(&command), async {
+    let (result, ()) = tokio::join!(fixture.exec(&command), async {
         marker.appears(1).await;
         kill(guest_above(&marker));
     });
@@ -273,25 +273,25 @@ async fn a_guest_that_is_killed_is_an_error(backend: BackendName) {
         assert!(error.hint.is_some(), "{what}");
     };
     gone(result.map(drop), "the command that ran");
-    gone(place.exec(&sh("exit 0")).await.map(drop), "exec");
-    gone(place.read_file("file").await.map(drop), "read_file");
-    gone(place.write_file("file", &vec![0; 1_000_000]).await, "write_file");
-    gone(place.exists("file").await.map(drop), "exists");
-    place.dispose().await;
-    assert_eq!(place.exec(&sh("exit 0")).await.unwrap_err().code, ErrorCode::SandboxNotAlive);
+    gone(fixture.exec(&sh("exit 0")).await.map(drop), "exec");
+    gone(fixture.read_file("file").await.map(drop), "read_file");
+    gone(fixture.write_file("file", &vec![0; 1_000_000]).await, "write_file");
+    gone(fixture.exists("file").await.map(drop), "exists");
+    fixture.dispose().await;
+    assert_eq!(fixture.exec(&sh("exit 0")).await.unwrap_err().code, ErrorCode::SandboxNotAlive);
 }
 
 async fn a_guest_that_is_killed_takes_its_commands_along(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
     let mut command = sh("sh -c 'while :; do sleep 0.1; done' $M; :");
     command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
-    let running = place.spawn(&command).await.unwrap();
+    let running = fixture.spawn(&command).await.unwrap();
     marker.wait_for(1);
     kill(guest_above(&marker));
     drop(running);
     // At the latest when the sandbox is disposed.
-    place.dispose().await;
+    fixture.dispose().await;
     let left = marker.processes();
     wait_a_moment_for_none(&marker);
     let survivors = marker.processes();
@@ -315,11 +315,11 @@ fn wait_a_moment_for_none(marker: &Marker) {
 async fn a_caller_that_is_killed_leaves_nothing_running(backend: BackendName) {
     if std::env::var_os("BELLJAR_AGAIN").is_some() {
         let marker = std::env::var("MARKER_OF_CALLER").unwrap();
-        let place = Place::new(backend).await;
+        let fixture = SandboxFixture::new(backend).await;
         let mut command = sh("(setsid sh -c 'trap \"\" HUP TERM; while :; do sleep 0.1; done' $M &); \
              sh -c 'while :; do sleep 0.1; done' $M; :");
         command.env = vec![("M".parse().unwrap(), marker.into())];
-        let _ = place.exec(&command).await;
+        let _ = fixture.exec(&command).await;
         return;
     }
     let marker = Marker::new();
@@ -338,7 +338,7 @@ async fn a_caller_that_is_killed_leaves_nothing_running(backend: BackendName) {
     // The guest and the supervisors too.
     wait_until("the guest to go", || !below.iter().any(|pid| is_ours(*pid)));
     // And the next sandbox removes what is left of it.
-    drop(Place::new(backend).await);
+    drop(SandboxFixture::new(backend).await);
 }
 
 /// Whether that process is one of belljar's.
@@ -349,15 +349,15 @@ fn is_ours(pid: u32) -> bool {
 }
 
 async fn what_a_sandbox_says_of_itself_is_true(backend: BackendName) {
-    let place = Place::new(backend).await;
-    assert_eq!(place.backend(), backend);
-    assert_eq!(place.assurance(), backend.assurance());
-    assert_eq!(place.assurance() >= Assurance::Namespace, is_isolated(backend));
-    assert_eq!(place.answer("pwd").await, place.workspace());
+    let fixture = SandboxFixture::new(backend).await;
+    assert_eq!(fixture.backend(), backend);
+    assert_eq!(fixture.assurance(), backend.assurance());
+    assert_eq!(fixture.assurance() >= Assurance::Namespace, is_isolated(backend));
+    assert_eq!(fixture.answer("pwd").await, fixture.workspace());
     if is_isolated(backend) {
-        assert_eq!(place.workspace(), "/workspace");
+        assert_eq!(fixture.workspace(), "/workspace");
     } else {
-        assert_eq!(Path::new(place.workspace()), place.on_host().canonicalize().unwrap());
+        assert_eq!(Path::new(fixture.workspace()), fixture.on_host().canonicalize().unwrap());
     }
 }
 
@@ -365,38 +365,41 @@ async fn a_sandbox_has_the_name_that_it_was_given_and_no_other_gets_it(backend: 
     let records = tempfile::tempdir().unwrap();
     let engine = Engine::new().with_records(records.path());
     let id = belljar_state::new_id().unwrap();
-    let made = || Place::made_by(&engine, backend, |spec| spec.id = Some(id));
-    let place = made().await.unwrap();
-    assert_eq!(place.id(), id);
+    let made = || SandboxFixture::made_by(&engine, backend, |spec| spec.id = Some(id));
+    let fixture = made().await.unwrap();
+    assert_eq!(fixture.id(), id);
     assert!(records.path().join(format!("{id}.jsonl")).exists());
     assert_eq!(made().await.err().unwrap().code, ErrorCode::NameTaken, "while it lives");
-    assert_eq!(text(&place.run(&sh("echo well")).await.stdout), "well\n");
-    place.dispose().await;
+    assert_eq!(text(&fixture.run(&sh("echo well")).await.stdout), "well\n");
+    fixture.dispose().await;
     assert_eq!(made().await.err().unwrap().code, ErrorCode::NameTaken, "and afterwards");
 }
 
 async fn the_stages_of_a_sandbox_are_told_as_they_begin(backend: BackendName) {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&told);
-    let engine = Engine::new().watched(Arc::new(move |stage| heard.lock().unwrap().push(stage)));
-    Place::made_by(&engine, backend, |_| {}).await.unwrap();
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::clone(&reported);
+    let engine = Engine::new().watched(Arc::new(move |stage| received.lock().unwrap().push(stage)));
+    SandboxFixture::made_by(&engine, backend, |_| {}).await.unwrap();
     let all = [Stage::Credentials, Stage::Workspace, Stage::Sandbox];
-    assert_eq!(std::mem::take(&mut *told.lock().unwrap()), all);
+    assert_eq!(std::mem::take(&mut *reported.lock().unwrap()), all);
     // The last one is where it went wrong.
     let missing = |spec: &mut SandboxSpec| {
         spec.mode = WorkspaceMode::Overlay { layer: Some("none".into()) };
     };
-    let error = Place::made_by(&engine, backend, missing).await.err().unwrap();
-    assert_eq!((error.code, told.lock().unwrap().last()), (ErrorCode::WorkNotFound, Some(&Stage::Workspace)));
+    let error = SandboxFixture::made_by(&engine, backend, missing).await.err().unwrap();
+    assert_eq!(
+        (error.code, reported.lock().unwrap().last()),
+        (ErrorCode::WorkNotFound, Some(&Stage::Workspace))
+    );
 }
 
 async fn a_workspace_outlives_its_sandbox(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place.sh("mkdir d; echo kept > d/file").await;
-    let (sandbox, folder) = place.into_parts();
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.sh("mkdir d; echo kept > d/file").await;
+    let (sandbox, folder) = fixture.into_parts();
     sandbox.dispose().await;
     assert_eq!(fs::read_to_string(folder.path().join("d/file")).unwrap(), "kept\n");
-    let again = Place::with(backend, |spec| spec.workspace = Some(folder.path().into())).await;
+    let again = SandboxFixture::with(backend, |spec| spec.workspace = Some(folder.path().into())).await;
     assert_eq!(again.answer("cat d/file").await, "kept");
 }
 
@@ -413,7 +416,7 @@ async fn what_was_changed_in_the_folder_is_told_to_who_asked(backend: BackendNam
         let result = sandbox.exec(&sh(change)).await.unwrap();
         assert_eq!((result.exit_code, sandbox.touched()), (Some(0), None), "{}", text(&result.stdout));
         sandbox.abandon();
-        let told = serde_json::to_value(sandbox.touched()).unwrap();
+        let reported = serde_json::to_value(sandbox.touched()).unwrap();
         let path = |path: &str, how: &str| serde_json::json!({ "path": path, "how": how });
         let paths = [
             path("gone", "deleted"),
@@ -430,7 +433,7 @@ async fn what_was_changed_in_the_folder_is_told_to_who_asked(backend: BackendNam
             }
             Compare::No => serde_json::Value::Null,
         };
-        assert_eq!(told, expected, "{compare:?}");
+        assert_eq!(reported, expected, "{compare:?}");
     }
 }
 
@@ -452,18 +455,18 @@ async fn without_a_workspace_it_is_empty_and_goes_away(backend: BackendName) {
 }
 
 async fn the_workspace_can_be_where_it_is_on_the_host(backend: BackendName) {
-    let place = Place::with(backend, |spec| spec.workspace_path = WorkspacePath::SameAsHost).await;
-    let on_host = place.on_host().canonicalize().unwrap();
-    assert_eq!(place.answer("pwd -P").await, on_host.to_str().unwrap());
+    let fixture = SandboxFixture::with(backend, |spec| spec.workspace_path = WorkspacePath::SameAsHost).await;
+    let on_host = fixture.on_host().canonicalize().unwrap();
+    assert_eq!(fixture.answer("pwd -P").await, on_host.to_str().unwrap());
     let file = on_host.join("file");
-    place.write_file(file.to_str().unwrap(), b"x").await.unwrap();
+    fixture.write_file(file.to_str().unwrap(), b"x").await.unwrap();
     assert_eq!(fs::read(file).unwrap(), b"x");
 }
 
 async fn two_sandboxes_can_share_a_workspace(backend: BackendName) {
-    let one = Place::new(backend).await;
+    let one = SandboxFixture::new(backend).await;
     let folder = one.on_host().to_path_buf();
-    let two = Place::with(backend, |spec| spec.workspace = Some(folder)).await;
+    let two = SandboxFixture::with(backend, |spec| spec.workspace = Some(folder)).await;
     one.write_file("file", b"from one").await.unwrap();
     assert_eq!(two.answer("cat file; echo two > file").await, "from one");
     assert_eq!(one.read_file("file").await.unwrap(), b"two\n");
@@ -477,7 +480,7 @@ async fn a_refused_sandbox_leaves_nothing_behind(backend: BackendName) {
     let before: HashSet<_> = cgroups().into_iter().collect();
     let mut after: HashSet<_> = HashSet::new();
     for path in ["/no/such/folder", "/proc", "/"] {
-        let refused = Place::try_with(backend, |spec| spec.workspace = Some(path.into())).await;
+        let refused = SandboxFixture::try_with(backend, |spec| spec.workspace = Some(path.into())).await;
         assert!(refused.is_err(), "{path}");
         after.extend(cgroups().into_iter().filter(|path| !before.contains(path)));
     }
@@ -493,20 +496,20 @@ fn is_empty_cgroup(path: &Path) -> bool {
 }
 
 async fn many_commands_leave_no_zombies(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
     let mut command = sh("sh -c 'while :; do sleep 0.1; done' $M; :");
     command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
     command.stdin = Stdin::Stream;
-    let running = place.spawn(&command).await.unwrap();
+    let running = fixture.spawn(&command).await.unwrap();
     marker.wait_for(1);
     let guest = guest_above(&marker);
     for _ in 0..100 {
-        place.sh("(true &); true & true").await;
+        fixture.sh("(true &); true & true").await;
     }
     // One command more gives the guest a chance to look.
-    place.sh("sleep 0.2").await;
-    place.sh(":").await;
+    fixture.sh("sleep 0.2").await;
+    fixture.sh(":").await;
     let below = processes_below(guest).len();
     drop(running);
     assert!(below < 20, "{below} processes are below the guest after 100 commands");

@@ -43,15 +43,15 @@ const COST: u64 = 8253;
 
 async fn the_budget_stops_the_next_call(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |route| route.budget = budget("calls=2")).await;
-    let said = to
+    let printed = to
         .ask(
             "
 for number in range(3): status, text = ask('/v1/messages', message(stream=True)); print(status, end=' ')
 print(ask('/v1/messages/count_tokens', message())[0], json.loads(text)['error']['type'], text)",
         )
         .await;
-    assert!(said.starts_with("200 200 400 400 invalid_request_error "), "{said}");
-    assert!(said.contains("2 of 2 calls are used") && said.contains("--llm-budget"), "{said}");
+    assert!(printed.starts_with("200 200 400 400 invalid_request_error "), "{printed}");
+    assert!(printed.contains("2 of 2 calls are used") && printed.contains("--llm-budget"), "{printed}");
     assert_eq!(to.model.requests().len(), 2);
     let refused = to.events("model_refused");
     assert_eq!((refused.len(), &refused[0]["reason"]), (2, &"budget_spent".into()));
@@ -59,7 +59,7 @@ print(ask('/v1/messages/count_tokens', message())[0], json.loads(text)['error'][
 
 async fn calls_at_once_are_no_more_than_the_budget(backend: BackendName) {
     let to = routed(backend, UpstreamKind::OpenAi, |route| route.budget = budget("calls=5")).await;
-    let said = to
+    let printed = to
         .ask(
             "
 from concurrent.futures import ThreadPoolExecutor
@@ -68,8 +68,8 @@ with ThreadPoolExecutor(30) as pool:
 print(statuses.count(200), statuses.count(400))",
         )
         .await;
-    assert_eq!((said.as_str(), to.model.requests().len()), ("5 25", 5));
-    assert_eq!(to.place.llm().map(|totals| (totals.calls, totals.refused)), Some((5, 25)));
+    assert_eq!((printed.as_str(), to.model.requests().len()), ("5 25", 5));
+    assert_eq!(to.fixture.llm().map(|totals| (totals.calls, totals.refused)), Some((5, 25)));
 }
 
 async fn turns_are_answers_and_not_calls(backend: BackendName) {
@@ -80,22 +80,22 @@ async fn turns_are_answers_and_not_calls(backend: BackendName) {
         failing.store(left.saturating_sub(1), std::sync::atomic::Ordering::Relaxed);
         (left > 0).then(|| Response::status(529))
     });
-    let said = to
+    let printed = to
         .ask(
             "
 for stream in [True, False, True, True, False, True]: status, text = ask('/v1/messages', message(stream=stream)); print(status, end=' ')
 print(text)",
         )
         .await;
-    assert!(said.starts_with("529 529 529 200 200 400 "), "{said}");
-    assert!(said.contains("2 of 2 turns are used") && said.contains("--llm-budget"), "{said}");
-    let totals = to.place.llm().unwrap();
+    assert!(printed.starts_with("529 529 529 200 200 400 "), "{printed}");
+    assert!(printed.contains("2 of 2 turns are used") && printed.contains("--llm-budget"), "{printed}");
+    let totals = to.fixture.llm().unwrap();
     assert_eq!((totals.calls, totals.turns, totals.refused), (5, 2, 1));
 }
 
 async fn turns_at_once_are_no_more_than_the_budget(backend: BackendName) {
     let to = routed(backend, UpstreamKind::OpenAi, |route| route.budget = budget("turns=5")).await;
-    let said = to
+    let printed = to
         .ask(
             "
 from concurrent.futures import ThreadPoolExecutor
@@ -104,8 +104,8 @@ with ThreadPoolExecutor(30) as pool:
 print(statuses.count(200), statuses.count(400))",
         )
         .await;
-    assert_eq!((said.as_str(), to.model.requests().len()), ("5 25", 5));
-    assert_eq!(to.place.llm().map(|totals| totals.turns), Some(5));
+    assert_eq!((printed.as_str(), to.model.requests().len()), ("5 25", 5));
+    assert_eq!(to.fixture.llm().map(|totals| totals.turns), Some(5));
 }
 
 async fn tokens_are_counted_from_answers(backend: BackendName) {
@@ -113,7 +113,7 @@ async fn tokens_are_counted_from_answers(backend: BackendName) {
     // What the client says of usage does not count.
     let script = "print([ask('/v1/chat/completions', message(usage={'prompt_tokens': 0}, stream=True, stream_options={'include_usage': False}))[0] for _ in range(3)])";
     assert_eq!(to.ask(script).await, "[200, 200, 400]");
-    assert_eq!(to.place.llm().map(|totals| totals.tokens()), Some(2 * 2137));
+    assert_eq!(to.fixture.llm().map(|totals| totals.tokens()), Some(2 * 2137));
 }
 
 async fn few_calls_at_once_go_above_a_limit_on_tokens(backend: BackendName) {
@@ -123,7 +123,7 @@ async fn few_calls_at_once_go_above_a_limit_on_tokens(backend: BackendName) {
         std::thread::sleep(std::time::Duration::from_secs(2));
         None
     });
-    let said = to
+    let printed = to
         .ask(
             "
 from concurrent.futures import ThreadPoolExecutor
@@ -133,7 +133,7 @@ print(statuses.count(200) + statuses.count(400))",
         )
         .await;
     let passed = to.model.requests().len();
-    assert!(said == "20" && (1..=4).contains(&passed), "{said}, {passed} passed");
+    assert!(printed == "20" && (1..=4).contains(&passed), "{printed}, {passed} passed");
 }
 
 async fn money_is_counted_by_prices(backend: BackendName) {
@@ -142,14 +142,14 @@ async fn money_is_counted_by_prices(backend: BackendName) {
         price(route, "claude-*");
     })
     .await;
-    let said = to.ask("print([ask('/v1/messages', message(stream=True))[0] for _ in range(3)])").await;
-    assert_eq!(said, "[200, 200, 400]");
+    let printed = to.ask("print([ask('/v1/messages', message(stream=True))[0] for _ in range(3)])").await;
+    assert_eq!(printed, "[200, 200, 400]");
     let calls = to.events("model_called");
     assert!(
         calls.iter().all(|call| call["cost_usd"] == COST && call["cost_source"] == "prices"),
         "{calls:?}"
     );
-    assert_eq!(to.place.llm().map(|totals| totals.cost_usd.as_micros()), Some(2 * COST));
+    assert_eq!(to.fixture.llm().map(|totals| totals.cost_usd.as_micros()), Some(2 * COST));
 }
 
 async fn money_is_counted_as_litellm_tells_it(backend: BackendName) {
@@ -161,8 +161,8 @@ async fn money_is_counted_as_litellm_tells_it(backend: BackendName) {
         let headers = headers.map(|(name, value)| (name.to_string(), value.to_string())).into();
         Some(Response { headers, ..Response::ok(body) })
     });
-    let said = to.ask("print([ask('/v1/chat/completions', message())[0] for _ in range(3)])").await;
-    assert_eq!(said, "[200, 200, 400]");
+    let printed = to.ask("print([ask('/v1/chat/completions', message())[0] for _ in range(3)])").await;
+    assert_eq!(printed, "[200, 200, 400]");
     let call = &to.events("model_called")[1];
     assert_eq!((&call["cost_usd"], &call["cost_source"]), (&250_000.into(), &"upstream".into()));
     assert_eq!((&call["upstream_id"], &call["message_id"]), (&"call-9".into(), &"chatcmpl-9".into()));
@@ -171,16 +171,16 @@ async fn money_is_counted_as_litellm_tells_it(backend: BackendName) {
 async fn a_limit_on_money_needs_to_know_the_price(backend: BackendName) {
     let to = routed(backend, UpstreamKind::LiteLlm, |route| route.budget = budget("usd=5")).await;
     // LiteLLM does not say what a stream costs, so it does not leave; of other calls it does, until it does not.
-    let said = to
+    let printed = to
         .ask(
             "
 print(*ask('/v1/chat/completions', message(stream=True)))
 print(ask('/v1/chat/completions', message())[0], *ask('/v1/chat/completions', message()))",
         )
         .await;
-    let lines: Vec<&str> = said.lines().collect();
-    assert!(lines[0].starts_with("400 ") && lines[0].contains("[llm.price]"), "{said}");
-    assert!(lines[1].starts_with("200 400 ") && lines[1].contains("not known"), "{said}");
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(lines[0].starts_with("400 ") && lines[0].contains("[llm.price]"), "{printed}");
+    assert!(lines[1].starts_with("200 400 ") && lines[1].contains("not known"), "{printed}");
     assert_eq!(to.model.requests().len(), 1);
 }
 
@@ -211,7 +211,7 @@ s.close()",
         call["output_tokens"].as_u64().unwrap() > 1 && call["cost_usd"].as_u64().unwrap() > 7800,
         "{call}"
     );
-    assert_eq!(to.place.llm().map(|totals| totals.calls_estimated), Some(1));
+    assert_eq!(to.fixture.llm().map(|totals| totals.calls_estimated), Some(1));
 }
 
 async fn a_call_that_is_given_up_before_its_answer_counts(backend: BackendName) {
@@ -246,7 +246,7 @@ async fn other_models_are_refused(backend: BackendName) {
             vec![vec!["claude-*".parse().unwrap()], vec!["*-test".parse().unwrap(), "x".parse().unwrap()]];
     })
     .await;
-    let said = to
+    let printed = to
         .ask(
             "
 for model in ['claude-test', 'claude-other', 'gpt-test', 'x']:
@@ -254,7 +254,7 @@ for model in ['claude-test', 'claude-other', 'gpt-test', 'x']:
 print(ask('/v1beta/models/gemini:generateContent', {})[0], *ask('/v1/chat/completions', {'model': 'gpt-5'}))",
         )
         .await;
-    assert!(said.starts_with("200 400 400 400 400 400 ") && said.contains("gpt-5"), "{said}");
+    assert!(printed.starts_with("200 400 400 400 400 400 ") && printed.contains("gpt-5"), "{printed}");
     assert_eq!(to.model.requests().len(), 1);
     assert_eq!(
         to.events("model_refused").iter().filter(|event| event["reason"] == "model_not_allowed").count(),

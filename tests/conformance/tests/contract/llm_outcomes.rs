@@ -21,7 +21,7 @@ for_every_isolated_backend! {
 
 async fn what_the_upstream_said_is_told(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;
-    assert_eq!(to.place.llm_outcomes(), Some(LlmOutcomes::default()));
+    assert_eq!(to.fixture.llm_outcomes(), Some(LlmOutcomes::default()));
     for stream in ["True", "False"] {
         assert_eq!(last(&to, stream).await, LlmOutcome::Answered);
     }
@@ -29,9 +29,9 @@ async fn what_the_upstream_said_is_told(backend: BackendName) {
         to.model.instead(move |_| Some(Response { body: b"{}".to_vec(), ..Response::status(status) }));
         assert_eq!(last(&to, "True").await, LlmOutcome::Status { status });
     }
-    let all = to.place.llm_outcomes().unwrap();
+    let all = to.fixture.llm_outcomes().unwrap();
     assert_eq!((all.answered, all.status_4xx, all.status_5xx, all.status_other), (2, 4, 2, 1));
-    let totals = to.place.llm().unwrap();
+    let totals = to.fixture.llm().unwrap();
     assert_eq!((totals.calls, totals.turns), (9, 2));
     let millis: u64 = to.events("model_called").iter().map(|call| call["millis"].as_u64().unwrap()).sum();
     assert_eq!(totals.millis, millis);
@@ -54,20 +54,20 @@ async fn an_answer_that_is_none_is_told_from_a_good_one(backend: BackendName) {
         to.model.instead(move |_| Some(Response { headers: headers.clone(), ..Response::ok(body) }));
         assert_eq!(last(&to, "True").await, LlmOutcome::Garbage { status: 200 }, "{body}");
     }
-    assert_eq!(to.place.llm().map(|totals| totals.turns), Some(0));
+    assert_eq!(to.fixture.llm().map(|totals| totals.turns), Some(0));
 }
 
 async fn an_upstream_that_hangs_up_is_told_from_one_that_is_not_there(backend: BackendName) {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"content";
-    for said in ["", head] {
+    for printed in ["", head] {
         let server = Server::start(LOOPBACK, move |mut stream| {
             let _ = stream.read(&mut [0; 4096]);
-            let _ = stream.write_all(said.as_bytes());
+            let _ = stream.write_all(printed.as_bytes());
         });
         let url = format!("http://{}", server.address());
         let to =
             routed(backend, UpstreamKind::Anthropic, |route| route.upstream = url.parse().unwrap()).await;
-        assert_eq!(last(&to, "False").await, LlmOutcome::BrokenOff, "{said}");
+        assert_eq!(last(&to, "False").await, LlmOutcome::BrokenOff, "{printed}");
     }
     let unreachable =
         |route: &mut belljar_spec::llm::LlmRoute| route.upstream = "http://127.0.0.1:9".parse().unwrap();
@@ -83,10 +83,10 @@ async fn a_refusal_is_told_with_its_reason(backend: BackendName) {
     .await;
     to.ask("ask('/v1/messages', {**message(), 'model': 'gpt-5'})").await;
     let reason = Reason::ModelNotAllowed;
-    assert_eq!(to.place.llm_outcomes().unwrap().last, Some(LlmOutcome::Refused { reason }));
+    assert_eq!(to.fixture.llm_outcomes().unwrap().last, Some(LlmOutcome::Refused { reason }));
     assert_eq!(last(&to, "True").await, LlmOutcome::Answered);
     assert_eq!(last(&to, "True").await, LlmOutcome::BudgetSpent);
-    let all = to.place.llm_outcomes().unwrap();
+    let all = to.fixture.llm_outcomes().unwrap();
     assert_eq!((all.answered, all.refused, all.refused_budget), (1, 1, 1));
 }
 
@@ -107,21 +107,21 @@ s.close()"
         )
     };
     to.ask(&half("one")).await;
-    wait_until("the call to end", || to.place.llm_outcomes().unwrap().last == Some(LlmOutcome::HungUp));
+    wait_until("the call to end", || to.fixture.llm_outcomes().unwrap().last == Some(LlmOutcome::HungUp));
     // A client that hangs up after the last event has received all of it. The answer that no client waits for takes some of these.
     to.model.release(20);
     to.ask(&half("message_stop\"}")).await;
-    wait_until("the call to end", || to.place.llm_outcomes().unwrap().answered == 1);
-    assert_eq!(to.place.llm().map(|totals| totals.turns), Some(1));
+    wait_until("the call to end", || to.fixture.llm_outcomes().unwrap().answered == 1);
+    assert_eq!(to.fixture.llm().map(|totals| totals.turns), Some(1));
 }
 
 async fn what_programs_ask_on_the_side_is_no_call(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;
     to.model.instead(|request| (!request.target.ends_with("/messages")).then(|| Response::status(500)));
     let before = last(&to, "True").await;
-    let said = to.ask("print([ask('/v1/models')[0], ask('/v1/messages/count_tokens', message())[0], ask('/api/event_logging', {})[0]])");
-    assert_eq!(said.await, "[500, 500, 400]");
-    let all = to.place.llm_outcomes().unwrap();
+    let printed = to.ask("print([ask('/v1/models')[0], ask('/v1/messages/count_tokens', message())[0], ask('/api/event_logging', {})[0]])");
+    assert_eq!(printed.await, "[500, 500, 400]");
+    let all = to.fixture.llm_outcomes().unwrap();
     assert_eq!((before, all.last, all.answered), (LlmOutcome::Answered, Some(LlmOutcome::Answered), 1));
     assert_eq!((all.status_5xx, all.refused), (0, 0));
 }
@@ -134,5 +134,5 @@ try: ask('/v1/messages', message(stream={stream}))
 except (OSError, http.client.HTTPException): pass"
     );
     to.ask(&script).await;
-    to.place.llm_outcomes().unwrap().last.unwrap()
+    to.fixture.llm_outcomes().unwrap().last.unwrap()
 }

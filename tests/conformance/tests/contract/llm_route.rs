@@ -35,7 +35,7 @@ for_every_isolated_backend! {
 async fn an_answer_arrives_as_it_is_said(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;
     to.model.hold();
-    let (model, folder) = (Arc::clone(&to.model), to.place.on_host().to_path_buf());
+    let (model, folder) = (Arc::clone(&to.model), to.fixture.on_host().to_path_buf());
     // The next event leaves the server only after the client has told us, through a file, that it read the one before.
     let server = thread::spawn(move || {
         for number in 1..=8 {
@@ -44,7 +44,7 @@ async fn an_answer_arrives_as_it_is_said(backend: BackendName) {
             wait_until("the client to see an event", || seen.exists());
         }
     });
-    let said = to
+    let printed = to
         .ask(
             "
 client = http.client.HTTPConnection('127.0.0.1', 14180, timeout=25)
@@ -59,7 +59,7 @@ print(response.read(), response.getheader('content-type'))",
         )
         .await;
     assert_eq!(
-        said,
+        printed,
         "message_start content_block_start content_block_delta content_block_delta content_block_delta content_block_stop message_delta message_stop b'' text/event-stream; charset=utf-8"
     );
     server.join().unwrap();
@@ -71,7 +71,7 @@ async fn the_key_and_the_bill_are_ours(backend: BackendName) {
         route.billing.session_id = Some("it's \"quoted\"".into());
     })
     .await;
-    let said = to
+    let printed = to
         .ask(
             "
 forged = {'Authorization': 'Bearer mine', 'X-Api-Key': 'mine', 'x-goog-api-key': 'mine', 'Api-Key': 'mine',
@@ -82,7 +82,7 @@ body = {'model': 'm', 'user': 'other', 'metadata': {'spend_logs_metadata': {'run
 print(ask('/v1/chat/completions', body, forged)[0])",
         )
         .await;
-    assert_eq!(said, "200");
+    assert_eq!(printed, "200");
     let request = &to.model.requests()[0];
     let mut headers: Vec<&str> = request.headers.iter().map(|(name, _)| name.as_str()).collect();
     headers.sort_unstable();
@@ -107,14 +107,14 @@ print(ask('/v1/chat/completions', body, forged)[0])",
         serde_json::from_str(request.header("x-litellm-spend-logs-metadata").unwrap()).unwrap();
     assert_eq!(
         metadata,
-        serde_json::json!({ "run_id": to.place.id(), "attempt": 0, "session_id": "it's \"quoted\"" })
+        serde_json::json!({ "run_id": to.fixture.id(), "attempt": 0, "session_id": "it's \"quoted\"" })
     );
     assert_eq!(request.body, br#"{"model":"m","messages":[]}"#.to_vec());
 }
 
 async fn every_dialect_is_served_and_counted(backend: BackendName) {
     let to = routed(backend, UpstreamKind::LiteLlm, |_| {}).await;
-    let said = to
+    let printed = to
         .ask(
             "
 for path in ['/v1/messages', '/messages', '/v1/chat/completions', '/chat/completions', '/v1/responses',
@@ -125,8 +125,8 @@ for path in ['/v1/messages', '/messages', '/v1/chat/completions', '/chat/complet
 print(ask('/v1/models')[0], ask('/v1/messages/count_tokens', message())[0])",
         )
         .await;
-    assert_eq!(said, "200 200");
-    to.place.dispose().await;
+    assert_eq!(printed, "200 200");
+    to.fixture.dispose().await;
     let calls = to.events("model_called");
     assert_eq!(calls.len(), 16);
     for call in &calls[..14] {
@@ -149,7 +149,7 @@ print(ask('/v1/models')[0], ask('/v1/messages/count_tokens', message())[0])",
         assert_eq!((&call["model"], &call["estimated"]), (&"claude-test".into(), &false.into()));
     }
     assert!(calls[14..].iter().all(|call| call["cost_source"] == "free" && call["input_tokens"] == 0));
-    let totals = to.place.llm().unwrap();
+    let totals = to.fixture.llm().unwrap();
     assert_eq!((totals.calls, totals.tokens(), totals.refused), (14, 14 * 2137 + 4 * 5, 0));
     assert_eq!(to.events("model_asked").len(), 16);
     let targets: Vec<String> = to.model.requests().into_iter().map(|request| request.target).collect();
@@ -159,7 +159,7 @@ print(ask('/v1/models')[0], ask('/v1/messages/count_tokens', message())[0])",
 
 async fn both_loopback_addresses_lead_to_the_model(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;
-    let said = to
+    let printed = to
         .ask(
             "
 for host in ['127.0.0.1', '::1', 'localhost']:
@@ -170,12 +170,12 @@ try:
 except OSError as error: print(error.errno == 98)",
         )
         .await;
-    assert_eq!(said, "200 200 200 True");
+    assert_eq!(printed, "200 200 200 True");
 }
 
 async fn a_sandbox_with_a_model_and_no_network_has_nothing_else(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;
-    let said = to
+    let printed = to
         .ask(
             "
 print(ask('/v1/messages', message())[0], [line.split()[0] for line in open('/proc/net/route')][1:])
@@ -188,10 +188,13 @@ try:
 except OSError: print('nothing')",
         )
         .await;
-    let said =
-        if has_own_network(backend) { said } else { format!("200 []{}", &said[said.find('\n').unwrap()..]) };
-    assert_eq!(said, "200 []\nnothing");
-    let fetched = to.place.fetch(belljar_spec::FetchRequest::get("http://example.com/")).await;
+    let printed = if has_own_network(backend) {
+        printed
+    } else {
+        format!("200 []{}", &printed[printed.find('\n').unwrap()..])
+    };
+    assert_eq!(printed, "200 []\nnothing");
+    let fetched = to.fixture.fetch(belljar_spec::FetchRequest::get("http://example.com/")).await;
     assert_eq!(fetched.err().map(|error| error.code), Some(ErrorCode::EgressRefused));
 }
 
@@ -200,11 +203,11 @@ async fn a_model_is_there_beside_what_policy_allows(backend: BackendName) {
     let (model, web) = (model(), belljar_tests_hosts::HttpServer::start(LOOPBACK, |_| Response::ok("web")));
     let engine = Engine::new().with_records(world.records()).with_secrets(Keys::new(KEY));
     let policy = world.policy([format!("api.test:{}/http", web.port()), "api.test:14180/http".into()]);
-    let place = Place::made_by(&engine, backend, |spec| {
+    let fixture = SandboxFixture::made_by(&engine, backend, |spec| {
         spec.egress = Some(policy);
         spec.llm = Some(LlmRoute::to(model.url().parse().unwrap()));
     });
-    let place = place.await.unwrap();
+    let fixture = fixture.await.unwrap();
     let script = format!(
         "
 import http.client
@@ -217,18 +220,18 @@ print(get('api.test', {}, '/'), get('127.0.0.1', 14180, '/v1/models'), get('api.
         web.port()
     );
     // The port of the route at another host is that host's, and no server listens there.
-    assert_eq!(place.python(&script).await, "(200, 'web') (200, '{\"data\":[{\"created\":') 502");
+    assert_eq!(fixture.python(&script).await, "(200, 'web') (200, '{\"data\":[{\"created\":') 502");
     assert_eq!(model.requests().len(), 1);
 }
 
 async fn programs_are_told_where_the_model_is(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;
-    let said = to
-        .place
+    let printed = to
+        .fixture
         .answer(&format!("echo $OPENAI_BASE_URL $OPENAI_API_BASE $ANTHROPIC_BASE_URL $GOOGLE_GEMINI_BASE_URL; env | grep -c '_API_KEY=sk-'; grep -c 127.0.0.1:14180 {}/network.txt", own_files(backend)))
         .await;
     assert_eq!(
-        said,
+        printed,
         "http://127.0.0.1:14180/v1 http://127.0.0.1:14180 http://127.0.0.1:14180 http://127.0.0.1:14180\n3\n1"
     );
 }
@@ -245,8 +248,8 @@ async fn another_key_counts_from_the_next_call(backend: BackendName) {
 async fn a_key_that_is_gone_stops_the_next_call(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;
     to.keys.set(None);
-    let said = to.ask("print(*ask('/v1/messages', message()))").await;
-    assert!(said.starts_with("400 ") && said.contains("the key for the model"), "{said}");
+    let printed = to.ask("print(*ask('/v1/messages', message()))").await;
+    assert!(printed.starts_with("400 ") && printed.contains("the key for the model"), "{printed}");
     assert_eq!(to.model.requests().len(), 0);
     assert_eq!(to.events("model_refused")[0]["reason"], "secret_unavailable");
 }
@@ -254,25 +257,25 @@ async fn a_key_that_is_gone_stops_the_next_call(backend: BackendName) {
 async fn a_key_that_the_upstream_does_not_take_ends_the_matter(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;
     to.model.instead(|_| Some(Response { body: b"no".to_vec(), ..Response::status(401) }));
-    let said = to.ask("print(*ask('/v1/messages', message()))").await;
-    assert!(said.starts_with("400 ") && said.contains("--llm-key"), "{said}");
+    let printed = to.ask("print(*ask('/v1/messages', message()))").await;
+    assert!(printed.starts_with("400 ") && printed.contains("--llm-key"), "{printed}");
     assert_eq!(to.events("model_called")[0]["status"], 401);
 }
 
 async fn a_web_socket_is_declined_at_once(backend: BackendName) {
     let to = routed(backend, UpstreamKind::OpenAi, |_| {}).await;
-    let said = to
+    let printed = to
         .ask("print(ask('/v1/responses', None, {'Connection': 'Upgrade', 'Upgrade': 'websocket', 'Sec-WebSocket-Version': '13', 'Sec-WebSocket-Key': 'eA=='})[0])")
         .await;
-    assert_eq!((said.as_str(), to.model.requests().len()), ("426", 0));
+    assert_eq!((printed.as_str(), to.model.requests().len()), ("426", 0));
 }
 
 async fn a_large_question_arrives_whole(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;
-    let said = to
+    let printed = to
         .ask("print(ask('/v1/messages', message(x='a' * 20000000))[0], ask('/v1/messages', message(x='a' * 70000000))[0])")
         .await;
-    assert_eq!(said, "200 400");
+    assert_eq!(printed, "200 400");
     let lengths: Vec<usize> = to.model.requests().iter().map(|request| request.body.len()).collect();
     assert!(lengths.len() == 1 && lengths[0] > 20_000_000, "{lengths:?}");
 }
@@ -285,10 +288,10 @@ async fn an_upstream_is_verified(backend: BackendName) {
         let mut route = LlmRoute::to(format!("https://localhost:{port}").parse().unwrap());
         route.trust = trust;
         let engine = Engine::new().with_records(world.records());
-        let place = Place::made_by(&engine, backend, |spec| spec.llm = Some(route)).await.unwrap();
-        let said =
-            place.answer("curl -sS -o /dev/null -w '%{http_code}' http://127.0.0.1:14180/v1/models").await;
-        assert_eq!(said, expected);
+        let fixture = SandboxFixture::made_by(&engine, backend, |spec| spec.llm = Some(route)).await.unwrap();
+        let printed =
+            fixture.answer("curl -sS -o /dev/null -w '%{http_code}' http://127.0.0.1:14180/v1/models").await;
+        assert_eq!(printed, expected);
     }
 }
 
@@ -296,12 +299,12 @@ async fn an_upstream_that_is_not_there_is_a_bad_gateway(backend: BackendName) {
     let to =
         routed(backend, UpstreamKind::OpenAi, |route| route.upstream = "http://127.0.0.1:9".parse().unwrap())
             .await;
-    let said = to.ask("print(*ask('/v1/chat/completions', message()))").await;
-    assert!(said.starts_with("502 ") && said.contains("server_error"), "{said}");
+    let printed = to.ask("print(*ask('/v1/chat/completions', message()))").await;
+    assert!(printed.starts_with("502 ") && printed.contains("server_error"), "{printed}");
     let call = &to.events("model_called")[0];
     assert_eq!((&call["status"], &call["cost_source"]), (&0.into(), &"free".into()));
     // What never left is not used up.
-    assert_eq!(to.place.llm().map(|totals| (totals.calls, totals.refused)), Some((0, 1)));
+    assert_eq!(to.fixture.llm().map(|totals| (totals.calls, totals.refused)), Some((0, 1)));
 }
 
 async fn an_answer_that_echoes_the_key_is_blotted(backend: BackendName) {
@@ -313,22 +316,25 @@ async fn an_answer_that_echoes_the_key_is_blotted(backend: BackendName) {
     });
     let script =
         "curl -sS -i $ANTHROPIC_BASE_URL/v1/messages -H content-type:application/json -d '{\"model\":\"m\"}'";
-    let said = to.place.answer(script).await;
-    assert!(said.contains("echo") && !said.contains("0123456789") && !said.contains("set-cookie"), "{said}");
-    assert_eq!(said.matches(&"*".repeat(KEY.len())).count(), 2, "{said}");
+    let printed = to.fixture.answer(script).await;
+    assert!(
+        printed.contains("echo") && !printed.contains("0123456789") && !printed.contains("set-cookie"),
+        "{printed}"
+    );
+    assert_eq!(printed.matches(&"*".repeat(KEY.len())).count(), 2, "{printed}");
 }
 
 async fn the_port_can_be_another(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |route| route.port = 9999).await;
-    let said =
+    let printed =
         to.ask("print(os.environ['ANTHROPIC_BASE_URL'], ask('/v1/messages', message(), port=9999)[0])").await;
-    assert_eq!(said, "http://127.0.0.1:9999 200");
+    assert_eq!(printed, "http://127.0.0.1:9999 200");
 }
 
 #[test]
 fn without_isolation_there_is_no_route() {
     run(BackendName::Host, async |backend| {
-        let made = Place::try_with(backend, |spec| {
+        let made = SandboxFixture::try_with(backend, |spec| {
             spec.egress = None;
             spec.llm = Some(LlmRoute::to("http://127.0.0.1:9".parse().unwrap()));
         });
@@ -340,8 +346,8 @@ fn without_isolation_there_is_no_route() {
 #[test]
 fn a_sandbox_without_a_route_has_no_listener() {
     run(BackendName::Native, async |backend| {
-        let place = Place::with(backend, |spec| spec.egress = Some(EgressPolicy::strict())).await;
-        assert_eq!(place.answer("curl -s http://127.0.0.1:14180/ || echo $?").await, "7");
-        assert!(place.llm().is_none());
+        let fixture = SandboxFixture::with(backend, |spec| spec.egress = Some(EgressPolicy::strict())).await;
+        assert_eq!(fixture.answer("curl -s http://127.0.0.1:14180/ || echo $?").await, "7");
+        assert!(fixture.llm().is_none());
     });
 }

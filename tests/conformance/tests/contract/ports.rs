@@ -24,20 +24,20 @@ for_every_backend! {
 }
 
 /// A server inside that sends back what it gets, in capitals; `None` without isolation.
-async fn shouting(backend: BackendName, address: &str) -> Option<(Place, Running, u16)> {
-    let place = Place::new(backend).await;
-    let (running, port) = listen(&place, address, SHOUT).await?;
-    Some((place, running, port))
+async fn shouting(backend: BackendName, address: &str) -> Option<(SandboxFixture, Running, u16)> {
+    let fixture = SandboxFixture::new(backend).await;
+    let (running, port) = listen(&fixture, address, SHOUT).await?;
+    Some((fixture, running, port))
 }
 
-async fn listen(place: &Place, address: &str, serve: &str) -> Option<(Running, u16)> {
-    if !is_isolated(place.backend()) {
+async fn listen(fixture: &SandboxFixture, address: &str, serve: &str) -> Option<(Running, u16)> {
+    if !is_isolated(fixture.backend()) {
         return None;
     }
     let script = format!("ADDRESS = {address:?}\n{LISTEN}{serve}");
-    let mut running = place.spawn(&python(&script)).await.unwrap();
-    let said = read_until(&mut running, "\n").await;
-    Some((running, said.trim().parse().unwrap()))
+    let mut running = fixture.spawn(&python(&script)).await.unwrap();
+    let printed = read_until(&mut running, "\n").await;
+    Some((running, printed.trim().parse().unwrap()))
 }
 
 const LISTEN: &str = r#"
@@ -57,13 +57,13 @@ while True:
 "#;
 
 async fn bytes_go_both_ways(backend: BackendName) {
-    let Some((place, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
-    let mut stream = place.connect(port).await.unwrap();
+    let Some((fixture, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
+    let mut stream = fixture.connect(port).await.unwrap();
     for word in ["hello", "again"] {
         stream.write_all(word.as_bytes()).await.unwrap();
-        let mut said = [0; 5];
-        stream.read_exact(&mut said).await.unwrap();
-        assert_eq!(text(&said), word.to_uppercase());
+        let mut printed = [0; 5];
+        stream.read_exact(&mut printed).await.unwrap();
+        assert_eq!(text(&printed), word.to_uppercase());
     }
 }
 
@@ -81,46 +81,46 @@ async fn ports_that_programs_open_are_told(backend: BackendName) {
 }
 
 async fn each_direction_ends_by_itself(backend: BackendName) {
-    let Some((place, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
-    let mut stream = place.connect(port).await.unwrap();
+    let Some((fixture, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
+    let mut stream = fixture.connect(port).await.unwrap();
     stream.write_all(b"the end is answered").await.unwrap();
     stream.shutdown().await.unwrap();
-    let mut said = String::new();
-    stream.read_to_string(&mut said).await.unwrap();
-    assert_eq!(said, "THE END IS ANSWERED.");
+    let mut printed = String::new();
+    stream.read_to_string(&mut printed).await.unwrap();
+    assert_eq!(printed, "THE END IS ANSWERED.");
 }
 
 async fn the_other_loopback_address_is_tried(backend: BackendName) {
     for address in ["::1", "::", "0.0.0.0"] {
-        let Some((place, _running, port)) = shouting(backend, address).await else { return };
-        let mut stream = place.connect(port).await.unwrap();
+        let Some((fixture, _running, port)) = shouting(backend, address).await else { return };
+        let mut stream = fixture.connect(port).await.unwrap();
         stream.write_all(b"six").await.unwrap();
-        let mut said = [0; 3];
-        stream.read_exact(&mut said).await.unwrap();
-        assert_eq!(&said, b"SIX", "{address}");
+        let mut printed = [0; 3];
+        stream.read_exact(&mut printed).await.unwrap();
+        assert_eq!(&printed, b"SIX", "{address}");
     }
 }
 
 async fn many_connections_do_not_mix(backend: BackendName) {
-    let Some((place, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
+    let Some((fixture, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
     let mut streams = Vec::new();
     for _ in 0..40 {
-        streams.push(place.connect(port).await.unwrap());
+        streams.push(fixture.connect(port).await.unwrap());
     }
     for (index, stream) in streams.iter_mut().enumerate().rev() {
         stream.write_all(format!("n{index}").as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();
     }
     for (index, stream) in streams.iter_mut().enumerate() {
-        let mut said = String::new();
-        stream.read_to_string(&mut said).await.unwrap();
-        assert_eq!(said, format!("N{index}."));
+        let mut printed = String::new();
+        stream.read_to_string(&mut printed).await.unwrap();
+        assert_eq!(printed, format!("N{index}."));
     }
 }
 
 async fn much_goes_through(backend: BackendName) {
-    let Some((place, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
-    let stream = place.connect(port).await.unwrap();
+    let Some((fixture, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
+    let stream = fixture.connect(port).await.unwrap();
     let sent: Vec<u8> = (b'a'..=b'z').cycle().take(8_000_000).collect();
     let (mut read, mut write) = stream.into_split();
     let mut got = Vec::new();
@@ -137,9 +137,9 @@ async fn a_port_without_a_listener_is_refused(backend: BackendName) {
     if !is_isolated(backend) {
         return;
     }
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     for port in [2, 8080, 40_000, 65_535, 0] {
-        let error = place.connect(port).await.unwrap_err();
+        let error = fixture.connect(port).await.unwrap_err();
         assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::ConnectionFailed), "{port}");
     }
 }
@@ -148,11 +148,11 @@ async fn a_listener_of_the_host_is_not_reached(backend: BackendName) {
     if !is_isolated(backend) {
         return;
     }
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     for address in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
         let Ok(listener) = TcpListener::bind(address) else { continue };
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(place.connect(port).await.unwrap_err().code, ErrorCode::ConnectionFailed, "{address}");
+        assert_eq!(fixture.connect(port).await.unwrap_err().code, ErrorCode::ConnectionFailed, "{address}");
         listener.set_nonblocking(true).unwrap();
         assert!(listener.accept().is_err(), "{address}");
     }
@@ -162,9 +162,9 @@ async fn without_isolation_it_is_refused_by_name(backend: BackendName) {
     if isolates(backend) {
         return;
     }
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let error = place.connect(listener.local_addr().unwrap().port()).await.unwrap_err();
+    let error = fixture.connect(listener.local_addr().unwrap().port()).await.unwrap_err();
     assert_eq!((error.kind(), error.code), (ErrorKind::Unavailable, ErrorCode::NotSupported));
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err());
@@ -175,13 +175,13 @@ async fn belljars_own_ports_are_refused(backend: BackendName) {
     if !is_isolated(backend) {
         return;
     }
-    let (_world, _server, place) = web(backend, |_| belljar_tests_hosts::Response::ok("")).await;
-    let listening = place.python(LISTENING).await;
+    let (_world, _server, fixture) = web(backend, |_| belljar_tests_hosts::Response::ok("")).await;
+    let listening = fixture.python(LISTENING).await;
     let mut ports: Vec<u16> = listening.split_whitespace().map(|port| port.parse().unwrap()).collect();
     assert!(!ports.is_empty(), "no egress socket listens");
     ports.push(53);
     for port in ports {
-        let error = place.connect(port).await.unwrap_err();
+        let error = fixture.connect(port).await.unwrap_err();
         assert_eq!((error.kind(), error.code), (ErrorKind::Policy, ErrorCode::PermissionDenied), "{port}");
     }
 }
@@ -199,23 +199,23 @@ for name in ('/proc/net/tcp', '/proc/net/tcp6'):
 "#;
 
 async fn a_connection_ends_with_who_listens(backend: BackendName) {
-    let Some((place, running, port)) = shouting(backend, "127.0.0.1").await else { return };
-    let mut stream = place.connect(port).await.unwrap();
+    let Some((fixture, running, port)) = shouting(backend, "127.0.0.1").await else { return };
+    let mut stream = fixture.connect(port).await.unwrap();
     drop(running);
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest).await;
     assert!(rest.is_empty());
-    while place.connect(port).await.is_ok() {
+    while fixture.connect(port).await.is_ok() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }
 
 async fn a_connection_ends_with_the_sandbox(backend: BackendName) {
-    let Some((place, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
-    let mut stream = place.connect(port).await.unwrap();
-    place.dispose().await;
+    let Some((fixture, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
+    let mut stream = fixture.connect(port).await.unwrap();
+    fixture.dispose().await;
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest).await;
     assert!(rest.is_empty());
-    assert_eq!(place.connect(port).await.unwrap_err().code, ErrorCode::SandboxNotAlive);
+    assert_eq!(fixture.connect(port).await.unwrap_err().code, ErrorCode::SandboxNotAlive);
 }

@@ -36,18 +36,18 @@ fn in_terminal(mut command: Command) -> Command {
 }
 
 async fn the_size_is_right_at_the_first_byte(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     for (rows, cols) in [(33, 101), (1, 1), (24, 80), (500, 1000)] {
         let mut command = command(["stty", "size"]);
         command.terminal = Some(WindowSize { rows, cols });
-        assert_eq!(text(&place.run(&command).await.stdout), format!("{rows} {cols}\r\n"));
+        assert_eq!(text(&fixture.run(&command).await.stdout), format!("{rows} {cols}\r\n"));
     }
 }
 
 async fn a_resize_reaches_the_command(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let script = "trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done";
-    let mut running = place.spawn(&in_terminal(sh(script))).await.unwrap();
+    let mut running = fixture.spawn(&in_terminal(sh(script))).await.unwrap();
     read_until(&mut running, "ready\r\n").await;
     for (rows, cols) in [(50, 132), (10, 20)] {
         running.inputs.send(Input::Resize(WindowSize { rows, cols })).await.unwrap();
@@ -56,10 +56,10 @@ async fn a_resize_reaches_the_command(backend: BackendName) {
 }
 
 async fn a_resize_overtakes_unread_keys(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     // Raw: a line that is too long is not cut, but waits.
     let script = "stty raw -echo; trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done";
-    let mut running = place.spawn(&in_terminal(sh(script))).await.unwrap();
+    let mut running = fixture.spawn(&in_terminal(sh(script))).await.unwrap();
     read_until(&mut running, "ready").await;
     while let Ok(room) = tokio::time::timeout(Duration::from_millis(600), running.inputs.room()).await {
         running.inputs.send(Input::Bytes(vec![b'x'; room.unwrap()])).await.unwrap();
@@ -69,33 +69,37 @@ async fn a_resize_overtakes_unread_keys(backend: BackendName) {
 }
 
 async fn all_three_streams_are_the_terminal(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let result = place.run(&in_terminal(sh("[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && tty; echo err >&2"))).await;
-    let said = text(&result.stdout);
-    assert!(said.starts_with("/dev/pts/"), "{said}");
-    assert!(said.ends_with("\r\nerr\r\n") && result.stderr.is_empty(), "{said}");
-    assert_eq!(place.sh("[ -t 0 ] || [ -t 1 ] || [ -t 2 ]").await.exit_code, Some(1), "only when asked for");
+    let fixture = SandboxFixture::new(backend).await;
+    let result = fixture.run(&in_terminal(sh("[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && tty; echo err >&2"))).await;
+    let printed = text(&result.stdout);
+    assert!(printed.starts_with("/dev/pts/"), "{printed}");
+    assert!(printed.ends_with("\r\nerr\r\n") && result.stderr.is_empty(), "{printed}");
+    assert_eq!(
+        fixture.sh("[ -t 0 ] || [ -t 1 ] || [ -t 2 ]").await.exit_code,
+        Some(1),
+        "only when asked for"
+    );
 }
 
 async fn it_is_the_controlling_terminal(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let result = place.run(&in_terminal(sh("echo said > /dev/tty"))).await;
+    let fixture = SandboxFixture::new(backend).await;
+    let result = fixture.run(&in_terminal(sh("echo said > /dev/tty"))).await;
     let expected = if has_terminal_keys(backend) { "said" } else { "cannot create /dev/tty" };
     assert!(text(&result.stdout).contains(expected), "{}", text(&result.stdout));
-    assert_ne!(place.sh(": > /dev/tty").await.exit_code, Some(0), "without a terminal there is none");
+    assert_ne!(fixture.sh(": > /dev/tty").await.exit_code, Some(0), "without a terminal there is none");
 }
 
 async fn ctrl_c_interrupts(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let script = "trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.05; done";
-    let mut running = place.spawn(&in_terminal(sh(script))).await.unwrap();
+    let mut running = fixture.spawn(&in_terminal(sh(script))).await.unwrap();
     read_until(&mut running, "ready").await;
     interrupt(backend, &mut running).await;
     let (stdout, _, ended) = drain(&mut running).await;
     assert!(text(&stdout).contains("interrupted"));
     assert_eq!(ended.exit_code, Some(3));
     // Who does not listen is ended by it.
-    let mut running = place.spawn(&in_terminal(sh("echo ready; exec sleep 60"))).await.unwrap();
+    let mut running = fixture.spawn(&in_terminal(sh("echo ready; exec sleep 60"))).await.unwrap();
     read_until(&mut running, "ready").await;
     interrupt(backend, &mut running).await;
     assert_eq!(end(&mut running).await.signal.as_deref(), Some("SIGINT"));
@@ -111,8 +115,8 @@ async fn interrupt(backend: BackendName, running: &mut Running) {
 }
 
 async fn ctrl_d_ends_the_input(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let mut running = place.spawn(&in_terminal(sh("stty -echo; echo ready; cat; echo end"))).await.unwrap();
+    let fixture = SandboxFixture::new(backend).await;
+    let mut running = fixture.spawn(&in_terminal(sh("stty -echo; echo ready; cat; echo end"))).await.unwrap();
     read_until(&mut running, "ready\r\n").await;
     running.inputs.send(Input::Bytes(b"line\n\x04".to_vec())).await.unwrap();
     if !has_terminal_keys(backend) {
@@ -124,52 +128,53 @@ async fn ctrl_d_ends_the_input(backend: BackendName) {
 }
 
 async fn what_is_typed_is_echoed(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let mut running = place.spawn(&in_terminal(sh("echo ready; read line; echo \"<$line>\""))).await.unwrap();
+    let fixture = SandboxFixture::new(backend).await;
+    let mut running =
+        fixture.spawn(&in_terminal(sh("echo ready; read line; echo \"<$line>\""))).await.unwrap();
     read_until(&mut running, "ready\r\n").await;
     running.inputs.send(Input::Bytes(b"hallo\r".to_vec())).await.unwrap();
     assert_eq!(text(&drain(&mut running).await.0), "hallo\r\n<hallo>\r\n");
 }
 
 async fn everything_written_arrives(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let mut command = in_terminal(sh("yes 123456789012345 | head -n 60000"));
     command.max_output = Some(ByteSize::mebibytes(4));
-    let result = place.run(&command).await;
+    let result = fixture.run(&command).await;
     assert!(result.stdout == b"123456789012345\r\n".repeat(60_000), "{} bytes", result.stdout.len());
 }
 
 async fn the_last_words_are_not_lost(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let words = "last words ".repeat(300);
     let command = in_terminal(command(["printf", "%s", words.as_str()]));
     for round in 0..100 {
-        assert_eq!(text(&place.run(&command).await.stdout), words, "round {round}");
+        assert_eq!(text(&fixture.run(&command).await.stdout), words, "round {round}");
     }
 }
 
 async fn a_writer_in_the_background_keeps_no_terminal(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let mut command = in_terminal(sh("trap '' HUP; setsid yes & exit 3"));
     command.timeout = Some(Duration::from_secs(10));
     command.max_output = Some(ByteSize::bytes(100));
-    let result = place.run(&command).await;
+    let result = fixture.run(&command).await;
     assert_eq!((result.exit_code, result.timed_out), (Some(3), false));
 }
 
 async fn jobs_can_be_controlled(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let script =
         "set -m; sleep 60 & jobs; kill %1; wait %1; echo \"ended $?\"; sh -c 'echo front'; echo done";
-    let said = text(&place.run(&in_terminal(sh(script))).await.stdout);
-    assert!(said.contains("Running") && said.contains("ended 143"), "{said}");
-    assert!(said.ends_with("front\r\ndone\r\n"), "{said}");
-    assert!(!said.contains("job control") && !said.contains("tty"), "{said}");
+    let printed = text(&fixture.run(&in_terminal(sh(script))).await.stdout);
+    assert!(printed.contains("Running") && printed.contains("ended 143"), "{printed}");
+    assert!(printed.ends_with("front\r\ndone\r\n"), "{printed}");
+    assert!(!printed.contains("job control") && !printed.contains("tty"), "{printed}");
 }
 
 async fn ctrl_z_stops_a_job(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let mut running = place.spawn(&in_terminal(command(["sh", "-i"]))).await.unwrap();
+    let fixture = SandboxFixture::new(backend).await;
+    let mut running = fixture.spawn(&in_terminal(command(["sh", "-i"]))).await.unwrap();
     let say = async |running: &mut Running, words: &[u8]| {
         running.inputs.send(Input::Bytes(words.to_vec())).await.unwrap();
     };
@@ -196,56 +201,56 @@ async fn ctrl_z_stops_a_job(backend: BackendName) {
 
 /// As programs do at ctrl-Z that have a screen of their own: without a parent in their session they would wait for ever.
 async fn a_command_that_stops_itself_continues(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let mut command =
         in_terminal(sh("echo before; kill -TSTP $$; echo after; sleep 60 & kill -STOP $!; exit 4"));
     command.timeout = Some(Duration::from_secs(20));
-    let result = place.run(&command).await;
+    let result = fixture.run(&command).await;
     assert_eq!((text(&result.stdout).as_str(), result.exit_code), ("before\r\nafter\r\n", Some(4)));
 }
 
 async fn the_end_of_a_command_hangs_its_terminal_up(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
     // Its shell has no job control, so it is in the foreground group.
     let mut command = in_terminal(sh("sh -c 'while :; do sleep 0.1; done' $M & sleep 0.3; exit 0"));
     command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
-    assert_eq!(place.run(&command).await.exit_code, Some(0));
+    assert_eq!(fixture.run(&command).await.exit_code, Some(0));
     if has_terminal_keys(backend) {
         marker.wait_for_none();
     }
 }
 
 async fn a_timeout_ends_a_terminals_tree(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
     let script =
         "trap '' HUP; (setsid sh -c 'while :; do sleep 0.1; done' $M &); while :; do sleep 0.1; done";
     let mut command = in_terminal(sh(script));
     command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
     command.timeout = Some(Duration::from_millis(1500));
-    let (result, ()) = tokio::join!(place.run(&command), marker.appears(1));
+    let (result, ()) = tokio::join!(fixture.run(&command), marker.appears(1));
     assert!(result.timed_out);
     assert_eq!(marker.processes(), Vec::<u32>::new());
 }
 
 async fn a_hung_up_terminal_ends_its_command(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
     let mut command = in_terminal(sh("trap '' HUP INT; sh -c 'while :; do sleep 0.1; done' $M; :"));
     command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
-    let running = place.spawn(&command).await.unwrap();
+    let running = fixture.spawn(&command).await.unwrap();
     marker.wait_for(1);
     drop(running);
     marker.wait_for_none();
 }
 
 async fn terminals_do_not_mix(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let (one, two) =
         (in_terminal(sh("tty; read x; echo \"$x\"")), in_terminal(sh("tty; read x; echo \"$x\"")));
-    let mut one = place.spawn(&one).await.unwrap();
-    let mut two = place.spawn(&two).await.unwrap();
+    let mut one = fixture.spawn(&one).await.unwrap();
+    let mut two = fixture.spawn(&two).await.unwrap();
     let first = read_until(&mut one, "\r\n").await;
     let second = read_until(&mut two, "\r\n").await;
     assert_ne!(first, second);
@@ -256,10 +261,10 @@ async fn terminals_do_not_mix(backend: BackendName) {
 }
 
 async fn a_resize_without_a_terminal_is_nothing(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let mut command = command(["cat"]);
     command.stdin = Stdin::Stream;
-    let mut running = place.spawn(&command).await.unwrap();
+    let mut running = fixture.spawn(&command).await.unwrap();
     running.inputs.send(Input::Resize(WindowSize { rows: 5, cols: 5 })).await.unwrap();
     running.inputs.send(Input::Bytes(b"still here".to_vec())).await.unwrap();
     running.inputs.send(Input::End).await.unwrap();

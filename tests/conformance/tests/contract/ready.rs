@@ -23,8 +23,8 @@ async fn a_guest_that_hangs_is_an_error_in_time(backend: BackendName) {
     }
     // In a process of its own: whatever is below that is this sandbox.
     let done = again(backend, name, "hang", ":").env("BELLJAR_BACKENDS", backend.as_str()).output().unwrap();
-    let said = text(&done.stdout) + &text(&done.stderr);
-    assert!(done.status.success() && said.contains("1 passed"), "{said}");
+    let printed = text(&done.stdout) + &text(&done.stderr);
+    assert!(done.status.success() && printed.contains("1 passed"), "{printed}");
 }
 
 fn hang(backend: BackendName) {
@@ -94,7 +94,7 @@ fn is_guest(pid: u32) -> bool {
 
 async fn a_sandbox_that_is_ready_is_not_hurried(backend: BackendName) {
     let limits = LimitsRequest { ready: Some(Duration::from_secs(20)), ..Default::default() };
-    let place = Place::with(backend, |spec| spec.limits = limits).await;
-    assert_eq!(place.limits().ready.value, Duration::from_secs(20));
-    assert_eq!(place.answer("echo here").await, "here");
+    let fixture = SandboxFixture::with(backend, |spec| spec.limits = limits).await;
+    assert_eq!(fixture.limits().ready.value, Duration::from_secs(20));
+    assert_eq!(fixture.answer("echo here").await, "here");
 }

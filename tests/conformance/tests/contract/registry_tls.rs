@@ -11,12 +11,12 @@ use tempfile::TempDir;
 fn pull(clear: &str, answer: impl Fn() -> Response + Send + Sync + 'static) -> (ImageError, usize) {
     let (authority, folder) = (Authority::new(), TempDir::new().unwrap());
     let registry = HttpServer::start_tls(LOOPBACK, &authority.leaf(["127.0.0.1"]), move |_| answer());
-    let place = format!("127.0.0.1:{}", registry.port());
+    let address = format!("127.0.0.1:{}", registry.port());
     let (trusted, passwords) = (folder.path().join("authority.pem"), folder.path().join("config.json"));
     fs::write(&trusted, authority.pem()).unwrap();
-    fs::write(&passwords, format!(r#"{{"auths":{{"{place}":{{"auth":"YW5uOnMzY3JldA=="}}}}}}"#)).unwrap();
+    fs::write(&passwords, format!(r#"{{"auths":{{"{address}":{{"auth":"YW5uOnMzY3JldA=="}}}}}}"#)).unwrap();
     let options = PullOptions {
-        mirrors: vec![Mirror { registry: "registry.test".into(), place, transport: Transport::Tls }],
+        mirrors: vec![Mirror { registry: "registry.test".into(), place: address, transport: Transport::Tls }],
         // Also where plain HTTP is allowed, no registry with TLS can redirect to it.
         plain_http: vec![clear.into()],
         authorities: vec![trusted],
@@ -36,13 +36,13 @@ fn a_registry_with_tls_cannot_redirect_to_plain_http() {
     let clear = format!("127.0.0.1:{}", thief.port());
     let to = format!("http://{clear}/x");
     let realm = format!("Bearer realm=\"{to}\"");
-    let (error, asked) = pull(&clear, move || Response::redirect(307, &to));
-    assert!(matches!(error, ImageError::Downgrade { .. }) && asked == 1, "{error}, {asked}");
-    let (error, asked) = pull(&clear, move || {
+    let (error, requested) = pull(&clear, move || Response::redirect(307, &to));
+    assert!(matches!(error, ImageError::Downgrade { .. }) && requested == 1, "{error}, {requested}");
+    let (error, requested) = pull(&clear, move || {
         let mut refused = Response::status(401);
         refused.headers.push(("WWW-Authenticate".into(), realm.clone()));
         refused
     });
-    assert!(matches!(error, ImageError::Downgrade { .. }) && asked == 1, "{error}, {asked}");
+    assert!(matches!(error, ImageError::Downgrade { .. }) && requested == 1, "{error}, {requested}");
     assert!(thief.requests().is_empty(), "a client was redirected there");
 }

@@ -19,54 +19,54 @@ for_every_backend! {
 }
 
 async fn a_file_gets_another_name(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place.mkdir("d", false).await.unwrap();
-    place.write_file("a", b"content").await.unwrap();
-    place.rename("a", "d/b").await.unwrap();
-    place.rename(&place.inside("d/b"), "d/c c").await.unwrap();
-    assert_eq!(fs::read(place.host("d/c c")).unwrap(), b"content");
-    assert!(!place.host("a").exists() && !place.host("d/b").exists());
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.mkdir("d", false).await.unwrap();
+    fixture.write_file("a", b"content").await.unwrap();
+    fixture.rename("a", "d/b").await.unwrap();
+    fixture.rename(&fixture.inside("d/b"), "d/c c").await.unwrap();
+    assert_eq!(fs::read(fixture.host("d/c c")).unwrap(), b"content");
+    assert!(!fixture.host("a").exists() && !fixture.host("d/b").exists());
 }
 
 async fn a_file_replaces_another(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place.write_file("new", b"new").await.unwrap();
-    place.write_file("old", b"old").await.unwrap();
-    place.rename("new", "old").await.unwrap();
-    assert_eq!(place.read_file("old").await.unwrap(), b"new");
-    place.rename("old", "old").await.unwrap();
-    assert_eq!(place.read_file("old").await.unwrap(), b"new");
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.write_file("new", b"new").await.unwrap();
+    fixture.write_file("old", b"old").await.unwrap();
+    fixture.rename("new", "old").await.unwrap();
+    assert_eq!(fixture.read_file("old").await.unwrap(), b"new");
+    fixture.rename("old", "old").await.unwrap();
+    assert_eq!(fixture.read_file("old").await.unwrap(), b"new");
 }
 
 async fn a_folder_moves_with_all_in_it(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place.mkdir("d/e", true).await.unwrap();
-    place.mkdir("empty", false).await.unwrap();
-    place.write_file("d/e/file", b"deep").await.unwrap();
-    place.rename("d/", "moved").await.unwrap();
-    place.rename("moved", "empty").await.unwrap();
-    assert_eq!(fs::read(place.host("empty/e/file")).unwrap(), b"deep");
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.mkdir("d/e", true).await.unwrap();
+    fixture.mkdir("empty", false).await.unwrap();
+    fixture.write_file("d/e/file", b"deep").await.unwrap();
+    fixture.rename("d/", "moved").await.unwrap();
+    fixture.rename("moved", "empty").await.unwrap();
+    assert_eq!(fs::read(fixture.host("empty/e/file")).unwrap(), b"deep");
 }
 
 async fn a_link_is_moved_itself(backend: BackendName) {
-    let place = Place::new(backend).await;
-    fs::write(place.host("file"), "here").unwrap();
-    symlink("/etc/passwd", place.host("link")).unwrap();
-    place.rename("link", "moved").await.unwrap();
-    assert!(place.host("moved").is_symlink());
-    place.rename("file", "moved").await.unwrap();
+    let fixture = SandboxFixture::new(backend).await;
+    fs::write(fixture.host("file"), "here").unwrap();
+    symlink("/etc/passwd", fixture.host("link")).unwrap();
+    fixture.rename("link", "moved").await.unwrap();
+    assert!(fixture.host("moved").is_symlink());
+    fixture.rename("file", "moved").await.unwrap();
     assert_eq!(
-        fs::read(place.host("moved")).unwrap(),
+        fs::read(fixture.host("moved")).unwrap(),
         b"here",
         "the link was replaced, and not what it leads to"
     );
 }
 
 async fn what_cannot_be_moved_says_why(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place.mkdir("full/inner", true).await.unwrap();
-    place.mkdir("folder", false).await.unwrap();
-    place.write_file("file", b"").await.unwrap();
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.mkdir("full/inner", true).await.unwrap();
+    fixture.mkdir("folder", false).await.unwrap();
+    fixture.write_file("file", b"").await.unwrap();
     for (from, to, code) in [
         ("missing", "x", ErrorCode::NotFound),
         ("file", "no/such/folder", ErrorCode::NotFound),
@@ -77,23 +77,23 @@ async fn what_cannot_be_moved_says_why(backend: BackendName) {
         (".", "x", ErrorCode::FileOperation),
         ("file", "folder/..", ErrorCode::FileOperation),
     ] {
-        let error = place.rename(from, to).await.unwrap_err();
+        let error = fixture.rename(from, to).await.unwrap_err();
         assert_eq!(error.code, code, "{from} to {to}: {error}");
     }
-    assert!(place.host("file").exists() && place.host("full/inner").exists());
+    assert!(fixture.host("file").exists() && fixture.host("full/inner").exists());
 }
 
 async fn with_isolation_another_filesystem_is_said_so(backend: BackendName) {
     if !is_isolated(backend) {
         return;
     }
-    let place = Place::new(backend).await;
-    place.write_file("/tmp/file", b"content").await.unwrap();
-    let error = place.rename("/tmp/file", "file").await.unwrap_err();
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.write_file("/tmp/file", b"content").await.unwrap();
+    let error = fixture.rename("/tmp/file", "file").await.unwrap_err();
     assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::FileOperation));
-    place.rename("/tmp/file", "/tmp/moved").await.unwrap();
-    place.write_file("file", b"").await.unwrap();
-    let refused = place.rename("file", "/usr/file").await.unwrap_err();
+    fixture.rename("/tmp/file", "/tmp/moved").await.unwrap();
+    fixture.write_file("file", b"").await.unwrap();
+    let refused = fixture.rename("file", "/usr/file").await.unwrap_err();
     assert!(matches!(refused.code, ErrorCode::PermissionDenied | ErrorCode::FileOperation), "{refused}");
 }
 
@@ -101,10 +101,10 @@ async fn without_isolation_both_names_are_held_in_the_workspace(backend: Backend
     if is_isolated(backend) {
         return;
     }
-    let (place, outside) = (Place::new(backend).await, tempfile::TempDir::new().unwrap());
+    let (fixture, outside) = (SandboxFixture::new(backend).await, tempfile::TempDir::new().unwrap());
     fs::write(outside.path().join("secret"), "secret").unwrap();
-    symlink(outside.path(), place.host("out")).unwrap();
-    place.write_file("file", b"mine").await.unwrap();
+    symlink(outside.path(), fixture.host("out")).unwrap();
+    fixture.write_file("file", b"mine").await.unwrap();
     let secret = outside.path().join("secret").display().to_string();
     for (from, to) in [
         (secret.as_str(), "taken"),
@@ -114,7 +114,7 @@ async fn without_isolation_both_names_are_held_in_the_workspace(backend: Backend
         ("file", secret.as_str()),
     ] {
         assert_eq!(
-            place.rename(from, to).await.unwrap_err().code,
+            fixture.rename(from, to).await.unwrap_err().code,
             ErrorCode::PermissionDenied,
             "{from} to {to}"
         );

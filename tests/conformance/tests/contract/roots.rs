@@ -5,8 +5,10 @@
 //! lines that really fetches packages from there, through the sandbox's egress, and unpacks them: no Alpine is available without
 //! the internet, so what the real apk makes of a sandbox is not tried here.
 
-use belljar_engine::{BuildOptions, Engine, Golden, Told};
-use belljar_spec::{Admin, BackendName, ErrorCode, GoldenTier, Kept, Root, SandboxError, SandboxSpec};
+use belljar_engine::{BuildOptions, BuildProgress, Engine, Golden};
+use belljar_spec::{
+    Admin, BackendName, ErrorCode, GoldenTier, PersistentIdentity, Root, SandboxError, SandboxSpec,
+};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{HttpServer, Response};
 use std::fs;
@@ -45,36 +47,36 @@ async fn a_directory_is_a_root_that_stays_as_it_is(backend: BackendName) {
     system(directory.path());
     let before = everything(directory.path());
     let root = || Root::Directory(directory.path().into());
-    let place = Place::with(backend, |spec| spec.root = root()).await;
+    let fixture = SandboxFixture::with(backend, |spec| spec.root = root()).await;
     assert_eq!(
-        place.answer("id -un; cat /etc/alpine-release; echo $SHELL $HOME").await,
+        fixture.answer("id -un; cat /etc/alpine-release; echo $SHELL $HOME").await,
         "agent\n3.24.9\n/bin/sh /home/agent"
     );
-    assert_eq!(place.answer("echo made > /workspace/x; cat /workspace/x").await, "made");
-    assert_eq!(fs::read_to_string(place.host("x")).unwrap(), "made\n");
+    assert_eq!(fixture.answer("echo made > /workspace/x; cat /workspace/x").await, "made");
+    assert_eq!(fs::read_to_string(fixture.host("x")).unwrap(), "made\n");
     assert_eq!(
-        place.answer("test -e /usr/lib && echo the host || echo nothing").await,
+        fixture.answer("test -e /usr/lib && echo the host || echo nothing").await,
         "nothing",
         "nothing of the host"
     );
     // A process that may write to the root writes to a layer.
-    place
+    fixture
         .sh("echo x > /etc/new; rm -rf /usr /bin/stat /etc/alpine-release; echo x > /bin/busybox; touch /new")
         .await;
     for held in ["/etc/belljar/network.txt", "/etc/resolv.conf", "/.belljar"] {
-        let result = place.sh(&format!("echo x > {held}")).await;
+        let result = fixture.sh(&format!("echo x > {held}")).await;
         assert_ne!(result.exit_code, Some(0), "{held} can be changed");
     }
-    drop(place);
+    drop(fixture);
     assert_eq!(everything(directory.path()), before);
-    let again = Place::with(backend, |spec| spec.root = root()).await;
+    let again = SandboxFixture::with(backend, |spec| spec.root = root()).await;
     assert_eq!(again.answer("test -e /etc/new && echo there || echo gone").await, "gone");
 }
 
 async fn what_is_no_root_is_refused(backend: BackendName) {
     let code = |error: Option<SandboxError>| error.map(|error| error.code);
     let empty = TempDir::new().unwrap();
-    let try_root = |root: Root| Place::try_with(backend, |spec| spec.root = root);
+    let try_root = |root: Root| SandboxFixture::try_with(backend, |spec| spec.root = root);
     if !is_isolated(backend) {
         assert_eq!(
             code(try_root(Root::Directory(empty.path().into())).await.err()),
@@ -102,7 +104,8 @@ async fn what_is_no_root_is_refused(backend: BackendName) {
     symlink(records.path(), &link).unwrap();
     let engine = Engine::new().with_records(records.path().join("audit"));
     fs::create_dir(records.path().join("bin")).unwrap();
-    let made = Place::made_by(&engine, backend, |spec| spec.root = Root::Directory(link.clone())).await;
+    let made =
+        SandboxFixture::made_by(&engine, backend, |spec| spec.root = Root::Directory(link.clone())).await;
     assert_eq!(code(made.err()), Some(ErrorCode::PathRefused));
 }
 
@@ -122,13 +125,15 @@ async fn links_of_a_root_lead_nowhere_else(backend: BackendName) {
     symlink(outside.path(), directory.path().join("home")).unwrap();
     symlink("../../../../../../../etc/shadow", directory.path().join("etc/group.d")).unwrap();
     let before = everything(outside.path());
-    let place = Place::with(backend, |spec| spec.root = Root::Directory(directory.path().into())).await;
-    let seen =
-        place.answer("cat /etc/passwd /etc/hosts /etc/group; ls /home; cat /etc/group.d 2>&1 || true").await;
+    let fixture =
+        SandboxFixture::with(backend, |spec| spec.root = Root::Directory(directory.path().into())).await;
+    let seen = fixture
+        .answer("cat /etc/passwd /etc/hosts /etc/group; ls /home; cat /etc/group.d 2>&1 || true")
+        .await;
     assert!(!seen.contains("host's own") && seen.contains("agent:x:1000"), "{seen}");
-    place.sh("echo x > /etc/hosts; echo x > /workspace/y").await;
+    fixture.sh("echo x > /etc/hosts; echo x > /workspace/y").await;
     assert_eq!(everything(outside.path()), before);
-    assert!(place.host("y").exists(), "the workspace is the workspace");
+    assert!(fixture.host("y").exists(), "the workspace is the workspace");
 }
 
 async fn files_of_a_root_count_as_disk(backend: BackendName) {
@@ -137,21 +142,21 @@ async fn files_of_a_root_count_as_disk(backend: BackendName) {
     }
     let directory = TempDir::new().unwrap();
     system(directory.path());
-    let place = Place::with(backend, |spec| {
+    let fixture = SandboxFixture::with(backend, |spec| {
         spec.root = Root::Directory(directory.path().into());
         spec.admin = Admin::Root;
         spec.limits.disk = Some("16m".parse().unwrap());
     })
     .await;
-    let result = place.sh("dd if=/dev/zero of=/filler bs=1M count=64; ls -l /filler").await;
+    let result = fixture.sh("dd if=/dev/zero of=/filler bs=1M count=64; ls -l /filler").await;
     assert!(text(&result.stderr).contains("No space left"), "{}", text(&result.stderr));
 }
 
 /// A kept sandbox of a state directory.
-fn kept(spec: &mut SandboxSpec, state: &Path, root: &Path) {
+fn persistent(spec: &mut SandboxSpec, state: &Path, root: &Path) {
     spec.root = Root::Directory(root.into());
     spec.admin = Admin::Root;
-    spec.kept = Some(Kept { name: "bj-a".into(), key: "a".into() });
+    spec.persistent = Some(PersistentIdentity { name: "bj-a".into(), key: "a".into() });
     spec.home = Some(state.join("fleet/sandboxes/bj-a/home"));
 }
 
@@ -164,7 +169,7 @@ async fn what_root_changes_is_there_in_the_next_life(backend: BackendName) {
     system(&root);
     let before = everything(&root);
     let engine = Engine::new().with_state(&state).with_records(state.join("audit"));
-    let life = || Place::made_by(&engine, backend, |spec| kept(spec, &state, &root));
+    let life = || SandboxFixture::made_by(&engine, backend, |spec| persistent(spec, &state, &root));
     let first = life().await.unwrap();
     first.answer("id -u; echo one > /etc/installed; rm /etc/alpine-release; rm -r /usr; mkdir /usr; touch /usr/new").await;
     if backend == BackendName::Native && is_root() {
@@ -199,8 +204,8 @@ struct Mirror {
 
 impl Mirror {
     fn start() -> Mirror {
-        let place = TempDir::new().unwrap();
-        let root = place.path().join("root");
+        let directory = TempDir::new().unwrap();
+        let root = directory.path().join("root");
         system(&root);
         furnish(&root, "/usr/bin/curl");
         // Under another name than those of the packages that it fetches.
@@ -225,12 +230,12 @@ impl Mirror {
             }
             match path.strip_prefix("main/").and_then(|name| name.strip_suffix(".tar.gz")) {
                 Some(name) if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') => {
-                    let place = TempDir::new().unwrap();
-                    fs::create_dir_all(place.path().join("usr/bin")).unwrap();
-                    let program = place.path().join("usr/bin").join(name);
+                    let directory = TempDir::new().unwrap();
+                    fs::create_dir_all(directory.path().join("usr/bin")).unwrap();
+                    let program = directory.path().join("usr/bin").join(name);
                     fs::write(&program, format!("#!/bin/sh\necho {name} 1.0\n")).unwrap();
                     fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-                    Response::ok(packed(place.path()))
+                    Response::ok(packed(directory.path()))
                 }
                 _ => Response::status(404),
             }
@@ -261,14 +266,14 @@ async fn a_golden_root_is_built_from_its_mirror_alone(backend: BackendName) {
     let build = |options: BuildOptions, anew: bool| {
         let state = state.path().to_path_buf();
         tokio::task::spawn_blocking(move || {
-            let told = Mutex::new(Vec::new());
+            let reported = Mutex::new(Vec::new());
             let golden = Golden::new(&state).unwrap();
             let built = golden.build(&options, anew, &|what| {
-                if !matches!(what, Told::Fetched(..)) {
-                    told.lock().unwrap().push(format!("{what:?}"));
+                if !matches!(what, BuildProgress::Fetched(..)) {
+                    reported.lock().unwrap().push(format!("{what:?}"));
                 }
             });
-            (built, told.into_inner().unwrap())
+            (built, reported.into_inner().unwrap())
         })
     };
     // An archive that does not match the caller's digest is refused, whatever the mirror says of it.
@@ -293,9 +298,9 @@ async fn a_golden_root_is_built_from_its_mirror_alone(backend: BackendName) {
     assert_eq!(packages, GoldenTier::Small.packages().len(), "they came through the sandbox");
 
     let engine = Engine::new().with_state(state.path()).with_records(state.path().join("audit"));
-    let place = Place::made_by(&engine, backend, |spec| spec.root = Root::Golden).await.unwrap();
+    let fixture = SandboxFixture::made_by(&engine, backend, |spec| spec.root = Root::Golden).await.unwrap();
     assert_eq!(
-        place.answer("python3 --version; cat /lib/apk/db/installed").await.lines().next(),
+        fixture.answer("python3 --version; cat /lib/apk/db/installed").await.lines().next(),
         Some("python3 1.0")
     );
 
@@ -303,10 +308,10 @@ async fn a_golden_root_is_built_from_its_mirror_alone(backend: BackendName) {
     let smaller = BuildOptions { tier: GoldenTier::Base, ..options };
     let anew = build(smaller, true).await.unwrap().0.unwrap();
     assert_ne!(anew.build, built.build);
-    assert_eq!(place.answer("git --version").await, "git 1.0");
+    assert_eq!(fixture.answer("git --version").await, "git 1.0");
     let builds = || fs::read_dir(state.path().join("golden/builds")).unwrap().count();
     assert_eq!(builds(), 2);
-    drop(place);
+    drop(fixture);
     let removed = tokio::task::spawn_blocking({
         let state = state.path().to_path_buf();
         move || Golden::new(&state).unwrap().remove().unwrap()

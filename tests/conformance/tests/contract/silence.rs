@@ -11,9 +11,9 @@ async fn a_guest_that_hangs_blocks_no_caller(backend: BackendName) {
         // Where there is no isolation, no process kills a guest from outside; tests/docker tests paused containers.
         return;
     }
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
-    let _running = place.spawn(&sh(&format!("sleep 1000; : {marker}"))).await.unwrap();
+    let _running = fixture.spawn(&sh(&format!("sleep 1000; : {marker}"))).await.unwrap();
     marker.appears(1).await;
     let guest = first_process_above(marker.processes()[0]);
     kill_process(Pid::from_raw(guest as i32).unwrap(), Signal::STOP).unwrap();
@@ -21,10 +21,10 @@ async fn a_guest_that_hangs_blocks_no_caller(backend: BackendName) {
     let mut long = sh(":");
     long.env.push(("LONG".parse().unwrap(), "x".repeat(900_000).into()));
     let (looked, made, begun, dialled) = tokio::join!(
-        place.stat("."),
-        place.mkdir("made", false),
-        async { place.spawn(&long).await.map(drop) },
-        async { place.connect(8000).await.map(drop) },
+        fixture.stat("."),
+        fixture.mkdir("made", false),
+        async { fixture.spawn(&long).await.map(drop) },
+        async { fixture.connect(8000).await.map(drop) },
     );
     for error in [looked.map(drop), made, begun, dialled].map(Result::unwrap_err) {
         assert_eq!(error.kind(), ErrorKind::Runtime, "{error}");

@@ -44,17 +44,18 @@ async fn passes(backend: BackendName, bytes: usize, options: &str, expected: &st
     let leaf = world.authority.leaf(["api.test"]);
     let server = WebServer::start(LOOPBACK, &leaf, MODERN, move |request| serve(request, bytes));
     let rule = format!("api.test:{}/tls", server.port());
-    let place = world.place(backend, world.inspecting(&rule, &["GET", "PUT"], &["/bulk"])).await;
-    fs::File::create(place.host("body")).unwrap().set_len(bytes as u64).unwrap();
+    let fixture = world.fixture(backend, world.inspecting(&rule, &["GET", "PUT"], &["/bulk"])).await;
+    fs::File::create(fixture.host("body")).unwrap().set_len(bytes as u64).unwrap();
     // Forgets the worst so far (proc(5), clear_refs).
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = memory("VmRSS:");
-    let said = place.answer(&format!("curl -sS {options} https://api.test:{}/bulk", server.port())).await;
-    assert_eq!(said, expected);
+    let printed =
+        fixture.answer(&format!("curl -sS {options} https://api.test:{}/bulk", server.port())).await;
+    assert_eq!(printed, expected);
     let grown = memory("VmHWM:").saturating_sub(before);
     assert!(grown < STEADY, "{grown} KiB more for {bytes} bytes");
-    place.dispose().await;
-    let connections = world.connections(&place);
+    fixture.dispose().await;
+    let connections = world.connections(&fixture);
     let moved = connections[0].sent.max(connections[0].received);
     assert!(moved > bytes as u64, "{connections:?}");
 }

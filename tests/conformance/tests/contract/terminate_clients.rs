@@ -80,13 +80,13 @@ async fn a_go_program_trusts_the_authority(backend: BackendName) {
         Response::ok(body).with("content-type", kind).with("docker-distribution-api-version", "registry/2.0")
     });
     let rule = format!("api.test:{}/tls", server.port());
-    let place = world.place(backend, world.inspecting(&rule, &["GET", "HEAD"], &["/v2/**"])).await;
+    let fixture = world.fixture(backend, world.inspecting(&rule, &["GET", "HEAD"], &["/v2/**"])).await;
     let script = format!(
         "DOCKER_CLI_EXPERIMENTAL=enabled docker manifest inspect api.test:{}/some/image:1",
         server.port()
     );
-    assert!(place.answer(&script).await.contains(MANIFEST_TYPE));
-    let without_trust = place.sh(&format!("SSL_CERT_FILE=/dev/null SSL_CERT_DIR=/nowhere {script}")).await;
+    assert!(fixture.answer(&script).await.contains(MANIFEST_TYPE));
+    let without_trust = fixture.sh(&format!("SSL_CERT_FILE=/dev/null SSL_CERT_DIR=/nowhere {script}")).await;
     assert_ne!(without_trust.exit_code, Some(0), "{}", text(&without_trust.stdout));
     assert!(server.requests().iter().any(|request| request.target == "/v2/some/image/manifests/1"));
 }
@@ -108,12 +108,12 @@ async fn cargo_trusts_the_authority(backend: BackendName) {
         })
     });
     let policy = world.inspecting(&format!("api.test:{}/tls", server.port()), &["GET"], &[]);
-    let place = world.place(backend, policy).await;
-    std::fs::copy(cargo, place.host("cargo")).unwrap();
+    let fixture = world.fixture(backend, policy).await;
+    std::fs::copy(cargo, fixture.host("cargo")).unwrap();
     let index = format!("sparse+https://api.test:{}/index/", server.port());
-    let said = place.answer(&format!("./cargo search hello --index {index}")).await;
-    assert!(said.contains(r#"hello = "1.2.3""#), "{said}");
-    assert_eq!(place.refusals(), []);
+    let printed = fixture.answer(&format!("./cargo search hello --index {index}")).await;
+    assert!(printed.contains(r#"hello = "1.2.3""#), "{printed}");
+    assert_eq!(fixture.refusals(), []);
 }
 
 async fn node_fetch_trusts_the_authority(backend: BackendName) {
@@ -127,11 +127,11 @@ async fn java_trusts_the_authority(backend: BackendName) {
         return;
     }
     let (world, server) = served();
-    let place = world.place(backend, gets(&world, &server)).await;
-    std::fs::write(place.host("Get.java"), JAVA).unwrap();
+    let fixture = world.fixture(backend, gets(&world, &server)).await;
+    std::fs::write(fixture.host("Get.java"), JAVA).unwrap();
     let url = format!("https://api.test:{}/x", server.port());
-    assert_eq!(place.answer(&format!("java Get.java {url}")).await, "hello /x");
-    assert_eq!(place.refusals(), []);
+    assert_eq!(fixture.answer(&format!("java Get.java {url}")).await, "hello /x");
+    assert_eq!(fixture.refusals(), []);
 }
 
 /// Go, curl without variables, and whatever else looks where the system keeps its authorities.
@@ -140,21 +140,21 @@ async fn a_tool_that_reads_the_systems_bundle_trusts_the_authority(backend: Back
         return;
     }
     let (world, server) = served();
-    let place = world.place(backend, gets(&world, &server)).await;
-    let bundle = place.answer("echo $SSL_CERT_FILE").await;
-    let own = place.answer(&format!("cat {}/authority.pem", own_files(backend))).await;
+    let fixture = world.fixture(backend, gets(&world, &server)).await;
+    let bundle = fixture.answer("echo $SSL_CERT_FILE").await;
+    let own = fixture.answer(&format!("cat {}/authority.pem", own_files(backend))).await;
     assert!(own.starts_with("-----BEGIN CERTIFICATE-----"), "{own}");
-    let all = place.answer(&format!("cat {bundle}")).await;
+    let all = fixture.answer(&format!("cat {bundle}")).await;
     assert!(all.contains(own.trim()), "{bundle} has the authority");
     let of_host = if has_own_etc(backend) { &*bundle } else { "/etc/ssl/certs/ca-certificates.crt" };
     let host = std::fs::read_to_string(of_host).unwrap_or_default();
     assert!(all.contains(host.trim()), "{bundle} has every authority that the host trusts");
     assert!(!host.contains(own.trim()), "the host's own store is not touched");
-    let said = place
+    let printed = fixture
         .answer(&format!("env -i curl -sS --cacert {bundle} https://api.test:{}/x", server.port()))
         .await;
-    assert_eq!(said, "hello /x");
-    let others = place.answer("(cd /etc/ssl/certs 2>/dev/null && ls) | wc -l").await;
+    assert_eq!(printed, "hello /x");
+    let others = fixture.answer("(cd /etc/ssl/certs 2>/dev/null && ls) | wc -l").await;
     let here = std::fs::read_dir("/etc/ssl/certs").map_or(0, Iterator::count);
     assert_eq!(others, here.to_string(), "the rest of the directory is as it was");
 }
@@ -174,7 +174,7 @@ async fn git_clones_and_pushes(backend: BackendName) {
     let web = HttpServer::start_tls(LOOPBACK, &leaf, move |request| http_backend(&root, request));
     let policy =
         world.inspecting(&format!("git.test:{}/tls", web.port()), &["GET", "POST"], &["/project.git/**"]);
-    let place = world.place(backend, policy).await;
+    let fixture = world.fixture(backend, policy).await;
     let url = format!("https://git.test:{}", web.port());
     let script = format!(
         "export HOME=$PWD GIT_TERMINAL_PROMPT=0
@@ -184,7 +184,7 @@ async fn git_clones_and_pushes(backend: BackendName) {
          git clone --quiet --branch work {url}/project.git two && cmp one/numbers two/numbers
          git -C two log --format=%s; git clone --quiet {url}/other.git three 2>&1 | grep -c 403"
     );
-    assert_eq!(place.answer(&script).await, "first\n1");
+    assert_eq!(fixture.answer(&script).await, "first\n1");
     git(&repository, &["fsck", "--strict"]);
     assert!(web.requests().iter().all(|request| request.target.starts_with("/project.git/")));
 }
@@ -194,22 +194,22 @@ async fn a_refused_request_is_answered_with_rule_and_remedy(backend: BackendName
         return;
     }
     let (world, server) = served();
-    let place = world.place(backend, gets(&world, &server)).await;
+    let fixture = world.fixture(backend, gets(&world, &server)).await;
     let url = format!("https://api.test:{}", server.port());
     for options in ["", "--http2", "-d '@/bin/sh'"] {
         let script = format!("curl -sS {options} -o body -w '%{{http_code}} %{{content_type}}' {url}/secret");
-        assert_eq!(place.answer(&script).await, "403 application/json", "{options}");
-        let body = std::fs::read(place.host("body")).unwrap();
-        let said: serde_json::Value = serde_json::from_slice(&body).unwrap();
-        let error = &said["error"];
+        assert_eq!(fixture.answer(&script).await, "403 application/json", "{options}");
+        let body = std::fs::read(fixture.host("body")).unwrap();
+        let printed: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let error = &printed["error"];
         assert_eq!(error["code"], "request_not_allowed");
         assert!(error["message"].as_str().unwrap().contains("the host is allowed, but not this request"));
         assert!(error["rule"].as_str().unwrap().contains("api.test"), "{error}");
         assert!(error["remedy"].as_str().unwrap().contains("paths = [\"/secret\"]"), "{error}");
     }
     assert_eq!(server.requests(), [], "nothing of it was sent");
-    place.dispose().await;
-    let events = world.events(&place);
+    fixture.dispose().await;
+    let events = world.events(&fixture);
     let refused: Vec<_> = events.iter().filter(|event| event["kind"] == "request_refused").collect();
     assert_eq!(refused.len(), 2, "{events:?}");
     assert_eq!((&refused[0]["method"], &refused[0]["path"]), (&"GET".into(), &"/secret".into()));
@@ -224,11 +224,12 @@ async fn plain_http_is_held_to_the_same_rules(backend: BackendName) {
     let server = HttpServer::start(LOOPBACK, answer);
     let port = server.port();
     let policy = world.inspecting(&format!("api.test:{port}/http"), &["GET"], &["/x/**"]);
-    let place = world.place(backend, policy).await;
+    let fixture = world.fixture(backend, policy).await;
     let url = format!("http://api.test:{port}");
-    assert_eq!(place.answer(&format!("curl -sS {url}/x/y")).await, "hello /x/y");
-    let said = place.answer(&format!("curl -sS --path-as-is {url}/x/../y; curl -sS -X PUT {url}/x")).await;
-    assert_eq!(said.matches("but not this request").count(), 2, "{said}");
+    assert_eq!(fixture.answer(&format!("curl -sS {url}/x/y")).await, "hello /x/y");
+    let printed =
+        fixture.answer(&format!("curl -sS --path-as-is {url}/x/../y; curl -sS -X PUT {url}/x")).await;
+    assert_eq!(printed.matches("but not this request").count(), 2, "{printed}");
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -237,13 +238,17 @@ async fn a_client_that_distrusts_the_authority_is_recorded(backend: BackendName)
         return;
     }
     let (world, server) = served();
-    let place = world.place(backend, gets(&world, &server)).await;
+    let fixture = world.fixture(backend, gets(&world, &server)).await;
     // A client with authorities of its own, as one that pins them.
     let script = format!("curl -sS --cacert ca.pem https://api.test:{}/x", server.port());
-    assert_eq!(place.sh(&script).await.exit_code, Some(60), "curl's word for a certificate it does not know");
-    wait_until("the refusal", || !place.refusals().is_empty());
-    assert_eq!(place.refusals(), [("api.test".into(), Some(server.port()), Reason::ClientDistrusts)]);
-    let remedy = place.refused()[0].refusal.remedy().unwrap();
+    assert_eq!(
+        fixture.sh(&script).await.exit_code,
+        Some(60),
+        "curl's word for a certificate it does not know"
+    );
+    wait_until("the refusal", || !fixture.refusals().is_empty());
+    assert_eq!(fixture.refusals(), [("api.test".into(), Some(server.port()), Reason::ClientDistrusts)]);
+    let remedy = fixture.refused()[0].refusal.remedy().unwrap();
     assert!(remedy.contains("/etc/belljar/authority.pem") && remedy.contains("unseen"), "{remedy}");
     assert_eq!(server.requests(), []);
 }
@@ -252,27 +257,27 @@ async fn variables_that_the_caller_set_stay(backend: BackendName) {
     let (world, server) = served();
     let policy = gets(&world, &server);
     let engine = belljar_engine::Engine::new().with_records(world.records());
-    let place = Place::made_by(&engine, backend, |spec| {
+    let fixture = SandboxFixture::made_by(&engine, backend, |spec| {
         spec.egress = Some(policy);
         spec.env = vec![("SSL_CERT_FILE".parse().unwrap(), "/mine".into())];
     })
     .await
     .unwrap();
-    assert_eq!(place.answer("echo $SSL_CERT_FILE").await, "/mine");
-    assert_eq!(place.answer("echo $NODE_EXTRA_CA_CERTS").await, "/etc/belljar/authority.pem");
-    assert_eq!(place.answer("echo $SSL_CERT_DIR").await, "");
+    assert_eq!(fixture.answer("echo $SSL_CERT_FILE").await, "/mine");
+    assert_eq!(fixture.answer("echo $NODE_EXTRA_CA_CERTS").await, "/etc/belljar/authority.pem");
+    assert_eq!(fixture.answer("echo $SSL_CERT_DIR").await, "");
 }
 
 async fn without_rules_about_requests_there_is_no_authority(backend: BackendName) {
     let (world, server) = served();
-    let place = world.place(backend, world.policy([format!("api.test:{}/tls", server.port())])).await;
-    let said = place
+    let fixture = world.fixture(backend, world.policy([format!("api.test:{}/tls", server.port())])).await;
+    let printed = fixture
         .answer(&format!(
             "cd {} && ls; env | grep -c -e CERT -e CA_BUNDLE -e CAINFO || true",
             own_files(backend)
         ))
         .await;
-    assert_eq!(said, "gitconfig\nnetwork.txt\n0");
+    assert_eq!(printed, "gitconfig\nnetwork.txt\n0");
 }
 
 async fn a_host_that_no_rule_is_about_stays_unseen(backend: BackendName) {
@@ -284,11 +289,11 @@ async fn a_host_that_no_rule_is_about_stays_unseen(backend: BackendName) {
     let server = HttpServer::start_tls(LOOPBACK, &leaf, answer);
     let rule = format!("unseen.test:{}/tls", server.port());
     let policy = world.inspecting("api.test", &["GET"], &[]).allow(rule.parse().unwrap());
-    let place = world.place(backend, policy).await;
+    let fixture = world.fixture(backend, policy).await;
     // The server's own certificate, not the sandbox's.
     let url = format!("https://unseen.test:{}/x", server.port());
-    assert_eq!(place.answer(&format!("curl -sS --cacert ca.pem {url}")).await, "hello /x");
-    assert_eq!(place.sh(&format!("curl -sS {url}")).await.exit_code, Some(60));
+    assert_eq!(fixture.answer(&format!("curl -sS --cacert ca.pem {url}")).await, "hello /x");
+    assert_eq!(fixture.sh(&format!("curl -sS {url}")).await.exit_code, Some(60));
 }
 
 /// A script that gets `URL`, or dials `PORT`, and says what came.
@@ -297,13 +302,13 @@ async fn works(backend: BackendName, program: &'static str, script: &str) {
         return;
     }
     let (world, server) = served();
-    let place = world.place(backend, gets(&world, &server)).await;
+    let fixture = world.fixture(backend, gets(&world, &server)).await;
     let port = server.port().to_string();
     let script = script.replace("URL", "https://api.test:PORT/x").replace("PORT", &port);
-    assert_eq!(place.answer(&script).await, "hello /x");
-    assert_eq!(place.refusals(), []);
-    place.dispose().await;
-    let connections = world.connections(&place);
+    assert_eq!(fixture.answer(&script).await, "hello /x");
+    assert_eq!(fixture.refusals(), []);
+    fixture.dispose().await;
+    let connections = world.connections(&fixture);
     assert_eq!(connections.len(), 1, "{connections:?}");
     assert_eq!((connections[0].name.as_str(), connections[0].protocol.as_str()), ("api.test", "tls"));
     assert!(connections[0].sent > 0 && connections[0].received > 0);

@@ -45,7 +45,7 @@ async fn events_with_half_a_minute_between_them_arrive(backend: BackendName) {
         });
         Response::builder().header("content-type", "text/event-stream").body(body).unwrap()
     });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = format!(
         "{OPEN}
 import urllib.request
@@ -54,7 +54,7 @@ for line in urllib.request.urlopen('https://api.test:{}/events'):
         print(line.decode().strip())",
         server.port()
     );
-    assert_eq!(place.python(&script).await, "data: before\ndata: after");
+    assert_eq!(fixture.python(&script).await, "data: before\ndata: after");
 }
 
 /// The server sends the next event only when the client has said, by another request, that it has the last.
@@ -64,7 +64,7 @@ async fn events_arrive_one_by_one(backend: BackendName) {
         let events = next_when_seen(&request, &seen);
         async move { events }
     });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = format!(
         "{OPEN}
 import urllib.request
@@ -76,7 +76,7 @@ with urllib.request.urlopen(base + '/events') as events:
             urllib.request.urlopen(base + '/seen').read()",
         server.port()
     );
-    assert_eq!(place.python(&script).await, "data: 0\ndata: 1\ndata: 2");
+    assert_eq!(fixture.python(&script).await, "data: 0\ndata: 1\ndata: 2");
 }
 
 /// The client sends the next piece only when the server has answered with the last.
@@ -93,7 +93,7 @@ async fn a_body_goes_out_piece_by_piece(backend: BackendName) {
         });
         Response::new(body)
     });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = format!(
         "{OPEN}
 s = tls('api.test', {port})
@@ -109,7 +109,7 @@ while not said.endswith(b'0\\r\\n\\r\\n'):
 print('done')",
         port = server.port()
     );
-    assert_eq!(place.python(&script).await, "done");
+    assert_eq!(fixture.python(&script).await, "done");
 }
 
 async fn a_web_socket_passes(backend: BackendName) {
@@ -127,7 +127,7 @@ async fn a_web_socket_passes(backend: BackendName) {
             .body(whole(""))
             .unwrap()
     });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = format!(
         "{OPEN}
 s = tls('api.test', {port})
@@ -146,9 +146,9 @@ for word in [b'\\x81\\x85mask\\x05\\x04\\x1f\\x07\\x02', b'x' * 100000, b'\\x88\
 print('echoed')",
         port = server.port()
     );
-    assert_eq!(place.python(&script).await, "echoed");
-    place.dispose().await;
-    let connections = world.connections(&place);
+    assert_eq!(fixture.python(&script).await, "echoed");
+    fixture.dispose().await;
+    let connections = world.connections(&fixture);
     assert_eq!(connections.len(), 1);
     assert!(connections[0].sent > 100_000 && connections[0].received > 100_000, "{connections:?}");
 }
@@ -162,13 +162,13 @@ async fn a_client_may_wait_to_be_told_to_continue(backend: BackendName) {
         let length = request.into_body().collect().await.unwrap().to_bytes().len();
         Response::new(whole(format!("{expects} {length}")))
     });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = format!(
         "head -c 3000000 /dev/zero > body; curl -sS --expect100-timeout 600 -H 'expect: 100-continue' -T body \
          https://api.test:{}/",
         server.port()
     );
-    assert_eq!(place.answer(&script).await, "true 3000000");
+    assert_eq!(fixture.answer(&script).await, "true 3000000");
 }
 
 async fn a_server_may_answer_before_the_body_is_over(backend: BackendName) {
@@ -179,7 +179,7 @@ async fn a_server_may_answer_before_the_body_is_over(backend: BackendName) {
         hosts::tokio::spawn(async move { while body.frame().await.is_some() {} });
         Response::builder().status(413).body(whole("too much")).unwrap()
     });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = format!(
         "{OPEN}
 s = tls('api.test', {port})
@@ -190,7 +190,7 @@ while b'too much' not in said:
 print(said.split(b'\\r\\n')[0].decode())",
         port = server.port()
     );
-    assert_eq!(place.python(&script).await, "HTTP/1.1 413 Payload Too Large");
+    assert_eq!(fixture.python(&script).await, "HTTP/1.1 413 Payload Too Large");
 }
 
 async fn answers_without_a_body_pass(backend: BackendName) {
@@ -203,7 +203,7 @@ async fn answers_without_a_body_pass(backend: BackendName) {
             _ => response.body(whole("end")).unwrap(),
         }
     });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = format!(
         "{OPEN}
 import http.client
@@ -215,7 +215,7 @@ for method, path in [('HEAD', '/head'), ('GET', '/204'), ('GET', '/304'), ('GET'
         port = server.port()
     );
     assert_eq!(
-        place.python(&script).await,
+        fixture.python(&script).await,
         "200 12345 None \n204 None None \n304 None \"x\" \n200 3 None end"
     );
     assert_eq!(server.accepted(), 1, "all over one connection");
@@ -232,7 +232,7 @@ async fn chunks_and_trailers_pass(backend: BackendName) {
         });
         Response::builder().header("trailer", "x-sum").body(body).unwrap()
     });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = format!(
         "{OPEN}
 s = tls('api.test', {port})
@@ -243,9 +243,9 @@ while not said.endswith(b'\\r\\n\\r\\n') or b'0\\r\\n' not in said:
 print(said.split(b'\\r\\n\\r\\n', 1)[1])",
         port = server.port()
     );
-    let said = place.python(&script).await;
-    let (chunks, end) = said.split_once("0\\r\\n").expect("the last chunk");
-    assert!(chunks.contains("one") && chunks.contains("two") && end.contains("x-sum: 7"), "{said}");
+    let printed = fixture.python(&script).await;
+    let (chunks, end) = printed.split_once("0\\r\\n").expect("the last chunk");
+    assert!(chunks.contains("one") && chunks.contains("two") && end.contains("x-sum: 7"), "{printed}");
 }
 
 /// The server ends its connections without a word, as servers do with idle ones.
@@ -253,19 +253,19 @@ async fn a_server_that_closed_meanwhile_is_dialled_again(backend: BackendName) {
     let world = World::new([("api.test", "127.0.0.1")]);
     let server = TlsServer::start(LOOPBACK, &world.authority.leaf(["api.test"]), |stream| {
         use std::io::{Read, Write};
-        let mut said = Vec::new();
-        while !said.ends_with(b"\r\n\r\n") {
+        let mut printed = Vec::new();
+        while !printed.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
             if stream.read(&mut byte).unwrap_or(0) == 0 {
                 return;
             }
-            said.push(byte[0]);
+            printed.push(byte[0]);
         }
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
         let _ = stream.flush();
     });
     let rule = format!("api.test:{}/tls", server.port());
-    let place = world.place(backend, world.inspecting(&rule, &[], &[])).await;
+    let fixture = world.fixture(backend, world.inspecting(&rule, &[], &[])).await;
     let script = format!(
         "{OPEN}
 import http.client
@@ -276,7 +276,7 @@ for _ in range(3):
     time.sleep(0.5)",
         port = server.port()
     );
-    assert_eq!(place.python(&script).await, "ok\nok\nok");
+    assert_eq!(fixture.python(&script).await, "ok\nok\nok");
     assert_eq!(server.accepted(), 3);
 }
 
@@ -285,7 +285,7 @@ async fn requests_one_after_the_other_share_a_connection(backend: BackendName) {
         let _ = request.into_body().collect().await;
         Response::new(whole("ok"))
     });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = format!(
         "{OPEN}
 import http.client
@@ -296,7 +296,7 @@ for number in range(50):
 print('fine')",
         port = server.port()
     );
-    assert_eq!(place.python(&script).await, "fine");
+    assert_eq!(fixture.python(&script).await, "fine");
     assert_eq!((server.accepted(), server.lines().len()), (1, 50));
 }
 
@@ -308,13 +308,13 @@ async fn a_server_that_wants_a_certificate_of_the_client_is_told_of(backend: Bac
     let agreement = Agreement { client_certificates: Some(&world.authority), ..HTTP1 };
     let leaf = world.authority.leaf(["api.test"]);
     let server = WebServer::start(LOOPBACK, &leaf, agreement, |_| async { Response::new(whole("ok")) });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = format!("curl -sS -w ' %{{http_code}}' https://api.test:{}/", server.port());
-    let said = place.answer(&script).await;
-    assert!(said.contains("client_certificate_wanted") && said.ends_with(" 502"), "{said}");
-    assert!(said.contains("unseen"), "it says what to do: {said}");
-    let expected = ("api.test".to_string(), Some(server.port()), Reason::ClientCertificateWanted);
-    assert_eq!(place.refusals(), [expected]);
+    let printed = fixture.answer(&script).await;
+    assert!(printed.contains("client_certificate_wanted") && printed.ends_with(" 502"), "{printed}");
+    assert!(printed.contains("unseen"), "it says what to do: {printed}");
+    let expected = ("api.test".to_string(), Some(server.port()), Reason::ClientCertificateRequested);
+    assert_eq!(fixture.refusals(), [expected]);
 }
 
 async fn a_server_that_cannot_be_verified_gets_nothing(backend: BackendName) {
@@ -324,14 +324,14 @@ async fn a_server_that_cannot_be_verified_gets_nothing(backend: BackendName) {
     let (world, server) = served(HTTP1, |_: Request<Incoming>| async move { Response::new(whole("ok")) });
     let rule = about_requests(&format!("api.test:{}/tls", server.port()), &[], &[]);
     // The world's authority is not one of the policy's.
-    let place = world.place(backend, world.policy([]).allow(rule)).await;
+    let fixture = world.fixture(backend, world.policy([]).allow(rule)).await;
     let script = format!("curl -sS -w ' %{{http_code}}' https://api.test:{}/", server.port());
-    let said = place.answer(&script).await;
-    assert!(said.contains("upstream_untrusted") && said.ends_with(" 502"), "{said}");
-    assert!(said.contains("authorities"), "it says what to do: {said}");
+    let printed = fixture.answer(&script).await;
+    assert!(printed.contains("upstream_untrusted") && printed.ends_with(" 502"), "{printed}");
+    assert!(printed.contains("authorities"), "it says what to do: {printed}");
     assert_eq!(server.lines(), [""; 0]);
-    place.dispose().await;
-    assert_eq!(world.connections(&place)[0].ending, "refused");
+    fixture.dispose().await;
+    assert_eq!(world.connections(&fixture)[0].ending, "refused");
 }
 
 pub(crate) fn served<H, F>(agreement: Agreement<'_>, handler: H) -> (World, WebServer)

@@ -40,10 +40,11 @@ async fn curl_speaks_http2_and_gets_trailers(backend: BackendName) {
         });
         Response::new(body)
     });
-    let place = world.place(backend, any(&world, &server)).await;
-    let said = place.answer(&format!("curl -sS --http2 -D - https://api.test:{}/x", server.port())).await;
-    assert!(said.starts_with("HTTP/2 200"), "{said}");
-    assert!(said.contains("body") && said.contains("x-sum: 7"), "{said}");
+    let fixture = world.fixture(backend, any(&world, &server)).await;
+    let printed =
+        fixture.answer(&format!("curl -sS --http2 -D - https://api.test:{}/x", server.port())).await;
+    assert!(printed.starts_with("HTTP/2 200"), "{printed}");
+    assert!(printed.contains("body") && printed.contains("x-sum: 7"), "{printed}");
     assert_eq!(server.lines(), ["HTTP/2.0 GET /x"]);
 }
 
@@ -53,7 +54,7 @@ async fn grpc_messages_go_both_ways(backend: BackendName) {
         return;
     }
     let (world, server) = served(MODERN, |request| async move { grpc_echo(request) });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = r#"
 const stream = session.request({ ':method': 'POST', ':path': '/pkg.Echo/Talk', 'content-type': 'application/grpc', te: 'trailers' });
 const message = text => Buffer.concat([Buffer.from([0, 0, 0, 0, text.length]), Buffer.from(text)]);
@@ -72,7 +73,7 @@ let next = 1;
 stream.on('trailers', headers => console.log(headers['grpc-status'], headers['grpc-message']));
 stream.on('close', () => session.close());
 "#;
-    assert_eq!(place.answer(&node(&server, script)).await, "0 fine");
+    assert_eq!(fixture.answer(&node(&server, script)).await, "0 fine");
 }
 
 async fn many_streams_go_beside_each_other(backend: BackendName) {
@@ -94,7 +95,7 @@ async fn many_streams_go_beside_each_other(backend: BackendName) {
             Response::new(whole(request.uri().path().to_string()))
         }
     });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = r#"
 let done = 0;
 for (let number = 0; number < 100; number++) {
@@ -106,7 +107,7 @@ for (let number = 0; number < 100; number++) {
     });
 }
 "#;
-    assert_eq!(place.answer(&node(&server, script)).await, "all");
+    assert_eq!(fixture.answer(&node(&server, script)).await, "all");
     assert_eq!(server.accepted(), 1);
 }
 
@@ -131,14 +132,14 @@ async fn a_reset_of_the_client_reaches_the_server(backend: BackendName) {
             Response::new(body)
         }
     });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = r#"
 const stream = session.request({ ':method': 'POST', ':path': '/' }, { endStream: false });
 stream.write('some');
 stream.on('data', () => stream.close(http2.constants.NGHTTP2_CANCEL));
 stream.on('close', () => setTimeout(() => { console.log('closed'); session.close(); }, 300));
 "#;
-    assert_eq!(place.answer(&node(&server, script)).await, "closed");
+    assert_eq!(fixture.answer(&node(&server, script)).await, "closed");
     wait_until("the server to see the reset", || resets.load(Ordering::SeqCst) == 1);
 }
 
@@ -163,7 +164,7 @@ async fn a_reset_of_the_server_reaches_the_client(backend: BackendName) {
             Response::new(body)
         }
     });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = r#"
 const stream = session.request({ ':path': '/' });
 let body = '';
@@ -172,7 +173,7 @@ stream.on('data', data => { body += data; session.request({ ':path': '/seen' }).
 stream.on('close', () => { console.log(body, stream.rstCode); session.close(); });
 "#;
     // 2 is INTERNAL_ERROR, which the server says.
-    assert_eq!(place.answer(&node(&server, script)).await, "half 2");
+    assert_eq!(fixture.answer(&node(&server, script)).await, "half 2");
 }
 
 async fn a_refused_stream_leaves_the_others_alone(backend: BackendName) {
@@ -181,7 +182,7 @@ async fn a_refused_stream_leaves_the_others_alone(backend: BackendName) {
     }
     let (world, server) = served(MODERN, |_: Request<Incoming>| async move { Response::new(whole("ok")) });
     let rule = format!("api.test:{}/tls", server.port());
-    let place = world.place(backend, world.inspecting(&rule, &["GET"], &["/ok"])).await;
+    let fixture = world.fixture(backend, world.inspecting(&rule, &["GET"], &["/ok"])).await;
     let script = r#"
 const get = (path, then) => {
     const stream = session.request({ ':path': path });
@@ -194,7 +195,7 @@ get('/no', (status, body) => {
     get('/ok', (status, body) => { console.log(status, body); session.close(); });
 });
 "#;
-    assert_eq!(place.answer(&node(&server, script)).await, "403 request_not_allowed\n200 ok");
+    assert_eq!(fixture.answer(&node(&server, script)).await, "403 request_not_allowed\n200 ok");
     assert_eq!(server.lines(), ["HTTP/2.0 GET /ok"]);
 }
 
@@ -206,12 +207,12 @@ async fn both_sides_speak_what_the_server_chose(backend: BackendName) {
         let agreement = Agreement { alpn, client_certificates: None };
         let (world, server) =
             served(agreement, |_: Request<Incoming>| async move { Response::new(whole("")) });
-        let place = world.place(backend, any(&world, &server)).await;
+        let fixture = world.fixture(backend, any(&world, &server)).await;
         let url = format!("https://api.test:{}/", server.port());
-        let said = place.answer(&format!("curl -sS --http2 -w '%{{http_version}}' {url}")).await;
-        assert_eq!(said, version, "{alpn:?}");
-        let said = place.answer(&format!("curl -sS --http1.1 -w '%{{http_version}}' {url}")).await;
-        assert_eq!(said, "1.1", "{alpn:?}");
+        let printed = fixture.answer(&format!("curl -sS --http2 -w '%{{http_version}}' {url}")).await;
+        assert_eq!(printed, version, "{alpn:?}");
+        let printed = fixture.answer(&format!("curl -sS --http1.1 -w '%{{http_version}}' {url}")).await;
+        assert_eq!(printed, "1.1", "{alpn:?}");
     }
 }
 
@@ -223,7 +224,7 @@ async fn a_client_of_http2_alone_is_told_that_the_server_has_none(backend: Backe
         let agreement = Agreement { alpn, client_certificates: None };
         let (world, server) =
             served(agreement, |_: Request<Incoming>| async move { Response::new(whole("")) });
-        let place = world.place(backend, any(&world, &server)).await;
+        let fixture = world.fixture(backend, any(&world, &server)).await;
         let script = r#"
 const stream = session.request({ ':path': '/' });
 let body = '';
@@ -231,10 +232,13 @@ stream.on('response', headers => console.log(headers[':status']));
 stream.setEncoding('utf8').on('data', data => body += data);
 stream.on('end', () => { console.log(JSON.parse(body).error.message); session.close(); });
 "#;
-        let said = place.answer(&node(&server, script)).await;
-        assert!(said.starts_with("502\n") && said.contains("no HTTP that the client does"), "{said}");
-        assert!(said.contains("let the client speak both HTTP/1.1 and HTTP/2"), "{said}");
-        assert_eq!(place.refusals()[0].2, Reason::DialFailed);
+        let printed = fixture.answer(&node(&server, script)).await;
+        assert!(
+            printed.starts_with("502\n") && printed.contains("no HTTP that the client does"),
+            "{printed}"
+        );
+        assert!(printed.contains("let the client speak both HTTP/1.1 and HTTP/2"), "{printed}");
+        assert_eq!(fixture.refusals()[0].2, Reason::DialFailed);
         assert_eq!(server.lines(), [""; 0]);
     }
 }
@@ -262,7 +266,7 @@ async fn an_unread_stream_stops_its_sender_alone(backend: BackendName) {
             Response::new(body)
         }
     });
-    let place = world.place(backend, any(&world, &server)).await;
+    let fixture = world.fixture(backend, any(&world, &server)).await;
     let script = r#"
 const large = session.request({ ':path': '/large' });
 large.on('error', () => {});
@@ -280,7 +284,7 @@ large.on('response', () => {
     next();
 });
 "#;
-    assert_eq!(place.answer(&node(&server, script)).await, "small");
+    assert_eq!(fixture.answer(&node(&server, script)).await, "small");
     let most = 16 * 1024 * 1024;
     assert!(sent.load(Ordering::SeqCst) < most, "{} bytes wait for no reader", sent.load(Ordering::SeqCst));
 }

@@ -54,15 +54,15 @@ fn marked(script: &str, marker: &Marker) -> Command {
 
 /// Runs a script until `count` marked processes are there, lets time run out, and returns what became of it.
 async fn timed_out(backend: BackendName, count: usize, script: &str) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
     let mut command = marked(script, &marker);
     // Long enough for all of them to be there and to be seen, or the test would show nothing.
     command.timeout = Some(Duration::from_millis(if sees_short_lives(backend) { 1500 } else { 4000 }));
-    let (result, ()) = tokio::join!(place.run(&command), marker.appears(count));
+    let (result, ()) = tokio::join!(fixture.run(&command), marker.appears(count));
     assert_killed(&result);
     assert_eq!(marker.processes(), Vec::<u32>::new(), "they outlived the timeout");
-    assert_eq!(place.answer("echo alive").await, "alive");
+    assert_eq!(fixture.answer("echo alive").await, "alive");
 }
 
 fn assert_killed(result: &ExecResult) {
@@ -115,10 +115,10 @@ async fn a_timeout_kills_what_has_no_name_in_letters(backend: BackendName) {
 }
 
 async fn a_timeout_kills_what_takes_anothers_limits(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let (other, ours) = (Marker::new(), Marker::new());
     // What an earlier command left behind, and is not to be killed.
-    place.run(&marked("(setsid LASTING </dev/null >/dev/null 2>&1 &)", &other)).await;
+    fixture.run(&marked("(setsid LASTING </dev/null >/dev/null 2>&1 &)", &other)).await;
     other.wait_for(1);
     let script = "
 import os, resource, time
@@ -130,22 +130,22 @@ if lowest > 0: resource.setrlimit(resource.RLIMIT_RSS, (lowest, lowest))
 open('taken', 'w').close()
 time.sleep(1000)
 ";
-    fs::write(place.host("take.py"), script).unwrap();
+    fs::write(fixture.host("take.py"), script).unwrap();
     let mut command = marked("(setsid /usr/bin/python3 take.py $M &); sleep 60; :", &ours);
     command.timeout = Some(Duration::from_secs(4));
     let taken = async {
-        while !place.host("taken").exists() {
+        while !fixture.host("taken").exists() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let (result, ()) = tokio::join!(place.run(&command), taken);
+    let (result, ()) = tokio::join!(fixture.run(&command), taken);
     assert_killed(&result);
     assert_eq!(ours.processes(), Vec::<u32>::new(), "it passed for another's");
     assert!(!other.processes().is_empty(), "another's was killed");
 }
 
 async fn a_timeout_kills_who_flees_behind_the_dead(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     // Many zombies make a scan of all processes slow, and by its end the fleeing process is always another one.
     let script = "
 import os, time
@@ -157,14 +157,14 @@ while not os.path.exists('enough'):
     if os.fork(): os._exit(0)
 open('fled', 'w').close()
 ";
-    fs::write(place.host("flee.py"), script).unwrap();
+    fs::write(fixture.host("flee.py"), script).unwrap();
     let mut command = sh("(setsid /usr/bin/python3 flee.py &); sleep 60; :");
     command.timeout = Some(Duration::from_millis(if sees_short_lives(backend) { 1000 } else { 3000 }));
-    assert_killed(&place.run(&command).await);
-    fs::write(place.host("enough"), "").unwrap();
+    assert_killed(&fixture.run(&command).await);
+    fs::write(fixture.host("enough"), "").unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(!place.host("fled").exists(), "it outlived the timeout");
-    assert_eq!(place.answer("echo alive").await, "alive");
+    assert!(!fixture.host("fled").exists(), "it outlived the timeout");
+    assert_eq!(fixture.answer("echo alive").await, "alive");
 }
 
 async fn a_timeout_kills_what_keeps_nothing_open(backend: BackendName) {
@@ -172,48 +172,48 @@ async fn a_timeout_kills_what_keeps_nothing_open(backend: BackendName) {
 }
 
 async fn a_timeout_keeps_what_was_written_before(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let mut command = sh("echo out; echo err >&2; echo file > file; sleep 60");
     command.timeout = Some(Duration::from_millis(1000));
-    let result = place.run(&command).await;
+    let result = fixture.run(&command).await;
     assert_killed(&result);
     assert_eq!((text(&result.stdout).as_str(), text(&result.stderr).as_str()), ("out\n", "err\n"));
-    assert_eq!(fs::read(place.host("file")).unwrap(), b"file\n");
+    assert_eq!(fs::read(fixture.host("file")).unwrap(), b"file\n");
 }
 
 async fn a_timeout_ends_only_its_own_command(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let (ours, other) = (Marker::new(), Marker::new());
     // Its core files are its own affair.
-    let running = place.spawn(&marked("ulimit -c 0; LASTING; :", &other)).await.unwrap();
+    let running = fixture.spawn(&marked("ulimit -c 0; LASTING; :", &other)).await.unwrap();
     other.wait_for(1);
     let mut command = marked("LASTING; :", &ours);
     command.timeout = Some(Duration::from_millis(500));
-    assert_killed(&place.run(&command).await);
+    assert_killed(&fixture.run(&command).await);
     assert_eq!(ours.processes(), Vec::<u32>::new());
     assert!(!other.processes().is_empty(), "a neighbour was killed too");
     drop(running);
 }
 
 async fn a_timeout_is_kept_beside_those_who_come_and_go(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let ours = Marker::new();
     // During each scan some process has ended.
     let busy = "echo ready; while :; do (:); done & while :; do (:) | (:); done";
-    let mut running = place.spawn(&sh(busy)).await.unwrap();
+    let mut running = fixture.spawn(&sh(busy)).await.unwrap();
     read_until(&mut running, "ready\n").await;
     let mut command = marked("LASTING; :", &ours);
     command.timeout = Some(Duration::from_millis(500));
-    assert_killed(&place.run(&command).await);
+    assert_killed(&fixture.run(&command).await);
     assert_eq!(ours.processes(), Vec::<u32>::new());
     let more = tokio::time::timeout(Duration::from_millis(100), next(&mut running)).await;
     assert!(more.is_err(), "the neighbour ended: {more:?}");
 }
 
 async fn a_tree_that_dies_slowly_spares_its_neighbours(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let neighbour = Marker::new();
-    let mut running = place.spawn(&marked("LASTING; :", &neighbour)).await.unwrap();
+    let mut running = fixture.spawn(&marked("LASTING; :", &neighbour)).await.unwrap();
     neighbour.wait_for(1);
     // What it starts has its words until it is another program; itself it is the first.
     let first = neighbour.processes()[0];
@@ -222,7 +222,7 @@ async fn a_tree_that_dies_slowly_spares_its_neighbours(backend: BackendName) {
         let mut slow =
             sh("dd if=/dev/zero of=/dev/null bs=300M 2>/dev/null & dd if=/dev/zero of=/dev/null bs=300M");
         slow.timeout = Some(Duration::from_millis(700));
-        assert_killed(&place.run(&slow).await);
+        assert_killed(&fixture.run(&slow).await);
         assert!(neighbour.processes().contains(&first), "a neighbour was killed too");
     }
     running.inputs.kill().await;
@@ -230,62 +230,62 @@ async fn a_tree_that_dies_slowly_spares_its_neighbours(backend: BackendName) {
 }
 
 async fn an_abort_kills_the_whole_tree(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
     let script = "(setsid LASTING &); LASTING & LASTING; :";
-    let result = place.exec_until(&marked(script, &marker), marker.appears(3)).await.unwrap();
+    let result = fixture.exec_until(&marked(script, &marker), marker.appears(3)).await.unwrap();
     assert!(result.aborted && !result.timed_out);
     assert_eq!((result.exit_code, result.signal.as_deref(), result.limit), (None, Some("SIGKILL"), None));
     assert_eq!(marker.processes(), Vec::<u32>::new());
 }
 
 async fn an_abort_before_the_start_ends_it(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     for _ in 0..20 {
         let marker = Marker::new();
-        let result = place.exec_until(&marked("LASTING; :", &marker), async {}).await.unwrap();
+        let result = fixture.exec_until(&marked("LASTING; :", &marker), async {}).await.unwrap();
         assert!(result.aborted);
         assert_eq!(marker.processes(), Vec::<u32>::new());
     }
 }
 
 async fn the_first_of_timeout_and_abort_is_named(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let mut command = sh("sleep 60");
     command.timeout = Some(Duration::from_millis(100));
     let later = tokio::time::sleep(Duration::from_secs(50));
-    let result = place.exec_until(&command, later).await.unwrap();
+    let result = fixture.exec_until(&command, later).await.unwrap();
     assert_eq!((result.timed_out, result.aborted), (true, false));
     command.timeout = Some(Duration::from_secs(50));
     let sooner = tokio::time::sleep(Duration::from_millis(100));
-    let result = place.exec_until(&command, sooner).await.unwrap();
+    let result = fixture.exec_until(&command, sooner).await.unwrap();
     assert_eq!((result.timed_out, result.aborted), (false, true));
 }
 
 async fn a_dropped_future_kills_the_tree(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
     let command = marked("(setsid LASTING &); LASTING; :", &marker);
     tokio::select! {
-        result = place.exec(&command) => panic!("{result:?}"),
+        result = fixture.exec(&command) => panic!("{result:?}"),
         () = marker.appears(2) => {}
     }
     marker.wait_for_none();
 }
 
 async fn a_dropped_command_kills_the_tree(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
-    let running = place.spawn(&marked("(setsid LASTING &); LASTING; :", &marker)).await.unwrap();
+    let running = fixture.spawn(&marked("(setsid LASTING &); LASTING; :", &marker)).await.unwrap();
     marker.wait_for(2);
     drop(running);
     marker.wait_for_none();
 }
 
 async fn dropped_inputs_kill_the_tree(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
-    let running = place.spawn(&marked("LASTING; :", &marker)).await.unwrap();
+    let running = fixture.spawn(&marked("LASTING; :", &marker)).await.unwrap();
     marker.wait_for(1);
     let belljar_engine::Running { events, inputs, .. } = running;
     drop(inputs);
@@ -294,10 +294,10 @@ async fn dropped_inputs_kill_the_tree(backend: BackendName) {
 }
 
 async fn a_kill_is_followed_by_the_end(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
     let script = "echo before; (setsid LASTING &); LASTING; :";
-    let mut running = place.spawn(&marked(script, &marker)).await.unwrap();
+    let mut running = fixture.spawn(&marked(script, &marker)).await.unwrap();
     assert_eq!(next(&mut running).await.unwrap(), Output::Stdout(b"before\n".to_vec()));
     marker.wait_for(2);
     running.inputs.kill().await;
@@ -307,23 +307,23 @@ async fn a_kill_is_followed_by_the_end(backend: BackendName) {
 }
 
 async fn a_file_stops_growing_after_a_timeout(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let mut command =
         sh("(setsid env -i /bin/sh -c 'while :; do echo >> grows; sleep 0.02; done' &); sleep 60");
     command.timeout = Some(Duration::from_millis(1000));
-    assert_killed(&place.run(&command).await);
-    let size = || fs::metadata(place.host("grows")).unwrap().len();
+    assert_killed(&fixture.run(&command).await);
+    let size = || fs::metadata(fixture.host("grows")).unwrap().len();
     let at_the_end = size();
     assert!(at_the_end > 0);
     assert_eq!(settles(size), at_the_end);
 }
 
 async fn a_fork_bomb_is_ended(backend: BackendName) {
-    let place = Place::try_with(backend, |spec| spec.limits.pids = Some(100)).await;
-    let place = match place {
+    let fixture = SandboxFixture::try_with(backend, |spec| spec.limits.pids = Some(100)).await;
+    let fixture = match fixture {
         // No fork bomb is started where no limit holds it.
         Err(refusal) if refusal.code == ErrorCode::LimitUnavailable && !cgroup_can_be_ours("pids") => return,
-        place => place.unwrap_or_else(|error| panic!("{error}")),
+        fixture => fixture.unwrap_or_else(|error| panic!("{error}")),
     };
     let marker = Marker::new();
     let mut command =
@@ -336,65 +336,65 @@ async fn a_fork_bomb_is_ended(backend: BackendName) {
             marker.appears(30).await;
         }
     };
-    let (result, ()) = tokio::join!(place.exec(&command), bomb_is_seen);
+    let (result, ()) = tokio::join!(fixture.exec(&command), bomb_is_seen);
     let result = result.unwrap_or_else(|error| panic!("{error} ({})", error.code));
     assert!(outlives_its_limits(backend) || result.limit.is_some(), "{result:?}");
     // Where the first shell gives up by itself its children continue: the next test checks that.
     if result.timed_out {
         assert_eq!(marker.processes(), Vec::<u32>::new());
     }
-    place.dispose().await;
+    fixture.dispose().await;
     assert_eq!(marker.processes(), Vec::<u32>::new());
 }
 
 async fn a_chain_of_forks_is_ended(backend: BackendName) {
     // Every process starts the next and ends: at each look it is another one.
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
-    fs::write(place.host("chain"), "[ -e stop ] || sh ./chain \"$1\" &\n").unwrap();
+    fs::write(fixture.host("chain"), "[ -e stop ] || sh ./chain \"$1\" &\n").unwrap();
     let mut command = sh(&format!("for i in 1 2 3 4; do sh ./chain {marker} & done; sleep 60"));
     command.timeout = Some(Duration::from_millis(700));
-    let result = place.exec(&command).await;
+    let result = fixture.exec(&command).await;
     let left = marker.processes();
-    fs::write(place.host("stop"), "").unwrap();
+    fs::write(fixture.host("stop"), "").unwrap();
     assert_killed(&result.unwrap_or_else(|error| panic!("{error} ({})", error.code)));
     assert_eq!(left, Vec::<u32>::new());
 }
 
 async fn killing_the_supervisor_saves_no_process(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let marker = Marker::new();
     let script = "(setsid LASTING &); kill -KILL $PPID; LASTING; :";
-    match place.exec(&marked(script, &marker)).await {
+    match fixture.exec(&marked(script, &marker)).await {
         Ok(result) => assert!(result.timed_out || result.signal.is_some(), "{result:?}"),
         Err(error) => {
             assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::SupervisorKilled))
         }
     }
     marker.wait_for_none();
-    assert_eq!(place.answer("echo alive").await, "alive");
+    assert_eq!(fixture.answer("echo alive").await, "alive");
 }
 
 async fn killing_everything_in_reach_leaves_a_working_sandbox(backend: BackendName) {
     if !is_isolated(backend) {
         return; // There everything in reach is ours.
     }
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let mut command = sh("kill -KILL 1; kill -TERM 1; kill -STOP 1; kill -KILL -1; sleep 60");
     command.timeout = Some(Duration::from_secs(20));
     // It may take its own supervisor along, which is an error of its own.
-    let _ = place.exec(&command).await;
+    let _ = fixture.exec(&command).await;
     if !guards_process_one(backend) {
-        let error = place.exec(&sh("exit 0")).await.expect_err("process 1 was killed");
+        let error = fixture.exec(&sh("exit 0")).await.expect_err("process 1 was killed");
         return assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::GuestGone));
     }
-    assert_eq!(place.answer("echo alive").await, "alive");
-    place.write_file("file", b"alive").await.unwrap();
+    assert_eq!(fixture.answer("echo alive").await, "alive");
+    fixture.write_file("file", b"alive").await.unwrap();
 }
 
 async fn a_very_long_timeout_is_fine(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let mut command = sh("exit 3");
     command.timeout = Some(Duration::MAX);
-    assert_eq!(place.run(&command).await.exit_code, Some(3));
+    assert_eq!(fixture.run(&command).await.exit_code, Some(3));
 }

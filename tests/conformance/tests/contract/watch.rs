@@ -48,9 +48,9 @@ fn of(changes: &[(ChangeKind, &str)]) -> Vec<(ChangeKind, String)> {
 }
 
 async fn what_happens_is_told_in_order(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let mut watch = place.watch(".", false).await.unwrap();
-    place.sh("mkdir d; : > file; echo content > file; chmod 600 file; mv file other; rm other; rmdir d; : > end").await;
+    let fixture = SandboxFixture::new(backend).await;
+    let mut watch = fixture.watch(".", false).await.unwrap();
+    fixture.sh("mkdir d; : > file; echo content > file; chmod 600 file; mv file other; rm other; rmdir d; : > end").await;
     let expected = [
         (Created, "d"),
         (Created, "file"),
@@ -68,40 +68,40 @@ async fn what_happens_is_told_in_order(backend: BackendName) {
 }
 
 async fn what_the_host_does_is_told_too(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let mut watch = place.watch(place.workspace(), true).await.unwrap();
-    fs::create_dir(place.host("d")).unwrap();
+    let fixture = SandboxFixture::new(backend).await;
+    let mut watch = fixture.watch(fixture.workspace(), true).await.unwrap();
+    fs::create_dir(fixture.host("d")).unwrap();
     if !sees_host_changes(backend) {
         // Who looks sees it, and what is done inside is told as ever.
-        fs::write(place.host("d/file"), "from the host").unwrap();
-        assert_eq!(place.read_file("d/file").await.unwrap(), b"from the host");
-        place.write_file("end", b"").await.unwrap();
+        fs::write(fixture.host("d/file"), "from the host").unwrap();
+        assert_eq!(fixture.read_file("d/file").await.unwrap(), b"from the host");
+        fixture.write_file("end", b"").await.unwrap();
         assert_eq!(until(&mut watch, "end").await, of(&[(Created, "end")]));
         return;
     }
     assert_eq!(until(&mut watch, "d").await, of(&[(Created, "d")]));
-    fs::write(place.host("d/file"), "from the host").unwrap();
+    fs::write(fixture.host("d/file"), "from the host").unwrap();
     assert_eq!(until(&mut watch, "d/file").await, of(&[(Created, "d/file")]));
-    place.write_file("end", b"").await.unwrap();
+    fixture.write_file("end", b"").await.unwrap();
     assert_eq!(until(&mut watch, "end").await, of(&[(Modified, "d/file"), (Created, "end")]));
 }
 
 async fn below_the_folder_only_when_asked(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place.sh("mkdir -p a/b/c").await;
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.sh("mkdir -p a/b/c").await;
     let (mut flat, mut deep) =
-        (place.watch(".", false).await.unwrap(), place.watch(".", true).await.unwrap());
-    place.sh(": > a/b/c/file; : > a/file; : > end").await;
+        (fixture.watch(".", false).await.unwrap(), fixture.watch(".", true).await.unwrap());
+    fixture.sh(": > a/b/c/file; : > a/file; : > end").await;
     assert_eq!(until(&mut flat, "end").await, of(&[(Created, "end")]));
     let expected = [(Created, "a/b/c/file"), (Created, "a/file"), (Created, "end")];
     assert_eq!(until(&mut deep, "end").await, of(&expected));
 }
 
 async fn a_new_folder_is_watched_with_all_in_it(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let mut watch = place.watch(".", true).await.unwrap();
-    place.sh("mkdir -p a/b/c; echo 1 > a/b/c/file").await;
-    place.sh("echo 2 > a/b/c/file; : > a/b/end").await;
+    let fixture = SandboxFixture::new(backend).await;
+    let mut watch = fixture.watch(".", true).await.unwrap();
+    fixture.sh("mkdir -p a/b/c; echo 1 > a/b/c/file").await;
+    fixture.sh("echo 2 > a/b/c/file; : > a/b/end").await;
     let seen = until(&mut watch, "a/b/end").await;
     for path in ["a", "a/b", "a/b/c", "a/b/c/file"] {
         let created: Vec<_> = seen.iter().filter(|change| **change == (Created, path.to_string())).collect();
@@ -111,10 +111,10 @@ async fn a_new_folder_is_watched_with_all_in_it(backend: BackendName) {
 }
 
 async fn a_moved_folder_is_told_by_its_new_name(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place.sh("mkdir -p old/inner new; : > old/inner/file").await;
-    let mut watch = place.watch(".", true).await.unwrap();
-    place.sh("mv old new/moved").await;
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.sh("mkdir -p old/inner new; : > old/inner/file").await;
+    let mut watch = fixture.watch(".", true).await.unwrap();
+    fixture.sh("mv old new/moved").await;
     let seen = until(&mut watch, "new/moved/inner/file").await;
     let expected = [
         (Removed, "old"),
@@ -123,25 +123,25 @@ async fn a_moved_folder_is_told_by_its_new_name(backend: BackendName) {
         (Created, "new/moved/inner/file"),
     ];
     assert_eq!(seen, of(&expected));
-    place.sh(": > new/moved/inner/later").await;
+    fixture.sh(": > new/moved/inner/later").await;
     assert_eq!(until(&mut watch, "new/moved/inner/later").await, of(&[(Created, "new/moved/inner/later")]));
 }
 
 async fn a_file_that_is_replaced_is_told(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place.sh("echo old > file").await;
-    let mut watch = place.watch(".", false).await.unwrap();
-    place.write_file("file", b"new").await.unwrap();
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.sh("echo old > file").await;
+    let mut watch = fixture.watch(".", false).await.unwrap();
+    fixture.write_file("file", b"new").await.unwrap();
     assert_eq!(until(&mut watch, "file").await, of(&[(Modified, "file")]));
-    place.sh("echo newest > temporary; mv temporary file; : > end").await;
+    fixture.sh("echo newest > temporary; mv temporary file; : > end").await;
     let seen = until(&mut watch, "end").await;
     assert!(seen.contains(&(Created, "file".into())), "{seen:?}");
 }
 
 async fn many_files_in_new_folders_are_each_told_once(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let mut watch = place.watch(".", true).await.unwrap();
-    place.sh("for d in 1 2 3 4 5 6 7 8; do mkdir -p $d/$d; for f in 1 2 3 4 5 6 7 8 9; do : > $d/$d/$f; done; done; : > end").await;
+    let fixture = SandboxFixture::new(backend).await;
+    let mut watch = fixture.watch(".", true).await.unwrap();
+    fixture.sh("for d in 1 2 3 4 5 6 7 8; do mkdir -p $d/$d; for f in 1 2 3 4 5 6 7 8 9; do : > $d/$d/$f; done; done; : > end").await;
     let seen = until(&mut watch, "end").await;
     let created: Vec<&String> =
         seen.iter().filter(|(kind, _)| *kind == Created).map(|(_, path)| path).collect();
@@ -154,33 +154,33 @@ async fn many_files_in_new_folders_are_each_told_once(backend: BackendName) {
 }
 
 async fn no_link_is_followed(backend: BackendName) {
-    let (place, outside) = (Place::new(backend).await, tempfile::TempDir::new().unwrap());
-    fs::create_dir(place.host("a")).unwrap();
-    symlink(outside.path(), place.host("a/out")).unwrap();
-    symlink("..", place.host("a/round")).unwrap();
-    let mut watch = place.watch("a", true).await.unwrap();
+    let (fixture, outside) = (SandboxFixture::new(backend).await, tempfile::TempDir::new().unwrap());
+    fs::create_dir(fixture.host("a")).unwrap();
+    symlink(outside.path(), fixture.host("a/out")).unwrap();
+    symlink("..", fixture.host("a/round")).unwrap();
+    let mut watch = fixture.watch("a", true).await.unwrap();
     fs::write(outside.path().join("secret"), "").unwrap();
-    place.sh(&format!("ln -s {} a/new", outside.path().display())).await;
+    fixture.sh(&format!("ln -s {} a/new", outside.path().display())).await;
     fs::write(outside.path().join("secret2"), "").unwrap();
-    place.sh(": > a/end").await;
+    fixture.sh(": > a/end").await;
     assert_eq!(until(&mut watch, "end").await, of(&[(Created, "new"), (Created, "end")]));
 }
 
 async fn names_that_are_not_text_are_told(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let mut watch = place.watch(".", true).await.unwrap();
-    place.sh("mkdir \"$(printf '\\377 d')\"; : > \"$(printf '\\377 d/\\376\\n')\"").await;
+    let fixture = SandboxFixture::new(backend).await;
+    let mut watch = fixture.watch(".", true).await.unwrap();
+    fixture.sh("mkdir \"$(printf '\\377 d')\"; : > \"$(printf '\\377 d/\\376\\n')\"").await;
     watch.next().await.unwrap().unwrap();
     let change = watch.next().await.unwrap().unwrap();
     assert_eq!(change.path.as_encoded_bytes(), b"\xff d/\xfe");
 }
 
 async fn the_end_of_the_folder_is_the_end(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     for ending in ["rm -r d", "mv d elsewhere"] {
-        place.sh("mkdir -p d/e; : > d/e/file").await;
-        let mut watch = place.watch("d", true).await.unwrap();
-        place.sh(ending).await;
+        fixture.sh("mkdir -p d/e; : > d/e/file").await;
+        let mut watch = fixture.watch("d", true).await.unwrap();
+        fixture.sh(ending).await;
         let mut last = None;
         while let Some(change) = watch.next().await.unwrap() {
             last = Some((change.kind, change.path.to_string_lossy().into_owned()));
@@ -191,20 +191,20 @@ async fn the_end_of_the_folder_is_the_end(backend: BackendName) {
 }
 
 async fn what_cannot_be_watched_says_why(backend: BackendName) {
-    let place = Place::new(backend).await;
-    place.write_file("file", b"").await.unwrap();
+    let fixture = SandboxFixture::new(backend).await;
+    fixture.write_file("file", b"").await.unwrap();
     for (path, code) in [("missing", ErrorCode::NotFound), ("file", ErrorCode::FileOperation)] {
-        assert_eq!(place.watch(path, true).await.map(drop).unwrap_err().code, code, "{path}");
+        assert_eq!(fixture.watch(path, true).await.map(drop).unwrap_err().code, code, "{path}");
     }
     if is_isolated(backend) {
-        assert_eq!(place.watch("/proc", true).await.map(drop).unwrap_err().code, ErrorCode::FileOperation);
+        assert_eq!(fixture.watch("/proc", true).await.map(drop).unwrap_err().code, ErrorCode::FileOperation);
     } else {
         let outside = tempfile::TempDir::new().unwrap();
-        symlink(outside.path(), place.host("out")).unwrap();
+        symlink(outside.path(), fixture.host("out")).unwrap();
         let path = outside.path().display().to_string();
         for path in ["out", "..", "/", path.as_str()] {
             assert_eq!(
-                place.watch(path, true).await.map(drop).unwrap_err().code,
+                fixture.watch(path, true).await.map(drop).unwrap_err().code,
                 ErrorCode::PermissionDenied,
                 "{path}"
             );
@@ -213,39 +213,39 @@ async fn what_cannot_be_watched_says_why(backend: BackendName) {
 }
 
 async fn watches_do_not_disturb_each_other_or_commands(backend: BackendName) {
-    let place = Place::new(backend).await;
+    let fixture = SandboxFixture::new(backend).await;
     let mut watches = Vec::new();
     for _ in 0..10 {
-        watches.push(place.watch(".", true).await.unwrap());
+        watches.push(fixture.watch(".", true).await.unwrap());
     }
     // The test reads nothing from this one.
-    let _unread = place.watch(".", true).await.unwrap();
+    let _unread = fixture.watch(".", true).await.unwrap();
     drop(watches.split_off(5));
-    place.sh("for i in 1 2 3 4 5 6 7 8 9; do echo $i > file$i; done; : > end").await;
+    fixture.sh("for i in 1 2 3 4 5 6 7 8 9; do echo $i > file$i; done; : > end").await;
     for watch in &mut watches {
         assert!(until(watch, "end").await.len() >= 10);
     }
-    assert_eq!(place.answer("echo fine").await, "fine");
+    assert_eq!(fixture.answer("echo fine").await, "fine");
 }
 
 async fn a_watch_ends_with_its_sandbox(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let mut watch = place.watch(".", true).await.unwrap();
-    place.dispose().await;
+    let fixture = SandboxFixture::new(backend).await;
+    let mut watch = fixture.watch(".", true).await.unwrap();
+    fixture.dispose().await;
     assert_eq!(watch.next().await.unwrap_err().code, ErrorCode::GuestGone);
-    assert_eq!(place.watch(".", true).await.map(drop).unwrap_err().code, ErrorCode::SandboxNotAlive);
+    assert_eq!(fixture.watch(".", true).await.map(drop).unwrap_err().code, ErrorCode::SandboxNotAlive);
 }
 
 /// A folder with more in it than is told of one.
 async fn more_than_can_be_told_is_said(backend: BackendName) {
-    let place = Place::new(backend).await;
-    fs::create_dir_all(place.host("away/full")).unwrap();
+    let fixture = SandboxFixture::new(backend).await;
+    fs::create_dir_all(fixture.host("away/full")).unwrap();
     for index in 0..10_200 {
-        fs::write(place.host(&format!("away/full/{index}")), "").unwrap();
+        fs::write(fixture.host(&format!("away/full/{index}")), "").unwrap();
     }
-    fs::create_dir(place.host("seen")).unwrap();
-    let mut watch = place.watch("seen", true).await.unwrap();
-    place.rename("away/full", "seen/full").await.unwrap();
+    fs::create_dir(fixture.host("seen")).unwrap();
+    let mut watch = fixture.watch("seen", true).await.unwrap();
+    fixture.rename("away/full", "seen/full").await.unwrap();
     let mut changes = 0;
     loop {
         let change = watch.next().await.unwrap().unwrap();
@@ -256,7 +256,7 @@ async fn more_than_can_be_told_is_said(backend: BackendName) {
         }
     }
     assert!(changes > 10_000, "{changes}");
-    place.write_file("seen/full/later", b"").await.unwrap();
+    fixture.write_file("seen/full/later", b"").await.unwrap();
     assert_eq!(until(&mut watch, "full/later").await, of(&[(Created, "full/later")]));
 }
 
@@ -264,9 +264,9 @@ async fn it_continues_in_a_sandbox_that_is_paused(backend: BackendName) {
     if !is_isolated(backend) {
         return;
     }
-    let place = Place::new(backend).await;
-    let mut watch = place.watch(".", true).await.unwrap();
-    place.pause().await.unwrap();
-    place.write_file("file", b"").await.unwrap();
+    let fixture = SandboxFixture::new(backend).await;
+    let mut watch = fixture.watch(".", true).await.unwrap();
+    fixture.pause().await.unwrap();
+    fixture.write_file("file", b"").await.unwrap();
     assert_eq!(until(&mut watch, "file").await, of(&[(Created, "file")]));
 }

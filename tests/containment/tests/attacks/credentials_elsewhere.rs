@@ -287,8 +287,8 @@ for first in (b'', b'\0', b'SSH-2.0-x\r\n', b'\0\0\0\x08\x04\xd2\x16\x2f'):
             &[&port.to_string(), &capture.port().to_string()],
         );
         assert_eq!(blind.requests().len(), 2, "{backend}: nothing more has arrived");
-        let heard = String::from_utf8_lossy(&capture.connections().concat()).into_owned();
-        assert!(!heard.contains(&cage.placeholder()), "{backend}: {heard}");
+        let received = String::from_utf8_lossy(&capture.connections().concat()).into_owned();
+        assert!(!received.contains(&cage.placeholder()), "{backend}: {received}");
     }
 }
 
@@ -310,7 +310,7 @@ fn a_server_that_only_says_it_is_the_place_gets_nothing() {
             cage.attack(&script, &[&port.to_string()]);
         }
         assert_eq!(fake.requests().len(), 0, "{backend}");
-        let heard = String::from_utf8_lossy(&mute.connections().concat()).into_owned();
-        assert!(!heard.contains(REAL), "{backend}");
+        let received = String::from_utf8_lossy(&mute.connections().concat()).into_owned();
+        assert!(!received.contains(REAL), "{backend}");
     }
 }

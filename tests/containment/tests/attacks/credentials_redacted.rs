@@ -159,7 +159,7 @@ fn a_secret_cannot_be_guessed_letter_by_letter() {
     let port = server.port();
     let policy = trusting(&dns, &authority, port);
     let cage = cage_with_key(BackendName::Native, &policy, credential("good.test", port));
-    let told = cage.attack(
+    let reported = cage.attack(
         &format!(
             r#"{ASK}
 import string
@@ -191,15 +191,15 @@ print(b''.join(echo(b'zz ' + real.encode())).decode() == 'zz ' + KEY)
         ),
         &[&port.to_string(), &REAL.bytes().map(|byte| byte.to_string()).collect::<Vec<_>>().join(",")],
     );
-    assert_eq!(told, ["0", "True"], "letters that could be told, and whether all of it is replaced");
+    assert_eq!(reported, ["0", "True"], "letters that could be told, and whether all of it is replaced");
 }
 
 #[test]
 fn a_response_that_cannot_be_looked_at_does_not_come_back() {
     let (dns, authority) = (names(), Authority::new());
     let server = HttpServer::start_tls(at("127.66.10.1"), &authority.leaf(["good.test"]), |request| {
-        let said = request.target.strip_prefix("/v1/").unwrap_or_default();
-        let (name, value) = said.split_once('/').unwrap_or_default();
+        let printed = request.target.strip_prefix("/v1/").unwrap_or_default();
+        let (name, value) = printed.split_once('/').unwrap_or_default();
         Response { headers: vec![(name.into(), value.replace('!', ";"))], ..Response::ok("PACKED") }
     });
     for backend in gateway_backends() {
@@ -221,13 +221,13 @@ with open('/workspace/loot', 'wb') as loot:
         let loot = loot(&cage);
         assert!(!loot.contains("PACKED"), "{backend}: {loot}");
         assert_eq!(loot.matches("\"encoded_response\"").count(), 9, "{backend}: {loot}");
-        let asked = server.requests();
+        let requested = server.requests();
         assert!(
-            asked.iter().all(|request| request.header("accept-encoding") == Some("identity")),
+            requested.iter().all(|request| request.header("accept-encoding") == Some("identity")),
             "{backend}"
         );
         for name in ["accept-charset", "grpc-accept-encoding"] {
-            assert!(asked.iter().all(|request| request.header(name).is_none()), "{backend}: {name}");
+            assert!(requested.iter().all(|request| request.header(name).is_none()), "{backend}: {name}");
         }
     }
 }
@@ -244,8 +244,8 @@ fn a_part_of_a_response_is_never_asked_for() {
             "{ASK}\nask('good.test', sys.argv[1], headers=[('x-api-key', KEY), ('Range', 'bytes=0-9'), ('If-Range', 'x')])"
         );
         cage.attack(&script, &[&port.to_string()]);
-        let asked = server.requests().pop().unwrap();
-        assert_eq!((asked.header("range"), asked.header("if-range")), (None, None), "{backend}");
+        let requested = server.requests().pop().unwrap();
+        assert_eq!((requested.header("range"), requested.header("if-range")), (None, None), "{backend}");
     }
 }
 

@@ -114,10 +114,10 @@ for directory, _, files in os.walk(sys.argv[1]):
             let id = jail.sandbox.id();
             jail.sandbox.dispose_blocking();
             let log = records.join(format!("{id}.jsonl"));
-            let said = fs::read_to_string(&log).unwrap_or_default();
+            let printed = fs::read_to_string(&log).unwrap_or_default();
             assert!(
-                said.contains("sandbox_started") && !said.contains("forged"),
-                "{backend}: {road}: {said:?}"
+                printed.contains("sandbox_started") && !printed.contains("forged"),
+                "{backend}: {road}: {printed:?}"
             );
         }
     }
@@ -128,8 +128,8 @@ fn what_cannot_be_recorded_is_not_let_out() {
     // A file at its limit takes no more, as on a full disk; who does not ignore the signal would die of it.
     let ignoring = ["--core=0", "sh", "-c", "trap '' XFSZ; exec \"$0\" \"$@\""];
     alone("egress_audit::what_cannot_be_recorded_is_not_let_out", &ignoring, || {
-        let (dns, heard) = (names(), Arc::new(Mutex::new(Vec::new())));
-        let kept = Arc::clone(&heard);
+        let (dns, received) = (names(), Arc::new(Mutex::new(Vec::new())));
+        let kept = Arc::clone(&received);
         let server = Server::start(at("127.66.7.1"), move |mut stream| {
             let mut buffer = [0; 100];
             while let Ok(length @ 1..) = stream.read(&mut buffer) {
@@ -146,16 +146,16 @@ fn what_cannot_be_recorded_is_not_let_out() {
                 );
             };
             say("before");
-            assert!(eventually(|| text(&heard.lock().unwrap()).contains("before")), "{backend}");
+            assert!(eventually(|| text(&received.lock().unwrap()).contains("before")), "{backend}");
             files_grow_to(Some(fs::metadata(cage.record()).unwrap().len()));
             say("meanwhile");
             assert_eq!(cage.refused_for(Reason::NotRecorded), ["good.test"], "{backend}");
             files_grow_to(None);
             say("after");
-            assert!(eventually(|| text(&heard.lock().unwrap()).contains("after")), "{backend}");
-            assert!(!text(&heard.lock().unwrap()).contains("meanwhile"), "{backend}");
+            assert!(eventually(|| text(&received.lock().unwrap()).contains("after")), "{backend}");
+            assert!(!text(&received.lock().unwrap()).contains("meanwhile"), "{backend}");
             assert!(cage.lines().iter().any(|line| line.contains("records_lost")), "{backend}");
-            heard.lock().unwrap().clear();
+            received.lock().unwrap().clear();
         }
     });
 }

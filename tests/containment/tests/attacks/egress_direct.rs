@@ -235,13 +235,13 @@ fn a_fake_address_is_good_only_for_who_was_told_it() {
     for backend in backends() {
         let (first, second) =
             (cage(*backend, &policy(&dns, &[&rule])), cage(*backend, &policy(&dns, &[&rule])));
-        let told = first.attack(
+        let reported = first.attack(
             "for it in sorted({it[4][0] for it in socket.getaddrinfo('good.test', 1, type=1)}): print(it)",
             &[],
         );
-        assert!(told.iter().any(|it| it.parse::<Ipv4Addr>().is_ok()), "{backend}: {told:?}");
+        assert!(reported.iter().any(|it| it.parse::<Ipv4Addr>().is_ok()), "{backend}: {reported:?}");
         let mut args = vec![port.as_str()];
-        args.extend(told.iter().map(String::as_str));
+        args.extend(reported.iter().map(String::as_str));
         // Given out to the first sandbox; in the second no program has asked for the name.
         let guess = r#"
 for host in sys.argv[2:] + ['198.18.1.0', '198.18.1.1', '198.18.255.255', '198.19.255.255', '198.19.0.255',
@@ -290,7 +290,7 @@ fn datagrams_to_everywhere_leave_nothing_in_the_kernel() {
     for backend in backends() {
         let cage = cage(*backend, &policy(&dns, &["=good.test:80/http"]));
         let held = HeldCommand::start(&cage, &canary("tracked"));
-        let told = cage.attack(
+        let reported = cage.attack(
             r#"
 for family, pattern in (socket.AF_INET, '198.51.%d.%d'), (socket.AF_INET6, '2001:db8::%x:%x'):
     for port in 53, 4000:
@@ -315,7 +315,7 @@ except OSError as e:
 "#,
             &[&call_costs(*backend).to_string()],
         );
-        assert_eq!(told, ["True"], "{backend}");
+        assert_eq!(reported, ["True"], "{backend}");
         let pid = *held.pids().first().expect("it is held");
         assert!(tracked(pid) < 100, "{backend}: {} entries", tracked(pid));
     }

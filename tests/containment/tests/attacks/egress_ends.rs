@@ -33,8 +33,8 @@ const HOLD: &str = "BELLJAR_TEST_HOLD";
 
 #[test]
 fn killing_who_serves_ends_every_connection_and_leaves_no_network_behind() {
-    if let Ok(told) = std::env::var(HOLD) {
-        return hold(&told);
+    if let Ok(reported) = std::env::var(HOLD) {
+        return hold(&reported);
     }
     let (dns, (server, present)) = (names(), holding());
     // Who is killed takes none of its folders away.
@@ -119,8 +119,10 @@ fn holders_of(network: &str) -> Vec<String> {
 }
 
 #[expect(clippy::print_stdout, reason = "it is how the process says that it is ready")]
-fn hold(told: &str) {
-    let [backend, resolver, port, marker] = told.split(' ').collect::<Vec<_>>()[..] else { panic!("{told}") };
+fn hold(reported: &str) {
+    let [backend, resolver, port, marker] = reported.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{reported}")
+    };
     let unused = Dns::of([]);
     let mut policy = policy(&unused, &[&format!("=good.test:{port}/tcp")]);
     policy.resolvers = vec![resolver.parse().unwrap()];

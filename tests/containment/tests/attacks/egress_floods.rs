@@ -117,7 +117,7 @@ fn names_without_number_have_an_end() {
             let mut served = (0, Duration::ZERO);
             let growth = growth(|| {
                 served = served_beside(&bystander, server.port(), || {
-                    let told = cage_.attack(
+                    let reported = cage_.attack(
                         r#"
 s = dial('127.0.0.1', 53)
 answers = s.makefile('rb')
@@ -134,7 +134,7 @@ print(told, failed)
 "#,
                         &[],
                     );
-                    assert_eq!(told, ["65536 4464"], "{backend}");
+                    assert_eq!(reported, ["65536 4464"], "{backend}");
                 });
             });
             assert_cheap(&cage_, growth, served, 64);

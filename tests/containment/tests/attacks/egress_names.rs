@@ -56,7 +56,7 @@ socket.getaddrinfo('good.test', 443)
 fn answers_are_told_of_nothing_but_fake_addresses() {
     let dns = Dns::of([("good.test", at("127.66.5.1"))]);
     for backend in backends() {
-        let told = cage(*backend, &policy(&dns, &["=good.test"])).attack(
+        let reported = cage(*backend, &policy(&dns, &["=good.test"])).attack(
             r#"
 for kind in (16, 15, 10, 5, 2, 6, 33, 255, 252):
     answer = ask(question('good.test', kind))
@@ -73,7 +73,7 @@ if not socket.gethostbyname('good.test').startswith(sys.argv[1]):
 "#,
             &[names_begin_with(*backend)],
         );
-        assert_eq!(told, Vec::<String>::new(), "{backend}");
+        assert_eq!(reported, Vec::<String>::new(), "{backend}");
     }
 }
 
@@ -170,9 +170,9 @@ fn a_resolver_that_changes_its_mind_gains_nothing() {
     let port = good.port().to_string();
     let behind = Capture::at((bad, good.port()).into());
     // Good at first, then bad, and in turns from then on.
-    let asked = AtomicUsize::new(0);
+    let requested = AtomicUsize::new(0);
     let dns = Dns::start(move |query| {
-        let turn = asked.fetch_add(1, Ordering::SeqCst);
+        let turn = requested.fetch_add(1, Ordering::SeqCst);
         match query.kind {
             1 if turn.is_multiple_of(3) => vec![at("127.66.5.2")],
             1 => vec![bad],
@@ -239,12 +239,15 @@ fn an_alias_leads_nowhere_that_its_name_may_not() {
     std::thread::spawn(move || {
         let mut buffer = [0; 1500];
         while let Ok((length, client)) = socket.recv_from(&mut buffer) {
-            let asked = &buffer[..length];
-            let end = 12 + asked[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
-            let is_a = asked[end - 4..end - 2] == [0, 1];
-            let mut reply =
-                [&asked[..2], &[0x84, 0x80, 0, 1, 0, 1 + u8::from(is_a), 0, 0, 0, 0], &asked[12..end]]
-                    .concat();
+            let requested = &buffer[..length];
+            let end = 12 + requested[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
+            let is_a = requested[end - 4..end - 2] == [0, 1];
+            let mut reply = [
+                &requested[..2],
+                &[0x84, 0x80, 0, 1, 0, 1 + u8::from(is_a), 0, 0, 0, 0],
+                &requested[12..end],
+            ]
+            .concat();
             reply.extend(b"\xc0\x0c\0\x05\0\x01\0\0\0\0\0\x0c\x05inner\x04test\0");
             if is_a {
                 reply.extend(b"\x05inner\x04test\0\0\x01\0\x01\0\0\0\0\0\x04");

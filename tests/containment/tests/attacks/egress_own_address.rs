@@ -45,8 +45,8 @@ fn a_service_of_this_machine_is_not_reached_by_its_public_address() {
         .env(WITHIN, "1")
         .output()
         .unwrap();
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
 }
 
 fn in_a_network_with_public_addresses() {

@@ -91,8 +91,8 @@ CHANGE, EARLY = record(b'\1', kind=20), record(b'x' * 50, kind=23)
 
 /// A server that has every client begin again and keeps what it hears: real ones choose the site by the second hello.
 fn asking_again(prelude: &'static [u8]) -> (Server, Arc<Mutex<Vec<u8>>>) {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&heard);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&received);
     let again = again();
     let server = Server::start(at("127.66.4.1"), move |mut stream: TcpStream| {
         let mut buffer = [0; 65536];
@@ -100,10 +100,10 @@ fn asking_again(prelude: &'static [u8]) -> (Server, Arc<Mutex<Vec<u8>>>) {
             let _ = stream.read(&mut buffer);
             let _ = stream.write_all(prelude);
         }
-        let mut asked = false;
+        let mut requested = false;
         while let Ok(length @ 1..) = stream.read(&mut buffer) {
             kept.lock().unwrap().extend_from_slice(&buffer[..length]);
-            if !std::mem::replace(&mut asked, true) {
+            if !std::mem::replace(&mut requested, true) {
                 // In two pieces, and late: the gateway must not pass on what is waiting after some time.
                 std::thread::sleep(Duration::from_millis(100));
                 let _ = stream.write_all(&again[..20]);
@@ -112,7 +112,7 @@ fn asking_again(prelude: &'static [u8]) -> (Server, Arc<Mutex<Vec<u8>>>) {
             }
         }
     });
-    (server, heard)
+    (server, received)
 }
 
 /// A server's wish to have another hello (RFC 8446 §4.1.4): its own, with the number that says so.
@@ -132,7 +132,7 @@ fn a_client_that_is_asked_again_cannot_want_another_server() {
         for (protocol, prelude, begin) in
             [("tls", &b""[..], ""), ("postgres", b"S", r"\0\0\0\x08\x04\xd2\x16\x2f")]
         {
-            let (server, heard) = asking_again(prelude);
+            let (server, received) = asking_again(prelude);
             let port = server.port().to_string();
             let cage = cage(*backend, &policy(&dns, &[&format!("=good.test:{port}/{protocol}")]));
             let begin = format!(
@@ -174,16 +174,16 @@ attempt(first(b'good.test'), b'evil.test in the clear')
                 ),
                 &[&port],
             );
-            let arrived = text(&heard.lock().unwrap());
+            let arrived = text(&received.lock().unwrap());
             assert!(!arrived.contains("evil.test"), "{backend}: {protocol}: {arrived}");
             assert!(arrived.contains("good.test"), "{backend}: {protocol}: the first one arrives");
             assert!(!cage.refused_for(Reason::ServerNameDiffers).is_empty(), "{backend}: {protocol}");
-            heard.lock().unwrap().clear();
+            received.lock().unwrap().clear();
             cage.attack(
                 &format!("{begin}\nattempt(first(b'good.test'), CHANGE + second(b'good.test'))"),
                 &[&port],
             );
-            let arrived = text(&heard.lock().unwrap());
+            let arrived = text(&received.lock().unwrap());
             assert_eq!(
                 arrived.matches("good.test").count(),
                 2,
@@ -242,14 +242,14 @@ fn postgres_in_tls_is_for_the_server_that_was_asked_for() {
     let dns = names();
     for backend in gateway_backends() {
         // Says yes to TLS, as many do, has every client begin again, and keeps what it hears.
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&heard);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&received);
         let server = Server::start(at("127.66.4.1"), move |mut stream| {
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = stream.read(&mut buffer) {
-                let said = &buffer[..length];
-                kept.lock().unwrap().extend_from_slice(said);
-                let answer = if said[0] == 0x16 { &again()[..] } else { &b"S"[..] };
+                let printed = &buffer[..length];
+                kept.lock().unwrap().extend_from_slice(printed);
+                let answer = if printed[0] == 0x16 { &again()[..] } else { &b"S"[..] };
                 let _ = stream.write_all(answer);
             }
         });
@@ -312,7 +312,7 @@ send('good.test', sys.argv[1], record(hello(sni(b'good.test'), ext(16, vec(2, b'
 "#,
             &[&port],
         );
-        let arrived = text(&heard.lock().unwrap());
+        let arrived = text(&received.lock().unwrap());
         for control in ["after asking", "at once", "and again"] {
             assert!(arrived.contains(control), "{backend}: {control}: {arrived}");
         }
@@ -326,8 +326,8 @@ fn a_port_for_ssh_carries_nothing_else_however_long_the_client_waits() {
     for backend in gateway_backends() {
         // One that speaks, one that is silent, one that has said all: each may take what comes.
         for manner in ["speaks", "silent", "done"] {
-            let heard = Arc::new(Mutex::new(Vec::new()));
-            let kept = Arc::clone(&heard);
+            let received = Arc::new(Mutex::new(Vec::new()));
+            let kept = Arc::clone(&received);
             let server = Server::start(at("127.66.4.1"), move |mut stream| {
                 match manner {
                     "speaks" => drop(stream.write_all(b"SSH-2.0-test\r\n")),
@@ -357,7 +357,7 @@ for late in (0, 0.4):
 "#,
                 &[&port],
             );
-            let arrived = text(&heard.lock().unwrap());
+            let arrived = text(&received.lock().unwrap());
             assert_eq!(arrived, "", "{backend}: {manner}");
         }
     }

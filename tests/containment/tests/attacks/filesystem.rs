@@ -67,8 +67,13 @@ fn what_the_host_mounts_later_is_not_seen() {
             .args([belljar().as_os_str(), backend.as_str().as_ref(), workspace.path().as_os_str()])
             .output()
             .unwrap();
-        let heard = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(heard, "the folder is there\n", "{backend}: {}", String::from_utf8_lossy(&output.stderr));
+        let received = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(
+            received,
+            "the folder is there\n",
+            "{backend}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         assert!(output.status.success(), "{backend}");
     }
 }
@@ -640,8 +645,8 @@ fn a_proc_of_the_host_mounted_below_the_workspace_shows_no_host_process() {
                 std::process::Command::new("unshare").args(["-m", "sh", "-c", &script]).output().unwrap();
             assert!(host.pid() > 0 && !text(&output.stdout).contains(&marker), "{backend} {shared}");
             if !is_docker(*backend) {
-                let said = text(&output.stderr);
-                assert!(text(&output.stdout).ends_with("END\n"), "{backend} {shared}: {said}");
+                let printed = text(&output.stderr);
+                assert!(text(&output.stdout).ends_with("END\n"), "{backend} {shared}: {printed}");
             }
         }
     }

@@ -62,9 +62,9 @@ fn a_hidden_file_is_read_under_no_name_and_by_no_way() {
             let shared = jail.workspace.path().join("web");
             let script = format!("cat {0}/.env.local {0}/target.txt\n{ATTACK}", shared.display());
             let result = jail.sh(&script);
-            let said = text(&result.stdout);
-            assert!(said.ends_with("seenEND\n"), "{backend} {mode:?}: {}", text(&result.stderr));
-            assert!(!said.contains(&secret), "{backend} {mode:?}: {said}");
+            let printed = text(&result.stdout);
+            assert!(printed.ends_with("seenEND\n"), "{backend} {mode:?}: {}", text(&result.stderr));
+            assert!(!printed.contains(&secret), "{backend} {mode:?}: {printed}");
             // A folder around them may have been renamed; no byte of what is hidden is lost.
             let kept = kept(jail.workspace.path(), &secret);
             assert_eq!(kept, HIDDEN.len() + 2, "{backend} {mode:?}: something was changed");
@@ -90,10 +90,10 @@ fn a_value_behind_a_placeholder_is_read_under_no_name_and_by_no_way() {
             let shared = jail.workspace.path().join("web");
             let script = format!("cat {0}/.env.local {0}/target.txt\n{ATTACK}", shared.display());
             let result = jail.sh(&script);
-            let said = text(&result.stdout);
-            assert!(said.ends_with("seenEND\n"), "{backend} {mode:?}: {}", text(&result.stderr));
-            assert!(!said.contains(&secret), "{backend} {mode:?}: {said}");
-            assert!(said.contains("export TOKEN="), "{backend} {mode:?}: {said}");
+            let printed = text(&result.stdout);
+            assert!(printed.ends_with("seenEND\n"), "{backend} {mode:?}: {}", text(&result.stderr));
+            assert!(!printed.contains(&secret), "{backend} {mode:?}: {printed}");
+            assert!(printed.contains("export TOKEN="), "{backend} {mode:?}: {printed}");
             let kept = kept(jail.workspace.path(), &file);
             assert_eq!(kept, HIDDEN.len() + 2, "{backend} {mode:?}: something was changed");
         }
@@ -116,12 +116,12 @@ fn a_neighbour_cannot_move_it_out_of_the_way_of_a_start() {
         neighbour.sh(moving);
         for _ in 0..8 {
             let jail = jail_with(*backend, hidden);
-            let said = text(
+            let printed = text(
                 &jail
                     .sh("cat web/.env.local web2/.env.local tls/server.pem tls2/server.pem; echo END")
                     .stdout,
             );
-            assert!(said.ends_with("END\n") && !said.contains(&secret), "{backend}: {said}");
+            assert!(printed.ends_with("END\n") && !printed.contains(&secret), "{backend}: {printed}");
         }
     }
 }

@@ -217,8 +217,8 @@ open('seen', 'wb').write(b''.join(out) + repr(dict(os.environ)).encode())
     }
 }
 
-fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
-    bytes.windows(wanted.len()).any(|window| window == wanted)
+fn contains(bytes: &[u8], expected: &[u8]) -> bool {
+    bytes.windows(expected.len()).any(|window| window == expected)
 }
 
 #[test]
@@ -238,13 +238,13 @@ for host in ('127.66.9.2', '127.66.9.1', '198.18.0.1', '10.0.0.1', '::ffff:127.6
         routed.cage.attack(script, &[&port, model_port]);
         assert!(routed.model.requests().is_empty(), "{backend}");
         // A neighbour's port of the same number is its own.
-        let heard = other.attack(
+        let received = other.attack(
             &format!(
                 "{SAY}attack('neighbour', lambda: dial('127.0.0.1', 14180) and say(post(b'/v1/messages')))"
             ),
             &[],
         );
-        assert!(heard.is_empty() && routed.model.requests().is_empty(), "{backend}: {heard:?}");
+        assert!(received.is_empty() && routed.model.requests().is_empty(), "{backend}: {received:?}");
     }
     outside.assert_nothing_arrived();
 }

@@ -2,7 +2,7 @@
 //! repositories and folders of the host, keep git of the host waiting, or change while it works.
 
 use crate::private_git::{spec, start};
-use crate::protected_paths::{Place, script};
+use crate::protected_paths::{Fixture, script};
 use belljar_engine::Engine;
 use belljar_spec::workspace::{CloneSpec, WorkspaceMode};
 use belljar_spec::{BackendName, Command, SandboxError, SandboxSpec};
@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 
 /// Runs a script in a sandbox of its own, and gives what it printed, or why there was none.
-fn run(place: &Place, spec: &SandboxSpec, script: &str) -> Result<String, SandboxError> {
+fn run(place: &Fixture, spec: &SandboxSpec, script: &str) -> Result<String, SandboxError> {
     let sandbox = Engine::new().with_state(place.path("state")).create_blocking(spec)?;
     let script = format!("cd /workspace\n{script}");
     let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", script.as_str()]).unwrap())).unwrap();
@@ -19,7 +19,7 @@ fn run(place: &Place, spec: &SandboxSpec, script: &str) -> Result<String, Sandbo
     Ok(text(&result.stdout))
 }
 
-fn of_clone(place: &Place, backend: BackendName, folder: &str) -> SandboxSpec {
+fn of_clone(place: &Fixture, backend: BackendName, folder: &str) -> SandboxSpec {
     let url = place.path(folder).display().to_string();
     SandboxSpec {
         mode: WorkspaceMode::Clone(CloneSpec { url, branch: None, depth: None }),
@@ -28,7 +28,7 @@ fn of_clone(place: &Place, backend: BackendName, folder: &str) -> SandboxSpec {
     }
 }
 
-fn of_branch(place: &Place, backend: BackendName, folder: &str) -> SandboxSpec {
+fn of_branch(place: &Fixture, backend: BackendName, folder: &str) -> SandboxSpec {
     let mode = WorkspaceMode::ManagedClone { branch: Some("agent/x".parse().unwrap()) };
     SandboxSpec { mode, ..spec(place, backend, folder) }
 }
@@ -36,7 +36,7 @@ fn of_branch(place: &Place, backend: BackendName, folder: &str) -> SandboxSpec {
 #[test]
 fn submodules_of_another_repository_are_neither_shown_nor_moved() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         ["source", "other", "w"].into_iter().for_each(|name| place.repository(name));
         let source = place.path("source").display().to_string();
         place.git(&format!("-C other -c protocol.file.allow=always submodule add -q {source} sub")).unwrap();
@@ -62,7 +62,7 @@ fn submodules_of_another_repository_are_neither_shown_nor_moved() {
 #[test]
 fn no_sandbox_starts_in_a_repository_that_another_one_can_write_to() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         place.repository("w/old");
         let around = start(&place, &spec(&place, *backend, "w"));
@@ -95,7 +95,7 @@ fn no_sandbox_starts_in_a_repository_that_another_one_can_write_to() {
 #[test]
 fn no_sandbox_starts_around_a_repository_that_another_one_works_in() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         // So far down that it is not found.
         fs::create_dir_all(place.path("w/a/b/c/d")).unwrap();
         place.repository("w/a/b/c/d/r");
@@ -116,7 +116,7 @@ fn no_sandbox_starts_around_a_repository_that_another_one_works_in() {
 fn a_clone_or_a_branch_shows_nothing_of_another_repository() {
     for backend in gateway_backends() {
         for attack in ["alternates", "commondir", "link", "file"] {
-            let place = Place::new();
+            let place = Fixture::new();
             ["w", "other"].into_iter().for_each(|name| place.repository(name));
             fs::write(place.path("other/key"), "TOPSECRET\n").unwrap();
             place.git("-C other add key").unwrap();
@@ -161,7 +161,7 @@ fn a_submodule_that_any_commit_of_the_user_names_cannot_be_made_inside() {
     ];
     for backend in backends() {
         for (state, line, checkout) in states {
-            let place = Place::new();
+            let place = Fixture::new();
             place.repository("w");
             let canary = place.canary();
             script(&place.path("evil.sh"), &format!("#!/bin/sh\ntouch {}\n", canary.display()));
@@ -188,7 +188,7 @@ fn a_submodule_that_any_commit_of_the_user_names_cannot_be_made_inside() {
 #[test]
 fn files_of_a_git_directory_neither_hold_up_nor_fill_the_host() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         let id = "1111111111111111111111111111111111111111";
         place.git(&format!("-C w update-index --add --cacheinfo 160000,{id},sub")).unwrap();

@@ -175,9 +175,9 @@ fn a_ping_goes_nowhere() {
     let script = format!("{PRELUDE}{PING}");
     let outside = std::process::Command::new("python3").args(["-c", &script]).args(&hosts).output().unwrap();
     assert!(outside.status.success(), "{}", text(&outside.stderr));
-    let said = text(&outside.stdout);
-    let answered: Vec<&str> = said.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert!(answered == hosts || !is_root(), "{said}");
+    let printed = text(&outside.stdout);
+    let answered: Vec<&str> = printed.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(answered == hosts || !is_root(), "{printed}");
 }
 
 const PING: &str = r#"

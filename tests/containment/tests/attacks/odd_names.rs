@@ -2,7 +2,7 @@
 //! may be lost over them.
 
 use crate::private_git::{spec, start};
-use crate::protected_paths::Place;
+use crate::protected_paths::Fixture;
 use belljar_engine::{Changes, Engine, Sandbox};
 use belljar_spec::{Command, ErrorCode};
 use belljar_tests_containment::*;
@@ -21,34 +21,34 @@ fn run(sandbox: &Sandbox, script: &str) {
 }
 
 /// `caf\xe9`, as a name of Latin-1.
-fn latin(place: &Place, folder: &str) -> PathBuf {
+fn latin(place: &Fixture, folder: &str) -> PathBuf {
     place.path(folder).join(OsStr::from_bytes(b"caf\xe9"))
 }
 
 #[test]
 fn a_repository_that_cannot_be_protected_is_refused() {
     for backend in gateway_backends() {
-        let submodule = |place: &Place| {
+        let submodule = |place: &Fixture| {
             let script =
                 "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),$(printf 'caf\\351')";
             let done =
                 std::process::Command::new("sh").args(["-c", script]).current_dir(place.path("w")).status();
             assert!(done.unwrap().success());
         };
-        let on_branch = |place: &Place| {
+        let on_branch = |place: &Fixture| {
             submodule(place);
             place.git("-C w commit -qm sub").unwrap();
             place.git("-C w branch other").unwrap();
             place.git("-C w reset -q --hard HEAD~1").unwrap();
         };
-        let nested = |place: &Place| {
+        let nested = |place: &Fixture| {
             fs::create_dir(latin(place, "w")).unwrap();
             place.repository("in");
             fs::rename(place.path("in"), latin(place, "w").join("in")).unwrap();
         };
-        let cases: [&dyn Fn(&Place); 3] = [&submodule, &on_branch, &nested];
+        let cases: [&dyn Fn(&Fixture); 3] = [&submodule, &on_branch, &nested];
         for (number, make) in cases.into_iter().enumerate() {
-            let place = Place::new();
+            let place = Fixture::new();
             place.repository("w");
             make(&place);
             let engine = Engine::new().with_state(place.path("state"));
@@ -72,7 +72,7 @@ fn a_submodule_that_commits_make_is_always_told() {
         for (name, script) in
             [("refs/heads/trunk-w", &behind), ("refs/tags/refs", &tag), ("stash@{0}", &stash)]
         {
-            let place = Place::new();
+            let place = Fixture::new();
             place.repository("w");
             place.git("-C w commit -q --allow-empty -m two").unwrap();
             let sandbox = start(&place, &spec(&place, *backend, "w"));
@@ -92,7 +92,7 @@ fn a_submodule_that_commits_make_is_always_told() {
 #[test]
 fn commits_on_a_branch_with_an_odd_name_are_kept() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         let sandbox = start(&place, &spec(&place, *backend, "w"));
         // Without logs: nothing else inside has the commits.

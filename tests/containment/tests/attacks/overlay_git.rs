@@ -1,7 +1,7 @@
 //! Commits in an overlay: the host's repository stays as it was until the layer is applied, and then follows. Judged by the host's
 //! files and its git.
 
-use crate::protected_paths::{Place, all_output};
+use crate::protected_paths::{Fixture, all_output};
 use belljar_engine::{Changes, Engine, Sandbox, apply_layer, discard_layer};
 use belljar_overlay::{Layer, Layers, RelPath, Selection};
 use belljar_spec::workspace::{GitAccess, WorkspaceMode};
@@ -10,7 +10,7 @@ use belljar_tests_containment::folders::everything;
 use belljar_tests_containment::*;
 use std::fs;
 
-fn spec(place: &Place, backend: BackendName, folder: &str) -> SandboxSpec {
+fn spec(place: &Fixture, backend: BackendName, folder: &str) -> SandboxSpec {
     SandboxSpec {
         backend: BackendChoice::Named(backend),
         workspace: Some(place.path(folder)),
@@ -19,7 +19,7 @@ fn spec(place: &Place, backend: BackendName, folder: &str) -> SandboxSpec {
     }
 }
 
-fn start(place: &Place, spec: &SandboxSpec) -> Sandbox {
+fn start(place: &Fixture, spec: &SandboxSpec) -> Sandbox {
     Engine::new().with_state(place.path("state")).create_blocking(spec).unwrap()
 }
 
@@ -30,13 +30,13 @@ fn sh(sandbox: &Sandbox, script: &str) -> String {
 }
 
 /// Ends a sandbox, and gives its layer.
-fn ended(place: &Place, sandbox: &Sandbox) -> Layer {
+fn ended(place: &Fixture, sandbox: &Sandbox) -> Layer {
     wait_for(sandbox.dispose());
     let Some(Ok(Changes::Layer { id, .. })) = sandbox.changes() else { panic!("{:?}", sandbox.changes()) };
     Layers::at(&place.path("state")).beginning(&id.to_string()).unwrap().remove(0)
 }
 
-fn of_user(place: &Place) {
+fn of_user(place: &Fixture) {
     place.repository("w");
     place.git("-C w branch -m main").unwrap();
     place.git("-C w config user.name Ada").unwrap();
@@ -48,7 +48,7 @@ const COMMIT: &str = "echo new > new; git add new; git commit -q -m inside -- ne
 #[test]
 fn nothing_follows_until_the_layer_is_applied_and_then_all_does() {
     for backend in backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         of_user(&place);
         let state = place.path("state");
         fs::write(place.path("w/staged"), "by the user\n").unwrap();
@@ -98,7 +98,7 @@ fn nothing_follows_until_the_layer_is_applied_and_then_all_does() {
 #[test]
 fn commits_of_the_user_meanwhile_are_not_lost_and_those_inside_neither() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         of_user(&place);
         let sandbox = start(&place, &spec(&place, *backend, "w"));
         sh(&sandbox, COMMIT);
@@ -127,7 +127,7 @@ fn commits_of_the_user_meanwhile_are_not_lost_and_those_inside_neither() {
 #[test]
 fn what_is_thrown_away_leaves_no_ref() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         of_user(&place);
         let sandbox = start(&place, &spec(&place, *backend, "w"));
         sh(&sandbox, "git commit -q --allow-empty -m inside");
@@ -142,7 +142,7 @@ fn what_is_thrown_away_leaves_no_ref() {
 #[test]
 fn a_layer_continues_with_its_own_history() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         of_user(&place);
         let sandbox = start(&place, &spec(&place, *backend, "w"));
         sh(&sandbox, "git switch -q -c topic; git commit -q --allow-empty -m one; git config x.y z");
@@ -169,7 +169,7 @@ fn a_layer_continues_with_its_own_history() {
 #[test]
 fn a_git_directory_that_the_host_makes_anew_is_out_of_sight() {
     for backend in backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         of_user(&place);
         let sandbox = start(&place, &spec(&place, *backend, "w"));
         sh(&sandbox, "git log --oneline");
@@ -203,7 +203,7 @@ fn a_git_directory_that_the_host_makes_anew_is_out_of_sight() {
 #[test]
 fn an_overlay_shares_no_git_directory() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         of_user(&place);
         let spec = SandboxSpec { git: GitAccess::Share, ..spec(&place, *backend, "w") };
         let refused = Engine::new().with_state(place.path("state")).create_blocking(&spec).err().unwrap();

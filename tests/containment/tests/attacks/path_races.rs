@@ -19,14 +19,14 @@ use std::path::{Path, PathBuf};
 fn what_is_shown_is_what_was_judged() {
     for backend in backends().iter().filter(|backend| !is_docker(**backend)) {
         let forbidden = Forbidden::make();
-        let attacker = jail_with(*backend, |spec, _| spec.home = Some(forbidden.kept.home.clone()));
+        let attacker = jail_with(*backend, |spec, _| spec.home = Some(forbidden.persistent.home.clone()));
         let folder = attacker.workspace.path().canonicalize().unwrap();
         for name in ["sub", "other"] {
             fs::create_dir(folder.join(name)).unwrap();
         }
         fs::write(folder.join("sub/key"), "harmless").unwrap();
-        fs::create_dir(forbidden.kept.home.join("sub")).unwrap();
-        for swapped in [&folder, &forbidden.kept.home] {
+        fs::create_dir(forbidden.persistent.home.join("sub")).unwrap();
+        for swapped in [&folder, &forbidden.persistent.home] {
             symlink(&forbidden.folder, swapped.join("link")).unwrap();
         }
         let script = format!("{PRELUDE}{SWAP}");
@@ -36,7 +36,7 @@ fn what_is_shown_is_what_was_judged() {
         let mut outcomes: BTreeMap<String, u32> = BTreeMap::new();
         for start in 0..starts() {
             let way = Way::ALL[start as usize % Way::ALL.len()];
-            let outcome = match way.victim(*backend, &folder, &forbidden.kept) {
+            let outcome = match way.victim(*backend, &folder, &forbidden.persistent) {
                 Ok(sandbox) => forbidden.reached_by(&sandbox, way, &folder.join("sub")),
                 Err(refused) => refused.code.to_string(),
             };
@@ -84,7 +84,12 @@ impl Way {
     ];
 
     /// A sandbox that is given the folder that changes.
-    fn victim(self, backend: BackendName, folder: &Path, kept: &KeptPaths) -> Result<Sandbox, SandboxError> {
+    fn victim(
+        self,
+        backend: BackendName,
+        folder: &Path,
+        persistent: &PersistentPaths,
+    ) -> Result<Sandbox, SandboxError> {
         let swapped = folder.join("sub");
         let mut spec = SandboxSpec {
             backend: BackendChoice::Named(backend),
@@ -104,9 +109,9 @@ impl Way {
                 spec.protected = vec!["sub/settings/hook".parse().unwrap(), "sub/file".parse().unwrap()];
             }
             Way::Volume => {
-                spec.home = Some(kept.home.clone());
+                spec.home = Some(persistent.home.clone());
                 let target = "/home/agent/sub/volume".parse().unwrap();
-                spec.volumes = vec![Volume { source: kept.volume.clone(), target }];
+                spec.volumes = vec![Volume { source: persistent.volume.clone(), target }];
             }
             Way::WorkingDirectory => spec.workspace = Some(folder.to_path_buf()),
         }
@@ -123,11 +128,11 @@ impl Way {
 struct Forbidden {
     folder: PathBuf,
     canary: String,
-    kept: KeptPaths,
+    persistent: PersistentPaths,
 }
 
 /// What belljar keeps for sandboxes with more than one life, and may be given to them.
-struct KeptPaths {
+struct PersistentPaths {
     home: PathBuf,
     volume: PathBuf,
 }
@@ -140,11 +145,11 @@ impl Forbidden {
         fs::create_dir_all(&folder).unwrap();
         let folder = folder.canonicalize().unwrap();
         fs::write(folder.join("key"), &canary).unwrap();
-        let kept = KeptPaths {
+        let persistent = PersistentPaths {
             home: state.join("fleet/sandboxes").join(&canary).join("home"),
             volume: state.join("fleet/volumes").join(&canary),
         };
-        Forbidden { folder, canary, kept }
+        Forbidden { folder, canary, persistent }
     }
 
     /// What a sandbox that started finds where it was given something.
@@ -175,8 +180,8 @@ impl Forbidden {
 
 impl Drop for Forbidden {
     fn drop(&mut self) {
-        let sandbox = self.kept.home.parent().unwrap();
-        for made in [&self.folder, &self.kept.volume, sandbox] {
+        let sandbox = self.persistent.home.parent().unwrap();
+        for made in [&self.folder, &self.persistent.volume, sandbox] {
             let _ = fs::remove_dir_all(made);
         }
     }

@@ -1,7 +1,7 @@
 //! The host's `.git` is out of reach: nothing inside changes a byte below it but through the import of commits. Judged by the files of
 //! the host, and by a canary that appears if git of the host runs what was left for it.
 
-use crate::protected_paths::{Place, all_output, script};
+use crate::protected_paths::{Fixture, all_output, script};
 use belljar_engine::{Changes, Engine};
 use belljar_spec::workspace::GitAccess;
 use belljar_spec::{BackendChoice, BackendName, Command, SandboxSpec};
@@ -11,7 +11,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub(crate) fn spec(place: &Place, backend: BackendName, folder: &str) -> SandboxSpec {
+pub(crate) fn spec(place: &Fixture, backend: BackendName, folder: &str) -> SandboxSpec {
     SandboxSpec {
         backend: BackendChoice::Named(backend),
         workspace: Some(place.path(folder)),
@@ -19,12 +19,12 @@ pub(crate) fn spec(place: &Place, backend: BackendName, folder: &str) -> Sandbox
     }
 }
 
-pub(crate) fn start(place: &Place, spec: &SandboxSpec) -> belljar_engine::Sandbox {
+pub(crate) fn start(place: &Fixture, spec: &SandboxSpec) -> belljar_engine::Sandbox {
     Engine::new().with_state(place.path("state")).create_blocking(spec).unwrap()
 }
 
 /// All that a git directory holds but for what an import writes: objects, refs and their logs, the index.
-fn unchanging(place: &Place, folder: &str) -> std::collections::BTreeMap<std::path::PathBuf, String> {
+fn unchanging(place: &Fixture, folder: &str) -> std::collections::BTreeMap<std::path::PathBuf, String> {
     let names = [
         "HEAD",
         "config",
@@ -59,7 +59,7 @@ fn plain(directory: &Path) {
 }
 
 /// What a user and their tools do afterwards.
-fn use_git(place: &Place, folder: &str) {
+fn use_git(place: &Fixture, folder: &str) {
     for line in ["status", "diff", "log --all --oneline", "stash list", "gc -q", "fsck", "add -u", "status"] {
         place.git(&format!("-C {folder} {line}")).unwrap_or_else(|error| panic!("git {line}: {error}"));
     }
@@ -73,7 +73,7 @@ fn use_git(place: &Place, folder: &str) {
 #[test]
 fn nothing_inside_reaches_the_hosts_git_directory() {
     for backend in backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         let canary = place.canary();
         script(&place.path("w/evil.sh"), &format!("#!/bin/sh\ntouch {}\n", canary.display()));
@@ -127,7 +127,7 @@ const ATTACKS: [&str; 24] = [
 #[test]
 fn commits_come_out_at_once_with_index_and_author() {
     for backend in backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         place.git("-C w config user.name Ada").unwrap();
         place.git("-C w config user.email ada@example.org").unwrap();
@@ -166,7 +166,7 @@ fn commits_come_out_at_once_with_index_and_author() {
 #[test]
 fn a_git_directory_that_the_host_makes_anew_is_not_written() {
     for backend in backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         let sandbox = start(&place, &spec(&place, *backend, "w"));
         let write = "while :; do echo '[core] fsmonitor = evil' >> .git/config; done";
@@ -196,7 +196,7 @@ fn a_git_directory_that_the_host_makes_anew_is_not_written() {
 #[test]
 fn a_shared_git_directory_is_the_hosts_own() {
     for backend in backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         let sandbox = start(&place, &SandboxSpec { git: GitAccess::Share, ..spec(&place, *backend, "w") });
         let result = wait_for(sandbox.exec(&Command::new(["git", "tag", "mark"]).unwrap()));
@@ -209,7 +209,7 @@ fn a_shared_git_directory_is_the_hosts_own() {
 #[test]
 fn submodules_of_another_branch_cannot_be_made_repositories() {
     for backend in backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         let canary = place.canary();
         script(&place.path("w/evil.sh"), &format!("#!/bin/sh\ntouch {}\n", canary.display()));
@@ -252,7 +252,7 @@ fn submodules_of_another_branch_cannot_be_made_repositories() {
 #[test]
 fn submodules_of_linked_worktrees_and_of_submodules_work_inside() {
     for backend in linux_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("inner");
         place.repository("lib");
         let allow = "-c protocol.file.allow=always";

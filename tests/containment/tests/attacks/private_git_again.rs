@@ -2,7 +2,7 @@
 //! of the host would write through them. And commits that were set aside, taken by another branch.
 
 use crate::private_git::{spec, start};
-use crate::protected_paths::{Place, all_output, script};
+use crate::protected_paths::{Fixture, all_output, script};
 use belljar_engine::{Changes, Engine};
 use belljar_spec::{BackendName, Command, ErrorCode};
 use belljar_tests_containment::*;
@@ -10,7 +10,7 @@ use std::fs;
 use std::time::Duration;
 
 /// Runs a script in a sandbox of its own, and gives what it printed.
-fn run(place: &Place, backend: BackendName, folder: &str, script: &str) -> String {
+fn run(place: &Fixture, backend: BackendName, folder: &str, script: &str) -> String {
     let sandbox = start(place, &spec(place, backend, folder));
     let script = format!("cd /workspace\n{script}");
     let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", script.as_str()]).unwrap())).unwrap();
@@ -33,7 +33,7 @@ fn a_git_directory_that_an_agent_made_shows_nothing_of_the_host() {
     ];
     for backend in gateway_backends() {
         for attack in attacks {
-            let place = Place::new();
+            let place = Fixture::new();
             place.repository("w");
             fs::create_dir(place.path("secret")).unwrap();
             fs::write(place.path("secret/key"), "TOPSECRET\n").unwrap();
@@ -57,7 +57,7 @@ fn the_host_writes_through_no_link_of_a_git_directory_that_an_agent_made() {
     ];
     for backend in gateway_backends() {
         for attack in attacks {
-            let place = Place::new();
+            let place = Fixture::new();
             place.repository("w");
             fs::create_dir_all(place.path("secret")).unwrap();
             let secret = place.path("secret").display().to_string();
@@ -73,7 +73,7 @@ fn the_host_writes_through_no_link_of_a_git_directory_that_an_agent_made() {
 #[test]
 fn a_folders_own_repository_that_an_agent_made_borrows_from_nowhere() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         fs::create_dir(place.path("secret")).unwrap();
         let secret = place.path("secret").display().to_string();
@@ -99,7 +99,7 @@ fn a_folders_own_repository_that_an_agent_made_borrows_from_nowhere() {
 #[test]
 fn a_repository_borrows_from_where_the_user_says() {
     for backend in backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("lender");
         let clone = ["clone", "-q", "--shared", "lender", "w"];
         let cloned = std::process::Command::new("git").current_dir(place.path("")).args(clone).status();
@@ -123,7 +123,7 @@ fn a_repository_borrows_from_where_the_user_says() {
 #[test]
 fn commits_that_were_set_aside_run_nothing_on_the_host_when_another_branch_takes_them() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         let canary = place.canary();
         script(&place.path("w/evil.sh"), &format!("#!/bin/sh\ntouch {}\n", canary.display()));
@@ -150,7 +150,7 @@ fn commits_that_were_set_aside_run_nothing_on_the_host_when_another_branch_takes
 #[test]
 fn a_commit_that_changes_a_protected_path_is_named() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         fs::create_dir(place.path("w/.husky")).unwrap();
         fs::write(place.path("w/.husky/pre-commit"), "true\n").unwrap();
@@ -169,7 +169,7 @@ fn a_commit_that_changes_a_protected_path_is_named() {
 }
 
 /// Starts in a folder whose repository an agent made, and gives what a script there printed; nothing where it is refused.
-fn run_there(place: &Place, backend: BackendName, folder: &str, script: &str) -> Option<String> {
+fn run_there(place: &Fixture, backend: BackendName, folder: &str, script: &str) -> Option<String> {
     let engine = Engine::new().with_state(place.path("state"));
     match engine.create_blocking(&spec(place, backend, folder)) {
         Err(error) => {
@@ -186,7 +186,7 @@ fn run_there(place: &Place, backend: BackendName, folder: &str, script: &str) ->
 #[test]
 fn an_object_of_git_lfs_is_written_through_no_link() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         fs::create_dir(place.path("target")).unwrap();
         let target = place.path("target").display().to_string();
@@ -207,7 +207,7 @@ fn an_object_of_git_lfs_is_written_through_no_link() {
 #[test]
 fn a_git_directory_that_an_agent_made_stands_for_no_other_repository() {
     for backend in gateway_backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         place.repository("victim");
         let before = place.git("-C victim for-each-ref").unwrap();
@@ -223,7 +223,7 @@ fn a_git_directory_that_an_agent_made_stands_for_no_other_repository() {
 #[test]
 fn alternates_show_no_git_directory_of_the_folder() {
     for backend in backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         place.git("-C w config remote.o.url https://user:ghp_TOPSECRET@git.example/x").unwrap();
         run(&place, *backend, "w", &format!("{MADE}\necho ../../../.git > .git/objects/info/alternates"));
@@ -238,7 +238,7 @@ fn alternates_show_no_git_directory_of_the_folder() {
 #[test]
 fn repositories_further_down_are_read_only_inside() {
     for backend in backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         fs::create_dir(place.path("projects")).unwrap();
         place.repository("projects/p");
         place.repository("w");
@@ -262,7 +262,7 @@ fn repositories_further_down_are_read_only_inside() {
 fn pipes_in_a_git_directory_keep_nothing_waiting() {
     for backend in gateway_backends() {
         for pipe in ["config", "commondir", "HEAD", "objects/info/alternates", "packed-refs"] {
-            let place = Place::new();
+            let place = Fixture::new();
             place.repository("w");
             run(&place, *backend, "w", &format!("{MADE}\nrm -f .git/{pipe}; mkfifo .git/{pipe}"));
             assert_eq!(run(&place, *backend, "w", "echo alive"), "alive\n", "{backend}: {pipe}");
@@ -275,7 +275,7 @@ fn pipes_in_a_git_directory_keep_nothing_waiting() {
 fn a_head_that_names_a_path_of_the_host_writes_nothing_there() {
     for backend in gateway_backends() {
         for way in ["", "refs/heads/../../../../../../../../../../../../.."] {
-            let place = Place::new();
+            let place = Fixture::new();
             place.repository("w");
             let target = place.path("made/by/start");
             let id = place.git("-C w rev-parse HEAD").unwrap();
@@ -291,7 +291,7 @@ fn a_head_that_names_a_path_of_the_host_writes_nothing_there() {
 #[test]
 fn config_that_the_repository_includes_from_elsewhere_is_not_shown() {
     for backend in backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         place.repository("other");
         place.git("-C other config remote.o.url https://git.example/TOPSECRET").unwrap();
@@ -306,7 +306,7 @@ fn config_that_the_repository_includes_from_elsewhere_is_not_shown() {
 #[test]
 fn commits_in_a_linked_worktree_below_the_folder_are_kept() {
     for backend in backends() {
-        let place = Place::new();
+        let place = Fixture::new();
         place.repository("w");
         place.git("-C w worktree add -q --detach wt").unwrap();
         // As newer versions of git write it; the same path inside has the same effect.

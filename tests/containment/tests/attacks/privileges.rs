@@ -51,20 +51,20 @@ fn every_process_has_no_capability_no_new_privileges_and_a_filter() {
                 above = if parent == 0 { 0 } else { beside(above, parent).unwrap() };
             }
             // PR_GET_NO_NEW_PRIVS
-            let asked = "print('no_new_privs') if libc.prctl(39, 0, 0, 0, 0) == 1 else None";
-            assert_eq!(jail.successes(asked, &[]), ["no_new_privs"], "{backend}");
+            let requested = "print('no_new_privs') if libc.prctl(39, 0, 0, 0, 0) == 1 else None";
+            assert_eq!(jail.successes(requested, &[]), ["no_new_privs"], "{backend}");
             for pid in pids {
                 let status = process_file(pid, "status").unwrap();
-                let is_told = |name: &str| status.contains(name) || tells_all_of_a_process(*backend);
+                let is_reported = |name: &str| status.contains(name) || tells_all_of_a_process(*backend);
                 for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
                     let found = field(&status, set).trim();
                     assert!(
-                        found == "0000000000000000" || !is_told(set),
+                        found == "0000000000000000" || !is_reported(set),
                         "{backend} {nesting:?} {pid} {set} {found}"
                     );
                 }
                 let found = field(&status, "NoNewPrivs:").trim();
-                assert!(found == "1" || !is_told("NoNewPrivs:"), "{backend} {found}");
+                assert!(found == "1" || !is_reported("NoNewPrivs:"), "{backend} {found}");
                 assert_eq!(field(&status, "Seccomp:").trim(), "2", "{backend}");
                 for id in ["Uid:", "Gid:"] {
                     assert!(field(&status, id).split_whitespace().all(|id| id != "0"), "{backend} {status}");
@@ -382,8 +382,8 @@ fn the_root_stays_read_only_where_users_may_be_made() {
             .args(["--", "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", OPEN_THE_ROOT])
             .output()
             .unwrap();
-        let heard = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(heard, "tried\n", "{}", String::from_utf8_lossy(&output.stderr));
+        let received = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(received, "tried\n", "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
 

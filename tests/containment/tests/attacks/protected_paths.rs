@@ -17,18 +17,18 @@ use tempfile::TempDir;
 #[test]
 fn every_protected_path_stays_as_it_is() {
     each(backends(), |backend, mode| {
-        let place = Place::new();
-        place.repository("w");
-        place.submodule("w", "sub");
-        place.git("-C w worktree add -q ../other").unwrap();
-        place.git("-C w config core.hooksPath .githooks").unwrap();
-        place.git("-C w config --add include.path ../team.config").unwrap();
-        place.git("-C w config filter.x.clean tools/clean.sh").unwrap();
-        fs::create_dir(place.path("w/tools")).unwrap();
-        fs::write(place.path("w/tools/clean.sh"), "cat\n").unwrap();
-        fs::create_dir(place.path("w/.husky")).unwrap();
-        fs::write(place.path("w/.husky/pre-commit"), "true\n").unwrap();
-        fs::write(place.path("w/.git/hooks/pre-commit"), "true\n").unwrap();
+        let fixture = Fixture::new();
+        fixture.repository("w");
+        fixture.submodule("w", "sub");
+        fixture.git("-C w worktree add -q ../other").unwrap();
+        fixture.git("-C w config core.hooksPath .githooks").unwrap();
+        fixture.git("-C w config --add include.path ../team.config").unwrap();
+        fixture.git("-C w config filter.x.clean tools/clean.sh").unwrap();
+        fs::create_dir(fixture.path("w/tools")).unwrap();
+        fs::write(fixture.path("w/tools/clean.sh"), "cat\n").unwrap();
+        fs::create_dir(fixture.path("w/.husky")).unwrap();
+        fs::write(fixture.path("w/.husky/pre-commit"), "true\n").unwrap();
+        fs::write(fixture.path("w/.git/hooks/pre-commit"), "true\n").unwrap();
         let paths = [
             ".git/hooks",
             ".git/config",
@@ -47,24 +47,24 @@ fn every_protected_path_stays_as_it_is() {
             ".belljar",
             ".github/workflows",
         ];
-        let before = place.snapshot("w", &paths);
-        let result = place.run(backend, mode, "w", &attacks(&paths)).unwrap();
+        let before = fixture.snapshot("w", &paths);
+        let result = fixture.run(backend, mode, "w", &attacks(&paths)).unwrap();
         assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
-        assert_eq!(place.snapshot("w", &paths), before, "{backend} {mode:?}: {}", all_output(&result));
+        assert_eq!(fixture.snapshot("w", &paths), before, "{backend} {mode:?}: {}", all_output(&result));
     });
 }
 
 #[test]
 fn no_mountpoint_stays_behind() {
     each(backends(), |backend, mode| {
-        let place = Place::new();
-        place.repository("w");
-        fs::create_dir(place.path("plain")).unwrap();
+        let fixture = Fixture::new();
+        fixture.repository("w");
+        fs::create_dir(fixture.path("plain")).unwrap();
         for folder in ["w", "plain"] {
-            let before = place.tree(folder);
-            let result = place.run(backend, mode, folder, "true").unwrap();
+            let before = fixture.tree(folder);
+            let result = fixture.run(backend, mode, folder, "true").unwrap();
             assert_eq!(result.exit_code, Some(0));
-            assert_eq!(place.tree(folder), before, "{backend} {mode:?}");
+            assert_eq!(fixture.tree(folder), before, "{backend} {mode:?}");
         }
     });
 }
@@ -73,10 +73,10 @@ fn no_mountpoint_stays_behind() {
 #[test]
 fn the_hosts_git_runs_nothing_that_was_left_for_it() {
     for backend in linux_backends() {
-        let place = Place::new();
-        place.repository("w");
-        place.submodule("w", "sub");
-        place.git("-C w worktree add -q ../other").unwrap();
+        let fixture = Fixture::new();
+        fixture.repository("w");
+        fixture.submodule("w", "sub");
+        fixture.git("-C w worktree add -q ../other").unwrap();
         let script = format!(
             r#"
 cat > /workspace/run.sh <<'X'
@@ -104,10 +104,10 @@ mv .git was; cp -r evil/.git .git; mv .git/config x; echo "gitdir: $host/evil/.g
 echo "* filter=x" > .git/info/attributes
 echo END
 "#,
-            canary = place.canary().display(),
-            folder = place.path("w").display()
+            canary = fixture.canary().display(),
+            folder = fixture.path("w").display()
         );
-        let result = place.run(*backend, &WorkspaceMode::Bind, "w", &script).unwrap();
+        let result = fixture.run(*backend, &WorkspaceMode::Bind, "w", &script).unwrap();
         assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
         for line in [
             "status",
@@ -123,9 +123,9 @@ echo END
             "gc --auto",
         ] {
             for folder in ["w", "other", "w/sub"] {
-                let _ = place.git(&format!("-C {folder} {line}"));
+                let _ = fixture.git(&format!("-C {folder} {line}"));
                 assert!(
-                    !place.canary().exists(),
+                    !fixture.canary().exists(),
                     "{backend}: git {line} in {folder}: {}",
                     all_output(&result)
                 );
@@ -139,18 +139,18 @@ echo END
 #[test]
 fn what_hooks_lead_to_and_what_programs_execute_stays_as_it_is() {
     each(linux_backends(), |backend, mode| {
-        let place = Place::new();
-        place.repository("w");
+        let fixture = Fixture::new();
+        fixture.repository("w");
         for folder in ["w/scripts", "w/.husky"] {
-            fs::create_dir(place.path(folder)).unwrap();
+            fs::create_dir(fixture.path(folder)).unwrap();
         }
         for name in ["linked", "husky", "twice", "called"] {
-            script(&place.path("w/scripts").join(name), "#!/bin/sh\ntrue\n");
+            script(&fixture.path("w/scripts").join(name), "#!/bin/sh\ntrue\n");
         }
-        let hooks = place.path("w/.git/hooks");
+        let hooks = fixture.path("w/.git/hooks");
         symlink("../../scripts/linked", hooks.join("pre-commit")).unwrap();
-        symlink("../scripts/husky", place.path("w/.husky/pre-commit")).unwrap();
-        fs::hard_link(place.path("w/scripts/twice"), hooks.join("post-commit")).unwrap();
+        symlink("../scripts/husky", fixture.path("w/.husky/pre-commit")).unwrap();
+        fs::hard_link(fixture.path("w/scripts/twice"), hooks.join("post-commit")).unwrap();
         script(&hooks.join("commit-msg"), "#!/bin/sh\nexec ./scripts/called \"$@\"\n");
         symlink("../../scripts/none-yet", hooks.join("prepare-commit-msg")).unwrap();
         let paths = [
@@ -168,23 +168,23 @@ fn what_hooks_lead_to_and_what_programs_execute_stays_as_it_is() {
             ".devcontainer/devcontainer.json",
             ".git/remotes/origin",
         ];
-        let before = place.snapshot("w", &paths);
-        let evil = format!("#!/bin/sh\ntouch {}\n", place.canary().display());
+        let before = fixture.snapshot("w", &paths);
+        let evil = format!("#!/bin/sh\ntouch {}\n", fixture.canary().display());
         let plant = format!(
             "cd /workspace; for p in {}; do mkdir -p \"$(dirname $p)\"; printf '{}' > $p; printf '{}' > x; chmod +x x; mv -f x $p; chmod +x $p; done",
             paths.join(" "),
             evil.replace('\n', "\\n"),
             evil.replace('\n', "\\n"),
         );
-        let result = place.run(backend, mode, "w", &format!("{plant}; {}", attacks(&paths))).unwrap();
+        let result = fixture.run(backend, mode, "w", &format!("{plant}; {}", attacks(&paths))).unwrap();
         assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
-        place.apply_all("w");
-        assert_eq!(place.snapshot("w", &paths), before, "{backend} {mode:?}: {}", all_output(&result));
-        let _ = place.git("-C w commit --allow-empty -q -m x");
+        fixture.apply_all("w");
+        assert_eq!(fixture.snapshot("w", &paths), before, "{backend} {mode:?}: {}", all_output(&result));
+        let _ = fixture.git("-C w commit --allow-empty -q -m x");
         for executed in [".claude/settings.json", ".envrc", ".husky/pre-commit"] {
-            let _ = std::process::Command::new("sh").arg(executed).current_dir(place.path("w")).output();
+            let _ = std::process::Command::new("sh").arg(executed).current_dir(fixture.path("w")).output();
         }
-        assert!(!place.canary().exists(), "{backend} {mode:?}: {}", all_output(&result));
+        assert!(!fixture.canary().exists(), "{backend} {mode:?}: {}", all_output(&result));
     });
 }
 
@@ -193,19 +193,19 @@ fn what_hooks_lead_to_and_what_programs_execute_stays_as_it_is() {
 fn sandboxes_side_by_side_raise_no_alarm() {
     let backend = backends()[0];
     for is_repository in [true, false] {
-        let place = Place::new();
-        fs::create_dir(place.path("w")).unwrap();
+        let fixture = Fixture::new();
+        fs::create_dir(fixture.path("w")).unwrap();
         if is_repository {
-            place.repository("w");
+            fixture.repository("w");
         }
-        let one = || place.ended(backend, "w", "sleep 0.2");
+        let one = || fixture.ended(backend, "w", "sleep 0.2");
         let all: Vec<Changes> = std::thread::scope(|scope| {
             let running: Vec<_> = (0..7).map(|_| scope.spawn(one)).collect();
             running.into_iter().map(|one| one.join().unwrap()).collect()
         });
         assert!(all.iter().all(|changes| *changes == Changes::None), "{all:?}");
         // And a real one is told.
-        let changes = place.ended(backend, "w", "echo evil > Makefile; echo '{}' > opencode.json");
+        let changes = fixture.ended(backend, "w", "echo evil > Makefile; echo '{}' > opencode.json");
         let Changes::Folder { findings: Findings { left, executed, .. }, .. } = changes else {
             panic!("{changes:?}")
         };
@@ -219,17 +219,17 @@ fn sandboxes_side_by_side_raise_no_alarm() {
 fn repositories_further_down_are_protected_too() {
     for backend in linux_backends() {
         for is_repository in [false, true] {
-            let place = Place::new();
-            fs::create_dir_all(place.path("w/group/deeper")).unwrap();
+            let fixture = Fixture::new();
+            fs::create_dir_all(fixture.path("w/group/deeper")).unwrap();
             if is_repository {
-                place.repository("w");
+                fixture.repository("w");
             }
             for name in ["w/app", "w/group/lib", "w/group/deeper/x"] {
-                place.git(&format!("init -q {name}")).unwrap();
-                place.git(&format!("-C {name} commit -q --allow-empty -m first")).unwrap();
+                fixture.git(&format!("init -q {name}")).unwrap();
+                fixture.git(&format!("-C {name} commit -q --allow-empty -m first")).unwrap();
             }
-            place.git("-C w/app config core.hooksPath .githooks").unwrap();
-            place.git("-C w/app worktree add -q ../group/linked").unwrap();
+            fixture.git("-C w/app config core.hooksPath .githooks").unwrap();
+            fixture.git("-C w/app worktree add -q ../group/linked").unwrap();
             let git = [
                 "hooks",
                 "config",
@@ -246,13 +246,13 @@ fn repositories_further_down_are_protected_too() {
                 ["app/.githooks", "app/.git/worktrees/linked", "group/linked/.git"].map(String::from),
             );
             let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-            let before = place.snapshot("w", &paths);
+            let before = fixture.snapshot("w", &paths);
             // First: what attacks leave of a repository is not much.
             let commit = "git -C app commit -q --allow-empty -m inside; git -C app log -1 --format=%s\n";
             let script = commit.to_string() + &attacks(&paths);
-            let result = place.run(*backend, &WorkspaceMode::Bind, "w", &script).unwrap();
+            let result = fixture.run(*backend, &WorkspaceMode::Bind, "w", &script).unwrap();
             assert_eq!(text(&result.stdout), "first\nEND\n", "{backend}: {}", all_output(&result));
-            assert_eq!(place.snapshot("w", &paths), before, "{backend}: {}", all_output(&result));
+            assert_eq!(fixture.snapshot("w", &paths), before, "{backend}: {}", all_output(&result));
         }
     }
 }
@@ -266,26 +266,26 @@ git checkout -q -b branch; git commit -q --allow-empty -m again; git rebase -q H
 echo x >> file; git stash -q; git stash pop -q; git commit -q -a -m third; git tag -f t > /dev/null; git reset -q --hard HEAD~1; git repack -q -a -d
 git log -1 --format=%s";
     each(linux_backends(), |backend, mode| {
-        let place = Place::new();
-        place.repository("main");
-        place.git("-C main worktree add -q ../linked").unwrap();
-        place.submodule("main", "sub");
+        let fixture = Fixture::new();
+        fixture.repository("main");
+        fixture.git("-C main worktree add -q ../linked").unwrap();
+        fixture.submodule("main", "sub");
         let folders: &[&str] = match mode {
             WorkspaceMode::Bind => &["main", "linked", "main/sub"],
             // Where the git directory is elsewhere there is no overlay.
             _ => &["main"],
         };
         for folder in folders {
-            let head = || place.git(&format!("-C {folder} log -1 --format=%s")).unwrap();
+            let head = || fixture.git(&format!("-C {folder} log -1 --format=%s")).unwrap();
             let before = head();
-            let result = place.run(backend, mode, folder, script).unwrap();
+            let result = fixture.run(backend, mode, folder, script).unwrap();
             let output = all_output(&result);
             assert_eq!(text(&result.stdout), "inside\n", "{backend} {mode:?} {folder}: {output}");
             match mode {
                 WorkspaceMode::Bind => assert_eq!(head(), "inside\n", "{backend} {folder}"),
                 _ => assert_eq!(head(), before, "{backend} {folder}"),
             }
-            let state = place.git(&format!("-C {folder} status --porcelain --ignore-submodules")).unwrap();
+            let state = fixture.git(&format!("-C {folder} status --porcelain --ignore-submodules")).unwrap();
             assert_eq!(state, "", "{backend} {mode:?} {folder}");
         }
     });
@@ -294,10 +294,10 @@ git log -1 --format=%s";
 #[test]
 fn a_linked_worktree_changes_nothing_of_the_others() {
     each(linux_backends(), |backend, mode| {
-        let place = Place::new();
-        place.repository("main");
-        place.git("-C main worktree add -q ../one").unwrap();
-        place.git("-C main worktree add -q ../two").unwrap();
+        let fixture = Fixture::new();
+        fixture.repository("main");
+        fixture.git("-C main worktree add -q ../one").unwrap();
+        fixture.git("-C main worktree add -q ../two").unwrap();
         let paths = [
             ".git/hooks",
             ".git/config",
@@ -311,14 +311,14 @@ fn a_linked_worktree_changes_nothing_of_the_others() {
             ".git/worktrees/one/commondir",
             ".git/worktrees/one/config.worktree",
         ];
-        let before = (place.snapshot("main", &paths), place.snapshot("one", &[".git", ".husky"]));
+        let before = (fixture.snapshot("main", &paths), fixture.snapshot("one", &[".git", ".husky"]));
         let inside: Vec<String> =
             paths.iter().map(|path| path.replacen(".git", "/run/belljar/git", 1)).collect();
         let inside: Vec<&str> = inside.iter().map(String::as_str).chain([".git", ".husky"]).collect();
-        let outcome = place.run(backend, mode, "one", &attacks(&inside));
+        let outcome = fixture.run(backend, mode, "one", &attacks(&inside));
         let result = outcome.unwrap();
         assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
-        let after = (place.snapshot("main", &paths), place.snapshot("one", &[".git", ".husky"]));
+        let after = (fixture.snapshot("main", &paths), fixture.snapshot("one", &[".git", ".husky"]));
         assert_eq!(after, before, "{backend} {mode:?}: {}", all_output(&result));
     });
 }
@@ -326,16 +326,16 @@ fn a_linked_worktree_changes_nothing_of_the_others() {
 #[test]
 fn a_git_file_of_an_agent_shares_nothing() {
     for backend in backends() {
-        let place = Place::new();
-        place.repository("secret");
-        fs::create_dir(place.path("w")).unwrap();
-        fs::write(place.path("w/.git"), format!("gitdir: {}\n", place.path("secret/.git").display()))
+        let fixture = Fixture::new();
+        fixture.repository("secret");
+        fs::create_dir(fixture.path("w")).unwrap();
+        fs::write(fixture.path("w/.git"), format!("gitdir: {}\n", fixture.path("secret/.git").display()))
             .unwrap();
-        let refusal = place.run(*backend, &WorkspaceMode::Bind, "w", "true").unwrap_err();
+        let refusal = fixture.run(*backend, &WorkspaceMode::Bind, "w", "true").unwrap_err();
         assert_eq!(refusal.code, ErrorCode::PathRefused);
-        fs::remove_file(place.path("w/.git")).unwrap();
-        std::os::unix::fs::symlink(place.path("secret/.git"), place.path("w/.git")).unwrap();
-        let refusal = place.run(*backend, &WorkspaceMode::Bind, "w", "true").unwrap_err();
+        fs::remove_file(fixture.path("w/.git")).unwrap();
+        std::os::unix::fs::symlink(fixture.path("secret/.git"), fixture.path("w/.git")).unwrap();
+        let refusal = fixture.run(*backend, &WorkspaceMode::Bind, "w", "true").unwrap_err();
         assert_eq!(refusal.code, ErrorCode::PathRefused);
     }
 }
@@ -397,16 +397,16 @@ fn each(backends: &[BackendName], mut attempt: impl FnMut(BackendName, &Workspac
 }
 
 /// Repositories outside, and a home that belongs to no real user.
-pub(crate) struct Place {
+pub(crate) struct Fixture {
     directory: TempDir,
 }
 
-impl Place {
-    pub(crate) fn new() -> Place {
-        let place = Place { directory: folder() };
-        fs::create_dir(place.path("home")).unwrap();
-        fs::create_dir(place.path("state")).unwrap();
-        place
+impl Fixture {
+    pub(crate) fn new() -> Fixture {
+        let fixture = Fixture { directory: folder() };
+        fs::create_dir(fixture.path("home")).unwrap();
+        fs::create_dir(fixture.path("state")).unwrap();
+        fixture
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {

@@ -129,9 +129,9 @@ impl Forge {
     /// A cage with a clone of the repository in `w`.
     fn cage(&self, backend: BackendName, pushes: PushRules) -> Cage {
         let cage = cage_with(backend, &self.egress(), |spec, _| spec.pushes = pushes);
-        let said = cage
+        let printed = cage
             .sh(&format!("{GIT}\nrm -rf w; git clone -q {} w 2>&1; git -C w log --format=%s", self.url()));
-        assert_eq!(text(&said.stdout), "second\nfirst\n", "{backend}");
+        assert_eq!(text(&printed.stdout), "second\nfirst\n", "{backend}");
         cage
     }
 }
@@ -210,7 +210,7 @@ fn a_push_that_the_rules_allow_arrives() {
             let cage = forge.cage(backend, PushRules::default());
             let branch = format!("agent/{backend}");
             // Small and in one piece; large, after a probe, in chunks; and on to a branch that is there.
-            let said = inside(
+            let printed = inside(
                 &cage,
                 &format!(
                     "git checkout -q -b {branch} && echo b > b && git add b && git commit -q -m small && git push origin {branch} &&
@@ -218,7 +218,7 @@ fn a_push_that_the_rules_allow_arrives() {
                      git commit -q --allow-empty -m last && git push origin {branch} HEAD:refs/heads/{branch}2"
                 ),
             );
-            assert!(said.ends_with("code 0\n"), "{backend}: {said}");
+            assert!(printed.ends_with("code 0\n"), "{backend}: {printed}");
             assert_eq!(forge.subject(&branch), "last\n");
             assert_eq!(forge.subject(&format!("{branch}2")), "last\n");
             let sent = cage.lines().iter().filter(|line| line.contains(r#""kind":"push_sent""#)).count();
@@ -240,17 +240,17 @@ fn main_is_refused_with_the_reason_at_the_prompt() {
         let refs = forge.refs();
         for backend in gateway_backends().iter().copied() {
             let cage = forge.cage(backend, PushRules::default());
-            let said = inside(
+            let printed = inside(
                 &cage,
                 "git commit -q --allow-empty -m evil && head -c 3000000 /dev/urandom > l && git add l && git commit -q -m l;
                  git push origin main",
             );
-            assert!(said.contains("! [remote rejected] main -> main (branch main may not be pushed from a sandbox; allowed: *, !main, !master ([git] push in belljar.toml))"), "{backend}: {said}");
+            assert!(printed.contains("! [remote rejected] main -> main (branch main may not be pushed from a sandbox; allowed: *, !main, !master ([git] push in belljar.toml))"), "{backend}: {printed}");
             assert!(
-                said.contains("remote: belljar refused this push; nothing of it was sent to good.test"),
-                "{said}"
+                printed.contains("remote: belljar refused this push; nothing of it was sent to good.test"),
+                "{printed}"
             );
-            assert!(said.ends_with("code 1\n"), "{backend}: {said}");
+            assert!(printed.ends_with("code 1\n"), "{backend}: {printed}");
             assert!(cage.lines().iter().any(|line| {
                 line.contains(r#""kind":"push_refused""#)
                     && line.contains(
@@ -276,13 +276,13 @@ fn a_branch_goes_forward_over_what_the_server_has() {
             let cage = forge.cage(backend, PushRules { workflows: Some(true), ..PushRules::default() });
             let back = inside(&cage, "git push -f origin main:aside && git push -f origin main~1:aside");
             assert!(back.contains("fast-forward") && back.ends_with("code 1\n"), "{backend}: {back}");
-            let said = inside(
+            let printed = inside(
                 &cage,
                 "git checkout -q topic && git merge -q --ff-only origin/main && git push origin topic",
             );
-            assert_eq!(said.ends_with("code 0\n"), filters == "true", "{filters} {backend}: {said}");
-            let said = inside(&cage, "git commit -q --allow-empty -m on && git push origin topic");
-            assert_eq!(said.ends_with("code 0\n"), filters == "true", "{filters} {backend}: {said}");
+            assert_eq!(printed.ends_with("code 0\n"), filters == "true", "{filters} {backend}: {printed}");
+            let printed = inside(&cage, "git commit -q --allow-empty -m on && git push origin topic");
+            assert_eq!(printed.ends_with("code 0\n"), filters == "true", "{filters} {backend}: {printed}");
             let subject = if filters == "true" { "on\n" } else { "first\n" };
             assert_eq!(forge.subject("topic"), subject, "{backend}");
             host_git(&forge.repository(), &["update-ref", "-d", "refs/heads/aside"]);
@@ -315,9 +315,12 @@ fn nothing_is_forced_deleted_tagged_or_mirrored() {
             ("git push origin HEAD:refs/heads/fine HEAD:refs/heads/master", "refused with another ref"),
             ("git push --atomic origin HEAD:refs/heads/fine HEAD:refs/heads/master", "branch master"),
         ] {
-            let said = inside(&cage, script);
-            assert!(said.contains(reason) && !said.ends_with("code 0\n"), "{backend}: {script}: {said}");
-            assert_eq!(forge.refs(), refs, "{backend}: {script}: {said}");
+            let printed = inside(&cage, script);
+            assert!(
+                printed.contains(reason) && !printed.ends_with("code 0\n"),
+                "{backend}: {script}: {printed}"
+            );
+            assert_eq!(forge.refs(), refs, "{backend}: {script}: {printed}");
         }
     }
     assert_eq!(forge.arrived(), 0);
@@ -331,14 +334,14 @@ fn workflow_files_stay_as_they_are() {
         host_git(&forge.repository(), &["config", "uploadpack.allowFilter", filters]);
         for backend in gateway_backends().iter().copied() {
             let cage = forge.cage(backend, policy());
-            let said = inside(
+            let printed = inside(
                 &cage,
                 &format!(
                     "git checkout -q -b x-{backend} && echo b > src/b && git add src && git commit -q -m fine && git push origin HEAD &&
                      echo y > .github/x && git add .github && git commit -q -m beside && git push origin HEAD"
                 ),
             );
-            assert!(said.ends_with("code 0\n"), "{filters} {backend}: {said}");
+            assert!(printed.ends_with("code 0\n"), "{filters} {backend}: {printed}");
             assert_eq!(forge.subject(&format!("x-{backend}")), "beside\n");
             let refs = forge.refs();
             for script in [
@@ -346,12 +349,12 @@ fn workflow_files_stay_as_they_are() {
                 "git revert --no-edit HEAD; git push origin HEAD",
                 "git checkout -q --orphan o; git commit -q -m orphan; git push origin HEAD:refs/heads/o",
             ] {
-                let said = inside(&cage, script);
+                let printed = inside(&cage, script);
                 assert!(
-                    said.contains(".github/workflows") && said.ends_with("code 1\n"),
-                    "{backend}: {said}"
+                    printed.contains(".github/workflows") && printed.ends_with("code 1\n"),
+                    "{backend}: {printed}"
                 );
-                assert_eq!(forge.refs(), refs, "{backend}: {said}");
+                assert_eq!(forge.refs(), refs, "{backend}: {printed}");
             }
         }
     }
@@ -365,8 +368,8 @@ fn workflow_files_change_where_policy_lets_them() {
         let script = format!(
             "git checkout -q -b x-{backend} && echo 'on: push' > .github/workflows/ci.yml && git commit -q -a -m meant && git push origin HEAD"
         );
-        let said = inside(&cage, &script);
-        assert!(said.ends_with("code 0\n"), "{backend}: {said}");
+        let printed = inside(&cage, &script);
+        assert!(printed.ends_with("code 0\n"), "{backend}: {printed}");
         assert_eq!(forge.subject(&format!("x-{backend}")), "meant\n");
     }
 }
@@ -436,8 +439,8 @@ said = reply(s, 8)
 print(said.count(b'HTTP/1.1 200'), said.count(b'unpack ok'), said.count(b'ok refs/heads/{backend}'), said.count(b'ng refs/heads/main'))
 "
         );
-        let said = cage.attack(&script, &[&port]);
-        assert_eq!(said, ["2 2 1 1"], "{backend}");
+        let printed = cage.attack(&script, &[&port]);
+        assert_eq!(printed, ["2 2 1 1"], "{backend}");
         assert_eq!(forge.subject(&backend.to_string()), "evil\n");
         assert_eq!(host_git(&forge.repository(), &["rev-parse", "main"]), main);
     }
@@ -451,16 +454,19 @@ fn a_push_is_not_larger_than_allowed() {
         || PushRules { bytes: Some(ByteSize::mebibytes(1)), objects: Some(20), ..PushRules::default() };
     for backend in gateway_backends().iter().copied() {
         let cage = forge.cage(backend, small());
-        let said = inside(
+        let printed = inside(
             &cage,
             "git checkout -q -b x; head -c 3000000 /dev/urandom > l; git add l; git commit -q -m l; git push origin x",
         );
-        assert!(said.contains("larger than 1m") && said.ends_with("code 1\n"), "{backend}: {said}");
-        let said = inside(
+        assert!(printed.contains("larger than 1m") && printed.ends_with("code 1\n"), "{backend}: {printed}");
+        let printed = inside(
             &cage,
             "git checkout -q -b y main; for n in $(seq 30); do echo $n > $n; done; git add .; git commit -q -m m; git push origin y",
         );
-        assert!(said.contains("more than 20 objects") && said.ends_with("code 1\n"), "{backend}: {said}");
+        assert!(
+            printed.contains("more than 20 objects") && printed.ends_with("code 1\n"),
+            "{backend}: {printed}"
+        );
     }
     assert_eq!(forge.refs(), refs);
     assert_eq!(forge.arrived(), 0);

@@ -4,8 +4,8 @@
 use belljar_engine::Engine;
 use belljar_spec::egress::{PortRange, RequestFilter};
 use belljar_spec::secret::{
-    Bodies, Carrier, Credential, CredentialPlace, GitHubApp, GitHubGrant, GitHubProfile, Inject, SecretRef,
-    SecretSource,
+    Bodies, Credential, CredentialBinding, CredentialLocation, GitHubApp, GitHubGrant, GitHubProfile, Inject,
+    SecretRef, SecretSource,
 };
 use belljar_spec::{BackendChoice, BackendName, SandboxSpec};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
@@ -24,12 +24,12 @@ use std::process::{self, Stdio};
 fn credential(file: PathBuf, port: u16) -> Credential {
     Credential {
         name: "canary".parse().unwrap(),
-        source: SecretSource::Kept(SecretRef::File(file)),
-        places: vec![CredentialPlace {
+        source: SecretSource::Stored(SecretRef::File(file)),
+        bindings: vec![CredentialBinding {
             host: "=api.test".parse().unwrap(),
             ports: PortRange::only(port).unwrap(),
             requests: RequestFilter::default(),
-            carriers: vec![Carrier::Bearer],
+            locations: vec![CredentialLocation::Bearer],
             inject: Inject::Placeholder,
         }],
         variables: vec!["CANARY_TOKEN".parse().unwrap()],
@@ -50,14 +50,14 @@ fn keep(folder: &Path, value: &str) -> PathBuf {
 }
 
 /// Where the value belongs: a host that sends back, in every way, what it got.
-struct Place {
+struct Fixture {
     dns: Dns,
     authority: Authority,
     server: HttpServer,
 }
 
-impl Place {
-    fn start() -> Place {
+impl Fixture {
+    fn start() -> Fixture {
         let dns =
             Dns::start(|query| if query.name == "api.test" { vec![at("127.66.9.1")] } else { Vec::new() });
         let authority = Authority::new();
@@ -67,7 +67,7 @@ impl Place {
             answer.headers.push(("x-echo".into(), key));
             answer
         });
-        Place { dns, authority, server }
+        Fixture { dns, authority, server }
     }
 
     fn spec(&self, backend: BackendName, workspace: &Path, value: PathBuf) -> SandboxSpec {
@@ -104,22 +104,22 @@ impl Place {
 #[test]
 fn a_real_value_is_nowhere_in_a_sandbox_nor_in_its_record() {
     for backend in backends() {
-        let place = Place::start();
+        let fixture = Fixture::start();
         let (home, records, workspace) = (folder(), folder(), folder());
         let (value, decoy) = (token(), token());
-        let mut spec = place.spec(*backend, workspace.path(), keep(home.path(), &value));
+        let mut spec = fixture.spec(*backend, workspace.path(), keep(home.path(), &value));
         spec.env = vec![("DECOY".parse().unwrap(), decoy.clone().into())];
         let engine = Engine::new().with_records(records.path());
         let jail = Jail { sandbox: engine.create_blocking(&spec).unwrap(), workspace };
-        jail.sh(&place.use_it());
-        assert!(place.got(&value), "{backend}: {:?}", place.server.requests());
+        jail.sh(&fixture.use_it());
+        assert!(fixture.got(&value), "{backend}: {:?}", fixture.server.requests());
         assert!(!jail.sh("grep 'you sent Bearer tok_' /tmp/answer /workspace/answer").stdout.is_empty());
         let held = HeldCommand::run(&jail, &canary("held"), "echo $DECOY > /tmp/decoy; sleep 1000");
         assert!(eventually(|| !jail.sh("cat /tmp/decoy").stdout.is_empty()));
 
         let seen = found_inside(&jail, &decoy);
         assert!(
-            ["os.environ", "/tmp/decoy"].iter().all(|place| seen.iter().any(|line| line == place)),
+            ["os.environ", "/tmp/decoy"].iter().all(|fixture| seen.iter().any(|line| line == fixture)),
             "{seen:?}"
         );
         assert_eq!(found_inside(&jail, &value), Vec::<String>::new(), "{backend}");
@@ -140,10 +140,10 @@ fn a_real_value_is_nowhere_in_a_sandbox_nor_in_its_record() {
 fn a_minted_token_and_the_apps_key_are_nowhere() {
     // Where a value comes from makes no difference to a backend: the test above looks for one with all of them.
     for backend in gateway_backends() {
-        let place = Place::start();
+        let fixture = Fixture::start();
         let (home, records, workspace) = (folder(), folder(), folder());
         let github = GitHub::start(3600);
-        let mut spec = place.spec(*backend, workspace.path(), PathBuf::new());
+        let mut spec = fixture.spec(*backend, workspace.path(), PathBuf::new());
         spec.credentials[0].source = SecretSource::GitHubApp;
         spec.github = Some(GitHubGrant {
             app: GitHubApp {
@@ -160,8 +160,8 @@ fn a_minted_token_and_the_apps_key_are_nowhere() {
         let engine = Engine::new().with_records(records.path());
         let jail = Jail { sandbox: engine.create_blocking(&spec).unwrap(), workspace };
         let token = github.tokens().pop().unwrap().text;
-        jail.sh(&place.use_it());
-        assert!(place.got(&token), "{backend}: {:?}", place.server.requests());
+        jail.sh(&fixture.use_it());
+        assert!(fixture.got(&token), "{backend}: {:?}", fixture.server.requests());
         let held = HeldCommand::run(&jail, &canary("held"), "sleep 1000");
         // As much of its middle as a line of PEM usually has.
         let line = github.key_pem().lines().nth(1).unwrap()[100..164].to_string();
@@ -189,10 +189,10 @@ fn a_crash_of_the_host_side_leaves_no_real_value() {
     }
     a_crash_leaves_what_a_process_held();
     for backend in backends() {
-        let (home, place) = (folder(), folder());
+        let (home, fixture) = (folder(), folder());
         let value = token();
         let file = keep(home.path(), &value);
-        let mut holder = crashing(place.path())
+        let mut holder = crashing(fixture.path())
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", "secrets_home::a_crash_of_the_host_side_leaves_no_real_value", "--nocapture"])
             .env(HOLDER, backend.as_str())
@@ -204,7 +204,7 @@ fn a_crash_of_the_host_side_leaves_no_real_value() {
         assert!(lines.any(|line| line.unwrap().ends_with("holding")), "{backend}: no sandbox");
         kill_process(Pid::from_child(&holder), Signal::ABORT).unwrap();
         assert_eq!(holder.wait().unwrap().signal(), Some(6), "{backend}");
-        assert_eq!(found_in_folder(place.path(), &value), Vec::<PathBuf>::new(), "{backend}");
+        assert_eq!(found_in_folder(fixture.path(), &value), Vec::<PathBuf>::new(), "{backend}");
     }
 }
 
@@ -217,27 +217,27 @@ fn a_crash_leaves_what_a_process_held() {
         eprintln!("not shown: a crash leaves nothing here (`{}`)", pattern.trim());
         return;
     }
-    let (place, decoy) = (folder(), token());
-    let mut holder = crashing(place.path()).args(["sleep", "60"]).env("DECOY", &decoy).spawn().unwrap();
+    let (fixture, decoy) = (folder(), token());
+    let mut holder = crashing(fixture.path()).args(["sleep", "60"]).env("DECOY", &decoy).spawn().unwrap();
     // Once it is what it is to be.
     assert!(eventually(|| fs::read_to_string(format!("/proc/{}/comm", holder.id())).unwrap() == "sleep\n"));
     kill_process(Pid::from_child(&holder), Signal::ABORT).unwrap();
     assert_eq!(holder.wait().unwrap().signal(), Some(6));
-    assert_eq!(found_in_folder(place.path(), &decoy).len(), 1);
+    assert_eq!(found_in_folder(fixture.path(), &decoy).len(), 1);
 }
 
 /// Runs what is added to it there, and lets it leave as large a core as we may ask for.
-fn crashing(place: &Path) -> process::Command {
+fn crashing(fixture: &Path) -> process::Command {
     let mut command = process::Command::new("sh");
     let largest = "ulimit -c unlimited 2>/dev/null || ulimit -c \"$(ulimit -H -c)\"; exec \"$@\"";
-    command.args(["-c", largest, "sh"]).current_dir(place).stdin(Stdio::null());
+    command.args(["-c", largest, "sh"]).current_dir(fixture).stdin(Stdio::null());
     command
 }
 
 /// Holds a sandbox with a credential until it is killed.
 #[expect(clippy::print_stdout, reason = "the other process waits for it")]
 fn hold(backend: &str) {
-    let place = Place::start();
+    let fixture = Fixture::start();
     let backend = backends().iter().find(|name| name.as_str() == backend).unwrap();
     let here = std::env::current_dir().unwrap();
     let workspace = here.join("workspace");
@@ -245,11 +245,11 @@ fn hold(backend: &str) {
     let value = std::env::var_os("BELLJAR_TEST_VALUE").unwrap();
     let engine = Engine::new().with_records(here.join("records"));
     let token = fs::read_to_string(&value).unwrap();
-    let sandbox = engine.create_blocking(&place.spec(*backend, &workspace, value.into())).unwrap();
+    let sandbox = engine.create_blocking(&fixture.spec(*backend, &workspace, value.into())).unwrap();
     // Held in memory by now, as a request's head and as what is looked for in answers.
     let jail = Jail { sandbox, workspace: folder() };
-    jail.sh(&place.use_it());
-    assert!(place.got(token.trim()));
+    jail.sh(&fixture.use_it());
+    assert!(fixture.got(token.trim()));
     drop(token);
     println!("holding");
     std::thread::sleep(std::time::Duration::from_secs(60));

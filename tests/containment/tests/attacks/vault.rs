@@ -50,9 +50,9 @@ impl Home {
     fn treasures(&self) -> Vec<(PathBuf, String)> {
         let vault = self.path("state/belljar/vault");
         let treasure = |path: PathBuf, key: &str| {
-            let said = fs::read_to_string(&path).unwrap();
-            let at = said.find(key).map_or(0, |at| at + key.len());
-            (path, said[at..].chars().take(24).collect())
+            let printed = fs::read_to_string(&path).unwrap();
+            let at = printed.find(key).map_or(0, |at| at + key.len());
+            (path, printed[at..].chars().take(24).collect())
         };
         vec![
             treasure(vault.join("key"), ""),

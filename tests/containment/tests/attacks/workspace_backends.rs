@@ -295,15 +295,15 @@ fn a_commit_in_a_linked_worktree_arrives_in_its_repository() {
             Jail { sandbox: Engine::new().with_view(view).create_blocking(&spec).unwrap(), workspace: place };
         let result = jail.sh(COMMIT);
         assert_eq!(result.exit_code, Some(0), "{backend}: {}", text(&result.stderr));
-        let said = text(&result.stdout);
-        assert!(said.contains("/run/belljar/git"), "{backend}: {said}");
+        let printed = text(&result.stdout);
+        assert!(printed.contains("/run/belljar/git"), "{backend}: {printed}");
         let seen = jail.sandbox.workspace().to_string();
         let paths = ["hooks", "config", "worktrees/tree/gitdir", "worktrees/tree/commondir"];
         let worked =
             [attack_all(&jail, &["/run/belljar/git"], &paths), attack_all(&jail, &[&seen], &[".git"])];
         drop(jail.sandbox);
         assert_eq!(worked, [Vec::<String>::new(), Vec::new()], "{backend}");
-        assert_eq!(git(&main, &["rev-parse", "work"]), said.lines().next().unwrap(), "{backend}");
+        assert_eq!(git(&main, &["rev-parse", "work"]), printed.lines().next().unwrap(), "{backend}");
         assert_eq!(
             git(&tree, &["log", "-1", "--format=%s"]),
             "inside",

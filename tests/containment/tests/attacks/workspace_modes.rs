@@ -15,24 +15,24 @@ use tempfile::TempDir;
 #[test]
 fn a_push_from_a_managed_clone_arrives_once_and_only_on_its_branch() {
     for backend in backends() {
-        let place = Place::new();
-        let main = place.git("rev-parse main");
+        let fixture = Fixture::new();
+        let main = fixture.git("rev-parse main");
         let script = "echo x > x; git add x; git commit -q -m inside; git push 2>&1
             /usr/bin/git push -f host HEAD:main 2>&1; /usr/bin/git push host :main HEAD:other HEAD:refs/tags/t 2>&1; true";
-        let (result, changes) = place.run(*backend, clone_name("agent/x"), script).unwrap();
-        let said = text(&result.stdout);
+        let (result, changes) = fixture.run(*backend, clone_name("agent/x"), script).unwrap();
+        let printed = text(&result.stdout);
         assert!(
-            said.contains("[new branch]") && !said.contains("Everything up-to-date"),
-            "{backend}: {said}"
+            printed.contains("[new branch]") && !printed.contains("Everything up-to-date"),
+            "{backend}: {printed}"
         );
         assert!(
             matches!(changes, Changes::ManagedClone { ref left, .. } if left.is_on_host()),
             "{backend}: {changes:?}"
         );
-        assert_eq!(place.git("log -1 --format=%s agent/x"), "inside", "{backend}");
-        assert_eq!(place.git("rev-parse main"), main, "{backend}: {said}");
+        assert_eq!(fixture.git("log -1 --format=%s agent/x"), "inside", "{backend}");
+        assert_eq!(fixture.git("rev-parse main"), main, "{backend}: {printed}");
         assert_eq!(
-            place.git("for-each-ref --format=%(refname)"),
+            fixture.git("for-each-ref --format=%(refname)"),
             "refs/heads/agent/x\nrefs/heads/main",
             "{backend}"
         );
@@ -45,29 +45,29 @@ fn a_push_from_a_managed_clone_arrives_once_and_only_on_its_branch() {
 fn going_around_the_guard_moves_nothing_of_the_host() {
     for backend in gateway_backends() {
         for mode in [WorkspaceMode::Bind, WorkspaceMode::Overlay { layer: None }, clone_name("agent/x")] {
-            let place = Place::new();
-            place.git("branch topic");
-            fs::write(place.path("repo/.git/hooks/pre-push"), "#!/bin/sh\nexit 1\n").unwrap();
+            let fixture = Fixture::new();
+            fixture.git("branch topic");
+            fs::write(fixture.path("repo/.git/hooks/pre-push"), "#!/bin/sh\nexit 1\n").unwrap();
             let is_bind = mode == WorkspaceMode::Bind;
             let is_managed_clone = matches!(mode, WorkspaceMode::ManagedClone { .. });
-            let before = place.guarded();
-            let (result, _) = place.run(*backend, mode, AROUND).unwrap();
-            let said = text(&result.stdout) + &text(&result.stderr);
-            assert!(text(&result.stdout).ends_with("END\n"), "{backend}: {said}");
-            let mut after = place.guarded();
+            let before = fixture.guarded();
+            let (result, _) = fixture.run(*backend, mode, AROUND).unwrap();
+            let printed = text(&result.stdout) + &text(&result.stderr);
+            assert!(text(&result.stdout).ends_with("END\n"), "{backend}: {printed}");
+            let mut after = fixture.guarded();
             if is_bind {
                 // There the refs are the agent's own to move.
                 after.refs.clone_from(&before.refs);
             } else {
                 assert!(
-                    said.contains("ng refs/heads/main"),
-                    "{backend}: the hand-written push was heard: {said}"
+                    printed.contains("ng refs/heads/main"),
+                    "{backend}: the hand-written push was heard: {printed}"
                 );
             }
-            assert_eq!(after, before, "{backend}: {said}");
+            assert_eq!(after, before, "{backend}: {printed}");
             // Written by hand as well, and allowed: it was no other reason that kept the others out.
             if is_managed_clone {
-                assert_eq!(place.git("log -1 --format=%s agent/x"), "evil", "{backend}: {said}");
+                assert_eq!(fixture.git("log -1 --format=%s agent/x"), "evil", "{backend}: {printed}");
             }
         }
     }
@@ -152,11 +152,11 @@ echo END
 #[test]
 fn what_git_obeys_in_a_managed_clone_or_a_clone_cannot_be_changed() {
     for backend in linux_backends() {
-        let place = Place::new();
-        for mode in [clone_name("agent/x"), clone(&place.path("repo"))] {
-            let sandbox = place.start(*backend, mode.clone()).unwrap();
+        let fixture = Fixture::new();
+        for mode in [clone_name("agent/x"), clone(&fixture.path("repo"))] {
+            let sandbox = fixture.start(*backend, mode.clone()).unwrap();
             let obeyed = || {
-                let mut all = everything(&place.path("state"));
+                let mut all = everything(&fixture.path("state"));
                 all.retain(|path, _| {
                     // In a worktree's own part of the git directory, git looks only for these.
                     let is_own = path.iter().any(|part| part == "worktrees");
@@ -169,9 +169,9 @@ fn what_git_obeys_in_a_managed_clone_or_a_clone_cannot_be_changed() {
             let before = obeyed();
             assert!(before.keys().any(|path| path.ends_with("config")), "{backend} {mode:?}: {before:?}");
             let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", OBEY]).unwrap())).unwrap();
-            let said = text(&result.stdout) + &text(&result.stderr);
-            assert!(said.contains("committed"), "{backend} {mode:?}: {said}");
-            assert_eq!(obeyed(), before, "{backend} {mode:?}: {said}");
+            let printed = text(&result.stdout) + &text(&result.stderr);
+            assert!(printed.contains("committed"), "{backend} {mode:?}: {printed}");
+            assert_eq!(obeyed(), before, "{backend} {mode:?}: {printed}");
             sandbox.dispose_blocking();
         }
     }
@@ -196,9 +196,9 @@ echo x > x; git add x; git commit -q -m inside && echo committed
 #[test]
 fn the_hosts_repository_is_served_inside_of_its_sandbox_alone() {
     for backend in backends() {
-        let (one, other) = (Place::new(), Place::new());
+        let (one, other) = (Fixture::new(), Fixture::new());
         other.git("branch secret");
-        let sandboxes = [&one, &other].map(|place| place.start(*backend, clone_name("agent/x")).unwrap());
+        let sandboxes = [&one, &other].map(|fixture| fixture.start(*backend, clone_name("agent/x")).unwrap());
         let refs = sandboxes.each_ref().map(|sandbox| {
             let command = Command::new(["/usr/bin/git", "ls-remote", "host"]).unwrap();
             text(&wait_for(sandbox.exec(&command)).unwrap().stdout)
@@ -216,44 +216,49 @@ const RELAY: u16 = 9418;
 #[test]
 fn only_branches_that_policy_names_are_pushed_to() {
     for backend in gateway_backends() {
-        let place = Place::new();
-        let mut spec = place.spec(*backend, clone_name("agent/x"));
+        let fixture = Fixture::new();
+        let mut spec = fixture.spec(*backend, clone_name("agent/x"));
         spec.pushes.branches = vec!["agent/*".parse().unwrap()];
         let script = "git commit -q --allow-empty -m inside; \
             /usr/bin/git push host HEAD:agent/y 2>&1; /usr/bin/git push host HEAD:other 2>&1; true";
-        let (result, _) = place.run_as(&spec, script).unwrap();
-        assert_eq!(place.git("log -1 --format=%s agent/y"), "inside", "{backend}: {}", text(&result.stdout));
-        assert_eq!(place.git("branch --list other"), "", "{backend}: {}", text(&result.stdout));
+        let (result, _) = fixture.run_as(&spec, script).unwrap();
+        assert_eq!(
+            fixture.git("log -1 --format=%s agent/y"),
+            "inside",
+            "{backend}: {}",
+            text(&result.stdout)
+        );
+        assert_eq!(fixture.git("branch --list other"), "", "{backend}: {}", text(&result.stdout));
     }
 }
 
 #[test]
 fn a_branch_that_follows_another_remote_still_works_in_an_overlay() {
     for backend in gateway_backends() {
-        let place = Place::new();
-        place.git("remote add origin /nowhere");
-        place.git("config branch.main.remote origin");
-        place.git("config branch.main.merge refs/heads/main");
+        let fixture = Fixture::new();
+        fixture.git("remote add origin /nowhere");
+        fixture.git("config branch.main.remote origin");
+        fixture.git("config branch.main.merge refs/heads/main");
         let script = "git commit -q --allow-empty -m inside; git status -sb 2>&1; git push host 2>&1";
-        let (result, _) = place.run(*backend, WorkspaceMode::Overlay { layer: None }, script).unwrap();
-        let said = text(&result.stdout);
-        assert!(!said.contains("multiple upstream"), "{backend}: {said}");
-        assert_eq!(place.git("log -1 --format=%s refs/belljar/main"), "inside", "{backend}: {said}");
-        assert_eq!(place.git("log -1 --format=%s main"), "first", "{backend}");
+        let (result, _) = fixture.run(*backend, WorkspaceMode::Overlay { layer: None }, script).unwrap();
+        let printed = text(&result.stdout);
+        assert!(!printed.contains("multiple upstream"), "{backend}: {printed}");
+        assert_eq!(fixture.git("log -1 --format=%s refs/belljar/main"), "inside", "{backend}: {printed}");
+        assert_eq!(fixture.git("log -1 --format=%s main"), "first", "{backend}");
     }
 }
 
 #[test]
 fn what_was_planted_in_a_git_directory_leads_the_hosts_git_nowhere() {
     for backend in backends() {
-        let place = Place::new();
-        let victim = place.path("victim");
+        let fixture = Fixture::new();
+        let victim = fixture.path("victim");
         fs::create_dir(&victim).unwrap();
-        symlink(&victim, place.path("repo/.git/refs/heads/agent")).unwrap();
-        let error = place.run(*backend, clone_name("agent/x"), "true").unwrap_err();
+        symlink(&victim, fixture.path("repo/.git/refs/heads/agent")).unwrap();
+        let error = fixture.run(*backend, clone_name("agent/x"), "true").unwrap_err();
         assert_eq!(error.code, ErrorCode::PathRefused, "{backend}: {error}");
         // Commits of an overlay would come out there too.
-        let error = place.run(*backend, WorkspaceMode::Overlay { layer: None }, "true").unwrap_err();
+        let error = fixture.run(*backend, WorkspaceMode::Overlay { layer: None }, "true").unwrap_err();
         assert_eq!(error.code, ErrorCode::NotSupported, "{backend}: {error}");
         assert_eq!(fs::read_dir(&victim).unwrap().count(), 0, "{backend}");
     }
@@ -262,19 +267,19 @@ fn what_was_planted_in_a_git_directory_leads_the_hosts_git_nowhere() {
 #[test]
 fn the_objects_of_another_repository_do_not_become_this_ones() {
     for backend in backends() {
-        let place = Place::new();
+        let fixture = Fixture::new();
         let script = "echo /elsewhere/objects > .git/objects/info/alternates; rm -f .git/objects/info/alternates; \
             mv .git/objects/info .git/objects/old; mv .git/objects .git/old; true";
-        place.run(*backend, WorkspaceMode::Bind, script).unwrap();
-        assert!(!place.path("repo/.git/objects/info/alternates").exists(), "{backend}");
-        assert_eq!(place.git("log -1 --format=%s main"), "first", "{backend}");
+        fixture.run(*backend, WorkspaceMode::Bind, script).unwrap();
+        assert!(!fixture.path("repo/.git/objects/info/alternates").exists(), "{backend}");
+        assert_eq!(fixture.git("log -1 --format=%s main"), "first", "{backend}");
     }
 }
 
 #[test]
 fn nothing_that_happened_in_a_clone_is_thrown_away() {
-    let clones = |place: &Place| {
-        let entries = fs::read_dir(place.path("state/clones")).into_iter().flatten().flatten();
+    let clones = |fixture: &Fixture| {
+        let entries = fs::read_dir(fixture.path("state/clones")).into_iter().flatten().flatten();
         entries.filter(|entry| entry.file_name() != ".lock").count()
     };
     // Decided on the host, by what is in the clone when its sandbox is gone.
@@ -285,19 +290,19 @@ fn nothing_that_happened_in_a_clone_is_thrown_away() {
             ("git commit -q --allow-empty -m x; git tag t; git reset -q --hard HEAD~1", 1),
             ("git commit -q --allow-empty -m x", 1),
         ] {
-            let place = Place::new();
-            let (result, _) = place.run(*backend, clone(&place.path("repo")), script).unwrap();
+            let fixture = Fixture::new();
+            let (result, _) = fixture.run(*backend, clone(&fixture.path("repo")), script).unwrap();
             assert_eq!(result.exit_code, Some(0), "{backend} {script}: {}", text(&result.stderr));
-            assert_eq!(clones(&place), kept, "{backend}: {script}");
+            assert_eq!(clones(&fixture), kept, "{backend}: {script}");
         }
         // What cannot be cloned is no workspace: nothing starts, and nothing stays of it.
-        let place = Place::new();
-        let refused = place.start(*backend, clone(&place.path("none"))).err();
+        let fixture = Fixture::new();
+        let refused = fixture.start(*backend, clone(&fixture.path("none"))).err();
         assert!(
             refused.as_ref().is_some_and(|error| error.code == ErrorCode::RegistryFailed),
             "{backend}: {refused:?}"
         );
-        assert_eq!(clones(&place), 0, "{backend}");
+        assert_eq!(clones(&fixture), 0, "{backend}");
     }
 }
 
@@ -320,21 +325,21 @@ struct Guarded {
 }
 
 /// A repository `repo` on the host with one commit, and a state directory.
-struct Place {
+struct Fixture {
     directory: TempDir,
 }
 
-impl Place {
-    fn new() -> Place {
-        let place = Place { directory: folder() };
+impl Fixture {
+    fn new() -> Fixture {
+        let fixture = Fixture { directory: folder() };
         for name in ["repo", "state"] {
-            fs::create_dir(place.path(name)).unwrap();
+            fs::create_dir(fixture.path(name)).unwrap();
         }
-        fs::write(place.path("repo/a"), "a\n").unwrap();
+        fs::write(fixture.path("repo/a"), "a\n").unwrap();
         for line in ["init -q -b main", "add a", "commit -q -m first"] {
-            place.git(line);
+            fixture.git(line);
         }
-        place
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -215,8 +215,8 @@ fn killed_at_random_moments_no_mountpoint_is_left() {
     // A process that was killed with a note created and no reaper started yet has written nothing in the note, and made nothing. The
     // next start removes the note.
     let notes = || fs::read_dir(state.path().join("belljar/stubs")).into_iter().flatten().flatten();
-    let said: Vec<Vec<u8>> = notes().map(|note| fs::read(note.path()).unwrap()).collect();
-    assert!(said.iter().all(Vec::is_empty), "{said:?}");
+    let printed: Vec<Vec<u8>> = notes().map(|note| fs::read(note.path()).unwrap()).collect();
+    assert!(printed.iter().all(Vec::is_empty), "{printed:?}");
     start_once(repository().0.path(), state.path(), backends()[0]);
     assert_eq!(notes().count(), 0, "notes");
 }

@@ -18,8 +18,8 @@ fn a_run_is_told_as_it_happens_and_ends_with_its_bill() {
     let events: Vec<Value> = start(&home.client(), &run).map(|event| event.json()).collect();
     let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!((kinds.first(), kinds.last()), (Some(&"started"), Some(&"final")), "{kinds:?}");
-    let said: String = events.iter().filter_map(|event| event["text"].as_str()).collect();
-    assert!(said.contains("I will write the file."), "{said}");
+    let printed: String = events.iter().filter_map(|event| event["text"].as_str()).collect();
+    assert!(printed.contains("I will write the file."), "{printed}");
     let end = events.last().unwrap();
     assert_eq!((&end["ok"], &end["stop_reason"]), (&json!(true), &json!("success")), "{end:#}");
     assert_eq!(end["content"], "Done. hello.txt says: hello from the mock");
@@ -60,7 +60,7 @@ fn a_daemon_that_is_killed_ends_its_runs() {
     // In a folder that belongs to the run.
     let mut events = start(&home.client(), &json!({ "prompt": "Do the task." }));
     let id = events.next().unwrap().json()["run"]["id"].as_str().unwrap().to_string();
-    assert!(long(|| !model.asked().is_empty()), "the model was never asked");
+    assert!(long(|| !model.calls().is_empty()), "the model was never asked");
     daemon.kill();
     assert!(long(|| fs::exists(home.path("state/belljar/runs").join(&id).join("result.json")).unwrap()));
     let daemon = home.start();
@@ -71,7 +71,9 @@ fn a_daemon_that_is_killed_ends_its_runs() {
 fn budgets_of_a_run_are_held() {
     let Some((home, daemon, model)) = with_model() else { return };
     model.scenario("three");
-    let run = json!({ "prompt": "Do the task.", "budget": ["calls=1"] });
+    let messages = json!([{ "role": "system", "content": "Be brief." }, { "role": "user", "content": "Begin." },
+        { "role": "assistant", "content": "I began." }, { "role": "user", "content": "Do the task." }]);
+    let run = json!({ "messages": messages, "budget": ["calls=1"] });
     let last = start(&home.client(), &run).last().unwrap().json();
     assert_eq!((&last["ok"], &last["stop_reason"]), (&json!(false), &json!("error_budget")), "{last:#}");
     is_over(&home, &daemon, "");
@@ -100,6 +102,11 @@ fn agents_need_a_grant_and_make_sense() {
         ("%2Fbin%2Fsh", json!({ "prompt": "hello" }), 404),
         ("claude", json!({}), 422),
         ("claude", json!({ "prompt": "  " }), 422),
+        ("claude", json!({ "messages": [{ "role": "assistant", "content": "hello" }] }), 422),
+        ("claude", json!({ "messages": [{ "role": "tool", "content": "hello" }] }), 400),
+        ("claude", json!({ "prompt": "hello", "messages": [{ "role": "user", "content": "hello" }] }), 422),
+        ("claude", json!({ "prompt": "hello", "bill": { "account": "a" } }), 400),
+        ("claude", json!({ "prompt": "hello", "bill": { "end_user": "of-another" } }), 403),
         ("claude", json!({ "prompt": "hello", "model": "no-slash" }), 422),
         ("claude", json!({ "prompt": "hello", "effort": "much" }), 422),
         ("claude", json!({ "prompt": "hello", "budget": ["much"] }), 422),

@@ -70,9 +70,9 @@ fn no_request_makes_the_daemon_fail_or_hang() {
     let config = home.path("tmp/schemathesis.toml");
     std::fs::write(&config, parameters(&sandbox.name)).unwrap();
     let output = fuzz.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    eprintln!("{said}");
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    eprintln!("{printed}");
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
     assert!(!home.log().contains("panicked"), "{}", home.log());
 
     // It still does its work.

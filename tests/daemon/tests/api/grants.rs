@@ -170,12 +170,12 @@ fn another_grants_key_is_no_capability() {
     assert_eq!(joined.delete(&guest.path("")).status, 403, "a guest took the house down");
     // Nor by asking for more: what a grant is to a sandbox is not the caller's to choose.
     joined.post("/v1/sandboxes", &json!({ "key": "one/shared", "owner": true })).refused(403, "not_granted");
-    let asked = joined.post("/v1/sandboxes", &json!({ "key": "one/shared" })).ok();
-    assert_eq!(asked["lease"]["owner"], false, "{asked}");
+    let requested = joined.post("/v1/sandboxes", &json!({ "key": "one/shared" })).ok();
+    assert_eq!(requested["lease"]["owner"], false, "{requested}");
     assert_eq!(
-        asked["sandbox"]["leases"].as_array().map(Vec::len),
+        requested["sandbox"]["leases"].as_array().map(Vec::len),
         Some(2),
-        "its own alone are told: {asked}"
+        "its own alone are told: {requested}"
     );
     joined.delete(&guest.path("")).refused(403, "not_granted");
     sandbox.delete();

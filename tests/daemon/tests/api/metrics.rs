@@ -130,8 +130,8 @@ fn scrape(client: &Client) -> BTreeMap<String, f64> {
     let (mut family, mut kind) = (String::new(), String::new());
     let mut bucket = (f64::NEG_INFINITY, 0.0);
     for line in body.lines() {
-        if let Some(said) = line.strip_prefix("# ") {
-            let [word, name, rest] = said.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        if let Some(printed) = line.strip_prefix("# ") {
+            let [word, name, rest] = printed.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
             match word {
                 "TYPE" => {
                     assert!(families.insert(name.to_string()), "twice: {line}");

@@ -39,8 +39,8 @@ fn a_state_directory_has_one_daemon() {
     second.arg("serve").env("XDG_RUNTIME_DIR", home.folder("elsewhere"));
     let refused = second.stdin(Stdio::null()).output().unwrap();
     assert!(!refused.status.success());
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("daemon") && said.contains("hint"), "{said}");
+    let printed = String::from_utf8_lossy(&refused.stderr);
+    assert!(printed.contains("daemon") && printed.contains("hint"), "{printed}");
     assert_eq!(sandbox.run("echo here"), ("here\n".into(), 0));
     sandbox.delete();
     home.is_clean(&[], &[sandbox.id()], Some(&daemon));
@@ -115,15 +115,15 @@ fn a_sweep_can_be_asked_what_it_would_do() {
     daemon.kill();
     kill(home.shim(&sandbox.name).unwrap());
     // Without a daemon, by itself.
-    let told = home.belljar().args(["sweep", "--dry-run"]).stdin(Stdio::null()).output().unwrap();
-    let text = String::from_utf8_lossy(&told.stdout);
+    let reported = home.belljar().args(["sweep", "--dry-run"]).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&reported.stdout);
     assert!(
-        told.status.success() && text.contains(&sandbox.name),
+        reported.status.success() && text.contains(&sandbox.name),
         "{text}{}",
-        String::from_utf8_lossy(&told.stderr)
+        String::from_utf8_lossy(&reported.stderr)
     );
     assert!(home.places().join(&sandbox.name).exists(), "a dry run did something");
-    let told = home.belljar().arg("sweep").stdin(Stdio::null()).output().unwrap();
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let reported = home.belljar().arg("sweep").stdin(Stdio::null()).output().unwrap();
+    assert!(reported.status.success(), "{}", String::from_utf8_lossy(&reported.stderr));
     home.is_clean(&[], &[sandbox.id()], None);
 }

@@ -165,7 +165,7 @@ fn runs_and_sandboxes_count_together() {
     let folder = home.folder("work");
     let rules = json!({ "allow_sandbox": true, "sandboxes": 1, "folders": [folder] });
     let limited = grant(&home, rules);
-    let asked = begin_as(&limited, &long(&folder.display().to_string()));
+    let requested = begin_as(&limited, &long(&folder.display().to_string()));
     assert!(eventually(|| folder.join("started").exists()), "its command never ran");
     limited.post("/v1/sandboxes", &json!({})).refused(403, "quota_exceeded");
     limited.post("/v1/run-once", &json!({ "argv": ["true"] })).refused(403, "quota_exceeded");
@@ -173,7 +173,7 @@ fn runs_and_sandboxes_count_together() {
     let job = *jobs(&daemon).first().unwrap();
     signal(job, Signal::STOP);
     let open = daemon.open_files();
-    drop(asked);
+    drop(requested);
     assert!(eventually(|| daemon.open_files() < open), "the daemon did not notice that the client hung up");
     limited.post("/v1/run-once", &json!({ "argv": ["true"] })).refused(403, "quota_exceeded");
     limited.post("/v1/sandboxes", &json!({})).refused(403, "quota_exceeded");
@@ -194,10 +194,10 @@ fn who_hangs_up_ends_a_run_whose_sandbox_is_still_made() {
     // A registry that takes calls, and says nothing.
     let registry = TcpListener::bind("127.0.0.1:0").unwrap();
     let image = format!("oci:{}/silent:1", registry.local_addr().unwrap());
-    let asked = begin_as(&home.client(), &json!({ "argv": ["true"], "sandbox": { "rootfs": image } }));
+    let requested = begin_as(&home.client(), &json!({ "argv": ["true"], "sandbox": { "rootfs": image } }));
     let _called = registry.accept().unwrap();
     assert_eq!(jobs(&daemon).len(), 1);
-    drop(asked);
+    drop(requested);
     let gone = || jobs(&daemon).is_empty();
     assert!((0..3).any(|_| eventually(gone)), "the run continues without a client");
     is_over::<String>(&home, &daemon, &[]);
@@ -224,9 +224,9 @@ fn the_daemon_does_not_keep_an_unread_result() {
     // A client that reads gets all of it.
     let mut text = Vec::new();
     unread.pop().unwrap().read_to_end(&mut text).unwrap();
-    let told: Value = serde_json::from_slice(&text).unwrap();
-    assert_eq!(told["stdout"].as_str().unwrap().len(), length);
-    assert_eq!(told["ok"], true);
+    let reported: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(reported["stdout"].as_str().unwrap().len(), length);
+    assert_eq!(reported["ok"], true);
     drop(unread);
     assert!(eventually(|| jobs(&daemon).is_empty()), "{:?}", jobs(&daemon));
     is_over::<String>(&home, &daemon, &[]);
@@ -237,10 +237,10 @@ fn who_hangs_up_ends_the_run() {
     let home = Home::new();
     let daemon = home.start();
     let folder = home.folder("work");
-    let mut asked = begin(&home, &folder.display().to_string());
+    let mut requested = begin(&home, &folder.display().to_string());
     assert!(eventually(|| folder.join("started").exists()), "its command never ran");
-    asked.flush().unwrap();
-    drop(asked);
+    requested.flush().unwrap();
+    drop(requested);
     is_over::<String>(&home, &daemon, &[]);
 }
 
@@ -249,7 +249,7 @@ fn a_daemon_that_is_killed_ends_its_runs() {
     let home = Home::new();
     let daemon = home.start();
     let folder = home.folder("work");
-    let _asked = begin(&home, &folder.display().to_string());
+    let _running = begin(&home, &folder.display().to_string());
     assert!(eventually(|| folder.join("started").exists()), "its command never ran");
     daemon.kill();
     let daemon = home.start();

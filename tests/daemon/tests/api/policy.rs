@@ -3,8 +3,8 @@
 use belljar_tests_daemon::{Client, Home, Sandbox, eventually};
 use serde_json::{Value, json};
 
-fn grant(owner: &Client, asked: Value) -> String {
-    owner.post("/v1/grants", &asked).ok()["token"].as_str().unwrap().to_string()
+fn grant(owner: &Client, requested: Value) -> String {
+    owner.post("/v1/grants", &requested).ok()["token"].as_str().unwrap().to_string()
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn a_question_is_told_and_answered_over_the_api() {
     let home = Home::new().listening();
     let daemon = home.start();
     let owner = home.client();
-    let asked = json!({ "name": "asks", "allow_sandbox": true, "keys": ["*"], "hosts": ["yes.example"], "egress": ["ask"] });
-    let asks = home.stranger().token(&grant(&owner, asked));
+    let requested = json!({ "name": "asks", "allow_sandbox": true, "keys": ["*"], "hosts": ["yes.example"], "egress": ["ask"] });
+    let asks = home.stranger().token(&grant(&owner, requested));
     let sandbox =
         Sandbox::create(&asks, &json!({ "key": "asks", "sandbox": { "egress": { "mode": "ask" } } }));
     let mut events = asks.events("/v1/questions?follow=true").unwrap();
@@ -82,12 +82,15 @@ fn a_question_is_told_and_answered_over_the_api() {
     };
     let first = question("yes.example");
     assert_eq!(first["sandbox"], sandbox.name.as_str());
-    let told = events.next().unwrap().json();
-    assert_eq!(told["question"]["name"], "yes.example", "{told}");
+    let reported = events.next().unwrap().json();
+    assert_eq!(reported["question"]["name"], "yes.example", "{reported}");
     let answer = |one: &Value, verdict: &str| {
         let path = sandbox.path(&format!("/questions/{}", one["question"]["id"]));
         asks.post(&path, &json!({ "verdict": verdict }))
     };
+    // A page that shows the question of an earlier life names that one.
+    let path = sandbox.path(&format!("/questions/{}", first["question"]["id"]));
+    asks.post(&path, &json!({ "verdict": "sandbox", "rule": "=other.example" })).refused(404, "name_unknown");
     answer(&first, "sandbox").ok();
     // The name resolves nowhere, and the program tries the next one.
     let second = question("no.example");

@@ -42,9 +42,9 @@ fn a_fork_has_the_files_of_its_source_and_nothing_else_in_common_with_it() {
     let daemon = home.start();
     let request = json!({ "key": "source", "sandbox": { "ports": [8080], "env": { "A": "b" } } });
     let source = Sandbox::create(&home.client(), &request);
-    let (said, code) =
+    let (printed, code) =
         source.run("echo 1 > ~/h; echo 1 > w; mkdir -m 750 d; ln -s w d/l; rm ~/.zshrc; echo said");
-    assert_eq!((said.as_str(), code), ("said\n", 0));
+    assert_eq!((printed.as_str(), code), ("said\n", 0));
     let before = source.info();
     let answer =
         home.client().post(&source.path("/fork"), &json!({ "count": 2, "keys": ["one", "two"] })).ok();
@@ -259,7 +259,7 @@ fn a_kill_in_the_middle_loses_no_file_and_leaves_no_layer() {
         let client = home.client();
         let path = source.path("");
         let asking = thread::spawn(move || {
-            let asked = match round % 3 {
+            let requested = match round % 3 {
                 0 => client.ask("POST", &format!("{path}/fork")).json(&json!({ "count": 2 })).try_send(),
                 1 => client.ask("POST", &format!("{path}/snapshots")).json(&json!({})).try_send(),
                 _ => client
@@ -267,7 +267,7 @@ fn a_kill_in_the_middle_loses_no_file_and_leaves_no_layer() {
                     .json(&json!({ "snapshot": "whole" }))
                     .try_send(),
             };
-            asked.map(|answer| answer.status).ok()
+            requested.map(|answer| answer.status).ok()
         });
         // From before the first step to behind the last.
         let moment = Instant::now() + Duration::from_millis(round * 9);
@@ -372,8 +372,8 @@ fn changes_of_a_root_are_in_a_snapshot_with_every_backend_that_has_layers() {
     for backend in ["native", "bwrap"].into_iter().filter(|name| works(name)) {
         let request = json!({ "key": backend, "sandbox": { "backend": backend, "rootfs": root } });
         let source = Sandbox::create(&home.client(), &request);
-        let (said, code) = source.run("rm /var/of-the-root; echo new > /var/new; mkdir /var/opt; echo o > /var/opt/f; echo h > ~/h; echo w > w");
-        assert_eq!(code, 0, "{backend}: {said}");
+        let (printed, code) = source.run("rm /var/of-the-root; echo new > /var/new; mkdir /var/opt; echo o > /var/opt/f; echo h > ~/h; echo w > w");
+        assert_eq!(code, 0, "{backend}: {printed}");
         let look =
             "cat /var/new /var/opt/f ~/h w; ls /var/of-the-root 2>/dev/null; cat /etc/passwd | head -n 1";
         let seen = source.run("cat /var/new /var/opt/f ~/h w; ls /var/of-the-root 2>/dev/null");

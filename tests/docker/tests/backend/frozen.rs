@@ -35,8 +35,8 @@ fn who_stops_process_1_does_not_stop_its_time() {
 /// It ended by its time, and nothing of it runs any more.
 fn timed_out(backend: &str, daemon: &Dockerd, work: &Work<'_>, child: std::process::Child) {
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(124), "{backend}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(124), "{backend}: {printed}");
     assert!(eventually(|| daemon.containers().is_empty()), "{backend}: {:?}", daemon.containers());
     let lives = work.folder().join("lives");
     let length = || fs::metadata(&lives).map(|found| found.len()).unwrap_or_default();

@@ -25,8 +25,8 @@ fn links_of_an_image_do_not_lead_files_elsewhere() {
             let script = "echo x > /tmp/x; echo y > $HOME/y; ls /workspace; cat /workspace/mine";
             let output =
                 work.run(backend, &["--json", "--image", tag, "--", "sh", "-c", script]).output().unwrap();
-            let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-            assert_eq!(said["error"]["code"], "image_refused", "{backend} {tag}: {output:?}");
+            let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(printed["error"]["code"], "image_refused", "{backend} {tag}: {output:?}");
         }
         let mut left: Vec<_> = fs::read_dir(work.folder()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.retain(|name| name != "mine");
@@ -53,13 +53,13 @@ fn volumes_of_an_image_are_private_and_none_of_dockers() {
 fn a_strangers_image_is_not_taken_for_the_hosts_root() {
     let Some(daemon) = Dockerd::start() else { return };
     let work = Work::with(&daemon);
-    let asked = ["--", "sh", "-c", "test -e /planted && echo planted || echo own"];
-    assert_eq!(work.succeeds("docker", &asked), "own\n");
+    let requested = ["--", "sh", "-c", "test -e /planted && echo planted || echo own"];
+    assert_eq!(work.succeeds("docker", &requested), "own\n");
     let name = daemon.docker(&["image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "belljar/host-root"]);
     assert!(eventually(|| daemon.containers().is_empty()));
     daemon.docker(&["image", "rm", &name]);
     build(&daemon, &work, &name, "FROM scratch\nCOPY planted /planted\nVOLUME /data\n");
-    assert_eq!(work.succeeds("docker", &asked), "own\n");
+    assert_eq!(work.succeeds("docker", &requested), "own\n");
 }
 
 #[test]
@@ -76,16 +76,16 @@ fn an_image_that_is_not_here_is_pulled_and_that_is_said_once() {
     for (backend, root) in [("docker", name.clone()), ("native", format!("oci:{name}"))] {
         let option = if backend == "docker" { "--image" } else { "--root" };
         let run = || work.run(backend, &[option, &root, "--", "cat", "/etc/made-by"]).output().unwrap();
-        for is_said in [true, false] {
+        for is_reported in [true, false] {
             let output = run();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.stdout, b"the tests\n", "{backend}: {said}");
+            let printed = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.stdout, b"the tests\n", "{backend}: {printed}");
             assert_eq!(
-                said.contains(&format!("the image {name} is not here yet")),
-                is_said,
-                "{backend}: {said}"
+                printed.contains(&format!("the image {name} is not here yet")),
+                is_reported,
+                "{backend}: {printed}"
             );
-            assert!(!said.contains('\r'), "{backend} draws a progress bar without a terminal: {said}");
+            assert!(!printed.contains('\r'), "{backend} draws a progress bar without a terminal: {printed}");
         }
     }
     let nowhere = registry.name("nothing:1");
@@ -93,9 +93,9 @@ fn an_image_that_is_not_here_is_pulled_and_that_is_said_once() {
         [("docker", ["--image", &nowhere]), ("native", ["--root", &format!("oci:{nowhere}")])]
     {
         let output = work.run(backend, &[words[0], words[1], "--", "true"]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{backend}: {said}");
-        assert!(said.contains(&nowhere) && said.contains("hint:"), "{backend}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{backend}: {printed}");
+        assert!(printed.contains(&nowhere) && printed.contains("hint:"), "{backend}: {printed}");
     }
 }
 

@@ -50,7 +50,7 @@ fn in_a_plain_container_it_isolates_without_namespaces_or_says_why_not() {
         let (code, stdout, stderr) =
             inside(&daemon, user, &[], "/belljar run --at-least namespace -- echo ran; echo $?");
         assert_eq!((code, &*stdout), (Some(0), "125\n"), "{user}: {stderr}");
-        for said in [
+        for printed in [
             "no backend works here",
             "\n  native: ",
             "\n  bwrap: ",
@@ -60,7 +60,7 @@ fn in_a_plain_container_it_isolates_without_namespaces_or_says_why_not() {
             "--security-opt systempaths=unconfined",
             "--backend container",
         ] {
-            assert!(stderr.contains(said), "{user}: {said} is not in {stderr}");
+            assert!(stderr.contains(printed), "{user}: {printed} is not in {stderr}");
         }
         assert!(!stderr.contains("older than"), "{user}: {stderr}");
         // Knowingly, it does.
@@ -69,9 +69,10 @@ fn in_a_plain_container_it_isolates_without_namespaces_or_says_why_not() {
         assert_eq!((code, &*stdout), (Some(0), "ran\n"), "{user}: {stderr}");
         let (code, stdout, stderr) = inside(&daemon, user, &[], "/belljar doctor");
         assert_eq!(code, Some(0), "{user}: {stdout} {stderr}");
-        for said in ["Inside a container (Docker)", "A sandbox here (landlock, landlock)", "isolates nothing"]
+        for printed in
+            ["Inside a container (Docker)", "A sandbox here (landlock, landlock)", "isolates nothing"]
         {
-            assert!(stdout.contains(said), "{user}: {said} is not in {stdout}");
+            assert!(stdout.contains(printed), "{user}: {printed} is not in {stdout}");
         }
         for lie in ["older than", "no Landlock", "network      none"] {
             assert!(!stdout.contains(lie), "{user}: {stdout}");
@@ -106,8 +107,12 @@ fn each_line_of_the_refusal_works_as_it_is_copied() {
             .env("DOCKER_HOST", daemon.host())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"agent\n"[..]), "{copied}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            (output.status.code(), &*output.stdout),
+            (Some(0), &b"agent\n"[..]),
+            "{copied}: {printed}"
+        );
     }
 }
 

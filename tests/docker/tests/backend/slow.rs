@@ -13,11 +13,11 @@ fn a_daemon_that_does_not_start_a_container_in_time_is_not_waited_for() {
     daemon.hold_gvisor();
     let words = ["--json", "--ready-timeout", "2s", "--", "true"];
     let output = work.run("docker+runsc", &words).output().unwrap();
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(said["error"]["code"], "not_ready", "{output:?}");
-    let message = said["error"]["message"].as_str().unwrap_or_default();
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed["error"]["code"], "not_ready", "{output:?}");
+    let message = printed["error"]["message"].as_str().unwrap_or_default();
     assert!(message.contains("Docker daemon") && message.contains("2s"), "{message}");
-    let hint = said["error"]["hint"].as_str().unwrap_or_default();
+    let hint = printed["error"]["hint"].as_str().unwrap_or_default();
     assert!(hint.contains("docker info") && hint.contains("--ready-timeout"), "{hint}");
 
     // The next start removes a container that may have come of it.

@@ -38,10 +38,10 @@ fn dockers_socket_cannot_be_shared_by_any_spelling() {
 
 /// Not by luck: it is said what cannot be shared.
 fn refused_by_name(what: &str, output: &Output) {
-    let said = String::from_utf8_lossy(&output.stderr).to_lowercase();
+    let printed = String::from_utf8_lossy(&output.stderr).to_lowercase();
     // Some of what it is in is refused for itself.
-    let is_said = said.contains("socket") || said.contains("no sandbox");
-    assert!(!output.status.success() && is_said, "{what}: {output:?}");
+    let is_reported = printed.contains("socket") || printed.contains("no sandbox");
+    assert!(!output.status.success() && is_reported, "{what}: {output:?}");
 }
 
 /// Ways to name the socket, or something that it is in. The mounts are gone with this.

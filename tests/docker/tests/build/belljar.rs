@@ -7,13 +7,13 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// What came of it.
-pub(crate) struct Said {
+pub(crate) struct Finished {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Said {
+impl Finished {
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|_| panic!("{} {}", self.stdout, self.stderr))
@@ -21,7 +21,7 @@ impl Said {
 }
 
 /// `belljar` with these words, in this folder.
-pub(crate) fn belljar(docker: &Dockerd, folder: &Path, words: &[&str]) -> Said {
+pub(crate) fn belljar(docker: &Dockerd, folder: &Path, words: &[&str]) -> Finished {
     let home = TempDir::new().unwrap();
     let output = Command::new(belljar_tests_cli::belljar())
         .args(words)
@@ -33,7 +33,7 @@ pub(crate) fn belljar(docker: &Dockerd, folder: &Path, words: &[&str]) -> Said {
         .output()
         .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Said {
+    Finished {
         code: output.status.code().unwrap_or(-1),
         stdout: text(output.stdout),
         stderr: text(output.stderr),

@@ -46,8 +46,8 @@ fn a_debian_made_by_debootstrap_is_a_root_on_every_way() {
         ["--backend", "native", "--image", "debian:built"],
         ["--backend", "native", "--root", directory],
     ] {
-        let said = belljar(&[&["run"], &words[..], &["--", "sh", "-c", script]].concat());
-        assert_eq!(said, "installed\ndebian\nagent\n", "{words:?}");
+        let printed = belljar(&[&["run"], &words[..], &["--", "sh", "-c", script]].concat());
+        assert_eq!(printed, "installed\ndebian\nagent\n", "{words:?}");
     }
     let built = belljar(&["run", "--image", "debian:built", "--", "cat", "/built"]);
     assert!(built.starts_with("apt "), "{built}");

@@ -65,10 +65,10 @@ impl Npm {
 fn answer(packages: &[Package], request: &Request) -> Response {
     let host = request.header("host").unwrap_or_default();
     let target = request.target.replace("%2f", "/").replace("%2F", "/");
-    if let Some(wanted) = target.strip_prefix("/fetch/") {
-        let wanted = wanted.trim_end_matches(".tgz");
+    if let Some(expected) = target.strip_prefix("/fetch/") {
+        let expected = expected.trim_end_matches(".tgz");
         let found = packages.iter().find_map(|package| {
-            let version = wanted.strip_prefix(package.name)?.strip_prefix('-')?;
+            let version = expected.strip_prefix(package.name)?.strip_prefix('-')?;
             Some((package, package.versions.iter().find(|known| **known == version)?))
         });
         // It is told of, and not there.
@@ -79,12 +79,12 @@ fn answer(packages: &[Package], request: &Request) -> Response {
         };
     }
     match packages.iter().find(|package| target == format!("/{}", package.name)) {
-        Some(package) => Response::ok(told(package, host).to_string()),
+        Some(package) => Response::ok(reported(package, host).to_string()),
         None => Response::status(404),
     }
 }
 
-fn told(package: &Package, host: &str) -> Value {
+fn reported(package: &Package, host: &str) -> Value {
     let version = |version: &&str| {
         let tarball = format!("http://{host}/fetch/{}-{version}.tgz", package.name);
         let about = json!({ "dist": { "tarball": tarball }, "bin": programs(package) });

@@ -10,17 +10,17 @@ use tempfile::TempDir;
 fn a_repository_without_a_dockerfile_uses_the_base_and_is_told_so() {
     let Some(docker) = Dockerd::start() else { return };
     let folder = TempDir::new().unwrap();
-    let said = belljar(&docker, folder.path(), &["build"]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "belljar-base:latest\n"));
+    let printed = belljar(&docker, folder.path(), &["build"]);
+    assert_eq!((printed.code, printed.stdout.as_str()), (0, "belljar-base:latest\n"));
     assert!(
-        said.stderr.contains("there is no .belljar/Dockerfile, so the base image is used"),
+        printed.stderr.contains("there is no .belljar/Dockerfile, so the base image is used"),
         "{}",
-        said.stderr
+        printed.stderr
     );
-    assert!(said.stderr.contains("belljar images build-base --tag latest"), "{}", said.stderr);
-    let said = belljar(&docker, folder.path(), &["build", "--base-tag", "v7", "--json"]).json();
-    assert_eq!((&said["outcome"], &said["image"]), (&"base".into(), &"belljar-base:v7".into()));
-    assert_eq!(said["here"], false);
+    assert!(printed.stderr.contains("belljar images build-base --tag latest"), "{}", printed.stderr);
+    let printed = belljar(&docker, folder.path(), &["build", "--base-tag", "v7", "--json"]).json();
+    assert_eq!((&printed["outcome"], &printed["image"]), (&"base".into(), &"belljar-base:v7".into()));
+    assert_eq!(printed["here"], false);
 }
 
 #[test]
@@ -49,20 +49,21 @@ fn a_repository_is_built_from_its_own_files_and_no_others() {
     let build = |words: &[&str]| belljar(&docker, &folder, &[&["build"], words].concat());
 
     // No image of that name is looked for in a registry.
-    let said = build(&[]);
-    assert_eq!(said.code, 125);
+    let printed = build(&[]);
+    assert_eq!(printed.code, 125);
     assert!(
-        said.stderr.contains("is not here") && said.stderr.contains("belljar images build-base --tag latest"),
+        printed.stderr.contains("is not here")
+            && printed.stderr.contains("belljar images build-base --tag latest"),
         "{}",
-        said.stderr
+        printed.stderr
     );
 
     busybox(&docker.host(), "belljar-base:v3");
-    let said = build(&["--base-tag", "v3"]);
-    assert_eq!(said.code, 0, "{}", said.stderr);
-    let image = said.stdout.trim_end();
+    let printed = build(&["--base-tag", "v3"]);
+    assert_eq!(printed.code, 0, "{}", printed.stderr);
+    let image = printed.stdout.trim_end();
     assert!(image.starts_with("belljar-my-project-") && image.ends_with(":v3"), "{image}");
-    assert!(said.stderr.contains(&format!("rootfs = \"oci:{image}\"")), "{}", said.stderr);
+    assert!(printed.stderr.contains(&format!("rootfs = \"oci:{image}\"")), "{}", printed.stderr);
     let inside =
         |words: &[&str]| docker.docker(&[&["run", "--rm", "--network", "none", image], words].concat());
     assert_eq!(
@@ -85,8 +86,8 @@ fn a_repository_is_built_from_its_own_files_and_no_others() {
     // What belljar does not follow is said, and no reason to refuse.
     let text = "FROM belljar-base:v3\nENTRYPOINT [\"/bin/sh\"]\nUSER 7\n";
     fs::write(folder.join(".belljar/Dockerfile"), text).unwrap();
-    let said = build(&["--base-tag", "v3", "--json"]).json();
-    let warnings = said["warnings"].to_string();
+    let printed = build(&["--base-tag", "v3", "--json"]).json();
+    let warnings = printed["warnings"].to_string();
     assert!(
         warnings.contains("ENTRYPOINT") && warnings.contains("`7`") && warnings.contains("BASE_IMAGE_TAG"),
         "{warnings}"
@@ -97,22 +98,26 @@ fn a_repository_is_built_from_its_own_files_and_no_others() {
         "FROM belljar-base:v3\nRUN echo before; echo why >&2; exit 3\n",
     )
     .unwrap();
-    let said = build(&["--base-tag", "v3"]);
-    assert_eq!((said.code, said.stdout.as_str()), (1, ""));
-    for wanted in ["before", "why", "step 2 of", "RUN echo before", "it ended with code 3"] {
-        assert!(said.stderr.contains(wanted), "{wanted}: {}", said.stderr);
+    let printed = build(&["--base-tag", "v3"]);
+    assert_eq!((printed.code, printed.stdout.as_str()), (1, ""));
+    for expected in ["before", "why", "step 2 of", "RUN echo before", "it ended with code 3"] {
+        assert!(printed.stderr.contains(expected), "{expected}: {}", printed.stderr);
     }
     fs::write(folder.join(".belljar/Dockerfile"), "FORM x\n").unwrap();
-    let said = build(&["--base-tag", "v3"]);
-    assert_eq!(said.code, 1);
-    assert!(said.stderr.contains("nothing was built") && said.stderr.contains("FORM"), "{}", said.stderr);
+    let printed = build(&["--base-tag", "v3"]);
+    assert_eq!(printed.code, 1);
+    assert!(
+        printed.stderr.contains("nothing was built") && printed.stderr.contains("FORM"),
+        "{}",
+        printed.stderr
+    );
 
     // A Dockerfile that is a link could be any other file.
     fs::remove_file(folder.join(".belljar/Dockerfile")).unwrap();
     symlink(outside.path().join("secret"), folder.join(".belljar/Dockerfile")).unwrap();
-    let said = build(&["--base-tag", "v3"]);
-    assert_eq!(said.code, 126, "{}", said.stderr);
-    assert!(said.stderr.contains("links are not followed"), "{}", said.stderr);
+    let printed = build(&["--base-tag", "v3"]);
+    assert_eq!(printed.code, 126, "{}", printed.stderr);
+    assert!(printed.stderr.contains("links are not followed"), "{}", printed.stderr);
 }
 
 #[test]
@@ -120,13 +125,13 @@ fn init_writes_a_dockerfile_that_can_be_built_as_it_is() {
     let Some(docker) = Dockerd::start() else { return };
     busybox(&docker.host(), "belljar-base:latest");
     let folder = TempDir::new().unwrap();
-    let said = belljar(&docker, folder.path(), &["init", "--dockerfile"]);
-    assert_eq!(said.code, 0, "{}", said.stderr);
+    let printed = belljar(&docker, folder.path(), &["init", "--dockerfile"]);
+    assert_eq!(printed.code, 0, "{}", printed.stderr);
     let text = fs::read_to_string(folder.path().join(".belljar/Dockerfile")).unwrap();
     assert!(text.contains("\nARG BASE_IMAGE_TAG=latest\nFROM belljar-base:${BASE_IMAGE_TAG}\n"), "{text}");
     assert_eq!(belljar(&docker, folder.path(), &["build"]).code, 0);
     fs::write(folder.path().join(".belljar/Dockerfile"), "FROM mine").unwrap();
-    let said = belljar(&docker, folder.path(), &["init", "--dockerfile"]);
-    assert!(said.stderr.contains("was there, and stays"), "{}", said.stderr);
+    let printed = belljar(&docker, folder.path(), &["init", "--dockerfile"]);
+    assert!(printed.stderr.contains("was there, and stays"), "{}", printed.stderr);
     assert_eq!(fs::read_to_string(folder.path().join(".belljar/Dockerfile")).unwrap(), "FROM mine");
 }

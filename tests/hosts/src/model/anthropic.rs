@@ -1,7 +1,7 @@
 //! Anthropic's Messages.
 
 use super::conversation::{Turn, list, text_of};
-use super::reply::{Event, Reply, Said, pieces};
+use super::reply::{EncodedReply, Event, Reply, pieces};
 use super::step::Stop;
 use super::tools::Tool;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ pub(super) fn tools(body: &Value) -> Vec<Tool> {
     tools.map(|tool| Tool::function(&tool["name"], &tool["input_schema"])).collect()
 }
 
-pub(super) fn said(reply: &Reply) -> Said {
+pub(super) fn encode(reply: &Reply) -> EncodedReply {
     let mut blocks = Vec::new();
     if let Some(thinking) = &reply.thinking {
         blocks.push(json!({"type": "thinking", "thinking": thinking, "signature": "bW9jaw=="}));
@@ -61,7 +61,7 @@ pub(super) fn said(reply: &Reply) -> Said {
         "id": format!("msg_{}", reply.id), "type": "message", "role": "assistant", "model": reply.model,
         "content": blocks, "stop_reason": stop, "stop_sequence": null, "usage": usage,
     });
-    Said { events: events(&whole), whole }
+    EncodedReply { events: events(&whole), whole }
 }
 
 fn events(whole: &Value) -> Vec<Event> {

@@ -1,9 +1,9 @@
 //! The four ways of speaking to a model. Each has a file with the same functions: what was said before (`turns`), which
-//! tools there are (`tools`), what the answer looks like (`said`), what an error looks like (`error`).
+//! tools there are (`tools`), what the answer looks like (`encode`), what an error looks like (`error`).
 
-use super::asked::path;
+use super::call::path;
 use super::conversation::Turn;
-use super::reply::{Reply, Said};
+use super::reply::{EncodedReply, Reply};
 use super::tools::Tool;
 use super::{anthropic, chat, gemini, openai, responses};
 use crate::Request;
@@ -71,12 +71,12 @@ impl Api {
         }
     }
 
-    pub(super) fn said(self, reply: &Reply, body: &Value) -> Said {
+    pub(super) fn encode(self, reply: &Reply, body: &Value) -> EncodedReply {
         match self {
-            Api::Anthropic => anthropic::said(reply),
-            Api::Chat => chat::said(reply, body),
-            Api::Responses => responses::said(reply),
-            Api::Gemini | Api::Other => gemini::said(reply),
+            Api::Anthropic => anthropic::encode(reply),
+            Api::Chat => chat::encode(reply, body),
+            Api::Responses => responses::encode(reply),
+            Api::Gemini | Api::Other => gemini::encode(reply),
         }
     }
 

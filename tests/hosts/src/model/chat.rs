@@ -3,7 +3,7 @@
 use super::api::CREATED;
 use super::conversation::{Turn, list, text_of};
 use super::openai;
-use super::reply::{Event, Reply, Said, pieces};
+use super::reply::{EncodedReply, Event, Reply, pieces};
 use super::step::Stop;
 use super::tools::Tool;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub(super) fn tools(body: &Value) -> Vec<Tool> {
     list(&body["tools"]).iter().map(openai::tool).collect()
 }
 
-pub(super) fn said(reply: &Reply, body: &Value) -> Said {
+pub(super) fn encode(reply: &Reply, body: &Value) -> EncodedReply {
     let finish = match (&reply.call, reply.stop) {
         (Some(_), _) => "tool_calls",
         (None, Stop::End) => "stop",
@@ -58,7 +58,7 @@ pub(super) fn said(reply: &Reply, body: &Value) -> Said {
     whole["object"] = "chat.completion".into();
     whole["choices"] = json!([{"index": 0, "message": message, "logprobs": null, "finish_reason": finish}]);
     whole["usage"] = usage;
-    Said { whole, events }
+    EncodedReply { whole, events }
 }
 
 fn events(base: &Value, message: &Value, finish: &str, usage: Option<&Value>) -> Vec<Event> {

@@ -1,9 +1,9 @@
 //! From a request to an answer. Nothing is sent here.
 
-use super::asked::{Asked, path};
+use super::call::{ModelCall, path};
 use super::conversation::Situation;
 use super::deliver::{Answer, Body};
-use super::example::{example, wanted};
+use super::example::{example, required};
 use super::reply::{Reply, ToolCall};
 use super::step::{Call, Delivery, Failure, Step, Stop};
 use super::tools::Tool;
@@ -12,54 +12,54 @@ use crate::{Request, Response};
 use serde_json::{Value, json};
 
 /// The test answers instead.
-pub(super) fn instead(request: &Request, response: Response) -> (Asked, Answer) {
-    let asked = Asked { status: response.status, ..Asked::new(request, Api::of(request)) };
-    (asked, Answer::plain(Body::Whole(response)))
+pub(super) fn instead(request: &Request, response: Response) -> (ModelCall, Answer) {
+    let call = ModelCall { status: response.status, ..ModelCall::new(request, Api::of(request)) };
+    (call, Answer::plain(Body::Whole(response)))
 }
 
-pub(super) fn decide(request: &Request, settings: &mut Settings) -> (Asked, Answer) {
+pub(super) fn decide(request: &Request, settings: &mut Settings) -> (ModelCall, Answer) {
     let api = Api::of(request);
-    let mut asked = Asked::new(request, api);
-    let answer = answer(&mut asked, settings);
-    asked.status = answer.status();
-    (asked, answer)
+    let mut call = ModelCall::new(request, api);
+    let answer = answer(&mut call, settings);
+    call.status = answer.status();
+    (call, answer)
 }
 
-fn answer(asked: &mut Asked, settings: &mut Settings) -> Answer {
-    let (api, path) = (asked.api, path(&asked.request).to_string());
-    let body: Value = match asked.request.body.as_slice() {
+fn answer(call: &mut ModelCall, settings: &mut Settings) -> Answer {
+    let (api, path) = (call.api, path(&call.request).to_string());
+    let body: Value = match call.request.body.as_slice() {
         [] => json!({}),
         bytes => match serde_json::from_slice(bytes) {
             Ok(body) => body,
             Err(error) => return refuse(api, 400, &format!("mock: unreadable body: {error}")),
         },
     };
-    asked.model = body["model"].as_str().map(String::from);
-    let upgrade = asked.request.header("upgrade").unwrap_or_default();
-    if api != Api::Other && settings.key.is_some() && asked.key != settings.key {
+    call.model = body["model"].as_str().map(String::from);
+    let upgrade = call.request.header("upgrade").unwrap_or_default();
+    if api != Api::Other && settings.key.is_some() && call.key != settings.key {
         return refuse(api, 401, "mock: wrong key");
     }
     if upgrade.eq_ignore_ascii_case("websocket") {
         return refuse(api, 426, "mock: no websocket here");
     }
-    if path.is_empty() && matches!(asked.request.method.as_str(), "GET" | "HEAD") {
+    if path.is_empty() && matches!(call.request.method.as_str(), "GET" | "HEAD") {
         return whole(200, &json!({"mock": "llm"}));
     }
-    if path.ends_with("/models") && asked.request.method == "GET" {
+    if path.ends_with("/models") && call.request.method == "GET" {
         return whole(200, &api.models());
     }
-    if api == Api::Other || asked.request.method != "POST" {
+    if api == Api::Other || call.request.method != "POST" {
         return refuse(api, 404, &format!("mock: no such path: {path}"));
     }
     if path.ends_with("/count_tokens") || path.ends_with(":countTokens") {
         return whole(200, &json!({"input_tokens": 100, "totalTokens": 100}));
     }
-    play(asked, &path, &body, settings)
+    play(call, &path, &body, settings)
 }
 
 /// The step of the scenario that the conversation has come to.
-fn play(asked: &mut Asked, path: &str, body: &Value, settings: &mut Settings) -> Answer {
-    let api = asked.api;
+fn play(call: &mut ModelCall, path: &str, body: &Value, settings: &mut Settings) -> Answer {
+    let api = call.api;
     let (model, streams) = match api {
         Api::Gemini => {
             let model = path.rsplit('/').next().and_then(|last| last.split(':').next());
@@ -77,24 +77,24 @@ fn play(asked: &mut Asked, path: &str, body: &Value, settings: &mut Settings) ->
         },
     };
     let tools = api.tools(body);
-    asked.model = Some(model.clone());
-    asked.streams = streams;
-    asked.scenario = Some(name.clone());
-    asked.step = situation.step;
-    asked.tool_results = situation.results;
-    asked.tools = tools.iter().map(|tool| tool.name.clone()).collect();
+    call.model = Some(model.clone());
+    call.streams = streams;
+    call.scenario = Some(name.clone());
+    call.step = situation.step;
+    call.tool_results = situation.results;
+    call.tools = tools.iter().map(|tool| tool.name.clone()).collect();
     let Some(steps) = steps else { return refuse(api, 400, &format!("mock: no scenario {name}")) };
     let step = &steps[situation.step.min(steps.len() - 1)];
 
     // A request that offers no tool where one is needed, or wants a form filled in, is not about the task.
-    let schema = wanted(api, body);
-    asked.side = tools.is_empty() && (step.call.is_some() || schema.is_some());
-    if asked.side {
+    let schema = required(api, body);
+    call.side = tools.is_empty() && (step.call.is_some() || schema.is_some());
+    if call.side {
         let text = schema.map_or("Mock side answer".into(), |schema| example(&schema, "value").to_string());
         let (id, usage) = (format!("mock_side_{}", situation.length), Usage::of_side());
-        asked.usage = Some(usage);
+        call.usage = Some(usage);
         let reply = Reply { id, model, thinking: None, text, call: None, stop: Stop::End, usage };
-        return said(api, &reply, body, streams, &Step::default());
+        return encoded(api, &reply, body, streams, &Step::default());
     }
     if let Some(failure) = &step.failure
         && is_due(failure, (name.clone(), tag, situation.step), settings)
@@ -102,21 +102,21 @@ fn play(asked: &mut Asked, path: &str, body: &Value, settings: &mut Settings) ->
         return Answer { delay: step.delay, ..fail(api, failure) };
     }
     let id = format!("mock_{name}_{}_{}", situation.step, situation.length);
-    let call = match &step.call {
-        Some(call) => match find(call, &tools, &id) {
-            Some(call) => Some(call),
+    let tool_call = match &step.call {
+        Some(scripted) => match find(scripted, &tools, &id) {
+            Some(tool_call) => Some(tool_call),
             None => {
-                return refuse(api, 400, &format!("mock: no such tool among: {}", asked.tools.join(", ")));
+                return refuse(api, 400, &format!("mock: no such tool among: {}", call.tools.join(", ")));
             }
         },
         None => None,
     };
     let usage = step.usage.unwrap_or_else(|| Usage::of_step(situation.step));
     // Bytes that mean nothing say nothing of usage either.
-    asked.usage = (step.delivery != Delivery::Garbage).then_some(usage);
+    call.usage = (step.delivery != Delivery::Garbage).then_some(usage);
     let (thinking, text) = (step.thinking.clone(), step.text.clone());
-    let reply = Reply { id, model, thinking, text, call, stop: step.stop, usage };
-    said(api, &reply, body, streams, step)
+    let reply = Reply { id, model, thinking, text, call: tool_call, stop: step.stop, usage };
+    encoded(api, &reply, body, streams, step)
 }
 
 fn is_due(failure: &Failure, of: (String, String, usize), settings: &mut Settings) -> bool {
@@ -146,14 +146,14 @@ fn find(call: &Call, tools: &[Tool], id: &str) -> Option<ToolCall> {
     }
 }
 
-fn said(api: Api, reply: &Reply, body: &Value, streams: bool, step: &Step) -> Answer {
-    let said = api.said(reply, body);
+fn encoded(api: Api, reply: &Reply, body: &Value, streams: bool, step: &Step) -> Answer {
+    let encoded = api.encode(reply, body);
     let id = api.id_header().map(|name| (name.to_string(), format!("req_{}", reply.id)));
     let body = match (streams, step.delivery) {
         (_, Delivery::Garbage) => Body::Garbage { streams },
-        (true, _) => Body::Stream { headers: id.into_iter().collect(), events: said.events },
+        (true, _) => Body::Stream { headers: id.into_iter().collect(), events: encoded.events },
         (false, _) => {
-            let mut response = json_response(200, &said.whole);
+            let mut response = json_response(200, &encoded.whole);
             response.headers.extend(id);
             Body::Whole(response)
         }

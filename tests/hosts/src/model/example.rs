@@ -37,14 +37,14 @@ fn object(schema: &Value) -> Value {
     let required = list(&schema["required"]);
     let nothing = Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&nothing);
-    let wanted = properties
+    let required = properties
         .iter()
         .filter(|(name, _)| required.is_empty() || required.iter().any(|required| required == name.as_str()));
-    wanted.map(|(name, schema)| (name.clone(), example(schema, name))).collect::<Map<_, _>>().into()
+    required.map(|(name, schema)| (name.clone(), example(schema, name))).collect::<Map<_, _>>().into()
 }
 
 /// The schema that the answer is to have.
-pub(super) fn wanted(api: Api, body: &Value) -> Option<Value> {
+pub(super) fn required(api: Api, body: &Value) -> Option<Value> {
     let anything = || json!({"type": "object"});
     if api == Api::Gemini {
         let config = &body["generationConfig"];

@@ -1,7 +1,7 @@
 //! Google's generateContent.
 
 use super::conversation::{Turn, list};
-use super::reply::{Event, Reply, Said, pieces};
+use super::reply::{EncodedReply, Event, Reply, pieces};
 use super::step::Stop;
 use super::tools::Tool;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub(super) fn tools(body: &Value) -> Vec<Tool> {
     declared.map(tool).collect()
 }
 
-pub(super) fn said(reply: &Reply) -> Said {
+pub(super) fn encode(reply: &Reply) -> EncodedReply {
     let finish = match (&reply.call, reply.stop) {
         (Some(_), _) | (None, Stop::End) => "STOP",
         (None, Stop::Length) => "MAX_TOKENS",
@@ -67,7 +67,7 @@ pub(super) fn said(reply: &Reply) -> Said {
     let streamed = thoughts.chain(pieces(&reply.text).into_iter().map(text)).chain(call);
     let mut events: Vec<Event> = streamed.map(|part| Event::plain(answer(vec![part]))).collect();
     events.push(Event::plain(ended(answer(vec![text(String::new())]))));
-    Said { whole: ended(answer(parts)), events }
+    EncodedReply { whole: ended(answer(parts)), events }
 }
 
 pub(super) fn error(status: u16, message: &str) -> Value {

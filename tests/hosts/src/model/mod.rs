@@ -5,12 +5,12 @@
 //! tests side by side want failures counted apart; a prompt that names none gets the default. Which step it is follows from
 //! the request alone (tools called since the last prompt), so any number of agents can ask at once.
 //!
-//! It keeps every request with what it made of it ([`Asked`]), and can be held, so that a test decides when the next event
+//! It keeps every request with what it made of it ([`ModelCall`]), and can be held, so that a test decides when the next event
 //! of a stream leaves.
 
 mod anthropic;
 mod api;
-mod asked;
+mod call;
 mod chat;
 mod conversation;
 mod decide;
@@ -26,7 +26,7 @@ mod tools;
 mod usage;
 
 pub use api::Api;
-pub use asked::Asked;
+pub use call::ModelCall;
 pub use scenario::SCENARIOS;
 pub use step::{Delivery, Step, Stop};
 pub use usage::Usage;
@@ -52,7 +52,7 @@ enum Kind {
 
 #[derive(Default)]
 struct Shared {
-    asked: Mutex<Vec<Asked>>,
+    calls: Mutex<Vec<ModelCall>>,
     settings: Mutex<Settings>,
     gate: Gate,
 }
@@ -155,18 +155,18 @@ impl Model {
     }
 
     /// Every request so far, and what was made of it.
-    pub fn asked(&self) -> Vec<Asked> {
-        lock(&self.shared.asked).clone()
+    pub fn calls(&self) -> Vec<ModelCall> {
+        lock(&self.shared.calls).clone()
     }
 
     /// Every request so far, as it arrived.
     pub fn requests(&self) -> Vec<Request> {
-        self.asked().into_iter().map(|asked| asked.request).collect()
+        self.calls().into_iter().map(|call| call.request).collect()
     }
 
     /// What it said that it used, all in all.
     pub fn used(&self) -> Usage {
-        lock(&self.shared.asked).iter().filter_map(|asked| asked.usage).sum()
+        lock(&self.shared.calls).iter().filter_map(|call| call.usage).sum()
     }
 }
 
@@ -176,11 +176,11 @@ impl Shared {
         let mut stream = BufReader::new(Both(stream));
         while let Ok(Some(request)) = read(&mut stream) {
             let instead = lock(&self.settings).instead.clone();
-            let (asked, answer) = match instead.and_then(|answer| answer(&request)) {
+            let (call, answer) = match instead.and_then(|answer| answer(&request)) {
                 Some(response) => decide::instead(&request, response),
                 None => decide::decide(&request, &mut lock(&self.settings)),
             };
-            lock(&self.asked).push(asked);
+            lock(&self.calls).push(call);
             let delivered = deliver::deliver(stream.get_mut().0, &request, answer, &self.gate);
             let is_last =
                 request.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));

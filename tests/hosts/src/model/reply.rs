@@ -29,7 +29,7 @@ pub(super) struct ToolCall {
 }
 
 /// An answer in one API's format, both ways.
-pub(super) struct Said {
+pub(super) struct EncodedReply {
     pub(super) whole: Value,
     pub(super) events: Vec<Event>,
 }

@@ -3,7 +3,7 @@
 use super::api::CREATED;
 use super::conversation::{Turn, list, text_of};
 use super::openai;
-use super::reply::{Event, Reply, Said, ToolCall, pieces};
+use super::reply::{EncodedReply, Event, Reply, ToolCall, pieces};
 use super::step::Stop;
 use super::tools::{Shape, Tool, javascript};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub(super) fn tools(body: &Value) -> Vec<Tool> {
     offered
 }
 
-pub(super) fn said(reply: &Reply) -> Said {
+pub(super) fn encode(reply: &Reply) -> EncodedReply {
     let is_cut = reply.stop == Stop::Length;
     let whole = json!({
         "id": format!("resp_{}", reply.id), "object": "response", "created_at": CREATED,
@@ -52,7 +52,7 @@ pub(super) fn said(reply: &Reply) -> Said {
         "instructions": null, "parallel_tool_calls": false, "tool_choice": "auto", "tools": [], "metadata": {},
         "previous_response_id": null, "store": false, "usage": openai::usage(&reply.usage, "input", "output"),
     });
-    Said { events: events(&whole), whole }
+    EncodedReply { events: events(&whole), whole }
 }
 
 /// What the answer is made of.

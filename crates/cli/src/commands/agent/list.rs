@@ -19,12 +19,12 @@ pub(super) fn list(options: &AgentListArgs) -> Result<u8, SandboxError> {
     let mut text = String::new();
     let _ = writeln!(text, "{:<9}  {:<9}  {:<9}  WHERE, OR WHAT TO DO", "AGENT", "HERE", "TRIED");
     for Listed { adapter, found } in &all {
-        let (here, place) = match found {
+        let (here, path) = match found {
             Ok(found) => (found.version.clone().unwrap_or("yes".into()), found.program.display().to_string()),
             Err(error) => ("no".into(), hint_of(error).unwrap_or(error.message.clone())),
         };
-        let [here, place] = [here, place].map(|text| visible(&text, 1).concat());
-        let _ = writeln!(text, "{:<9}  {here:<9}  {:<9}  {place}", adapter.name, adapter.version);
+        let [here, path] = [here, path].map(|text| visible(&text, 1).concat());
+        let _ = writeln!(text, "{:<9}  {here:<9}  {:<9}  {path}", adapter.name, adapter.version);
     }
     print(text.as_bytes())
 }

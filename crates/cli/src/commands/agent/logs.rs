@@ -84,7 +84,7 @@ impl Printer<'_> {
         match found {
             Found::Line { line, text } => {
                 self.has_result |= matches!(line.entry, Entry::Result(_));
-                let text = if self.raw { format!("{text}\n") } else { self.told(&line) };
+                let text = if self.raw { format!("{text}\n") } else { self.sentences(&line) };
                 self.line(&text)
             }
             Found::Skipped { number, why } => {
@@ -94,15 +94,15 @@ impl Printer<'_> {
         }
     }
 
-    fn told(&self, line: &Line) -> String {
+    fn sentences(&self, line: &Line) -> String {
         let time: String = moment(&line.timestamp).chars().skip(11).collect();
         let time = printable(&time);
         let mut text = String::new();
-        for told in of(line, Detail::Log) {
-            let (mut time, mut word) = (time.as_str(), told.word);
-            for line in &told.lines {
+        for sentence in of(line, Detail::Log) {
+            let (mut time, mut word) = (time.as_str(), sentence.word);
+            for line in &sentence.lines {
                 let head = Tone::Quiet.paint(&format!("{time:<12}  {word:<8}"), self.colours);
-                let line = format!("{head}  {}", told.tone.paint(line, self.colours));
+                let line = format!("{head}  {}", sentence.tone.paint(line, self.colours));
                 text.push_str(line.trim_end());
                 text.push('\n');
                 (time, word) = ("", "");

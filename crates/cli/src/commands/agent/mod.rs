@@ -15,7 +15,7 @@ mod screen;
 mod sentence;
 mod shell;
 
-use super::kept::agent_config;
+use super::persistent::agent_config;
 use crate::args::{AgentCommand, AgentConfigCommand};
 use crate::failure::exit_code;
 use belljar_spec::{ErrorCode, SandboxError};

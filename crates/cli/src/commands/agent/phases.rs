@@ -23,16 +23,16 @@ use serde_json::{Value, json};
 use std::path::{Component, Path};
 
 pub(super) fn phases(options: AgentPhasesArgs) -> Result<u8, SandboxError> {
-    let AgentPhasesArgs { file, json: as_lines, place } = options;
+    let AgentPhasesArgs { file, json: as_lines, sandbox_options } = options;
     let mut notes: Vec<Note> = Vec::new();
     // All of them before the first: what is wrong with the last one is said before anything is paid for.
     let mut made: Vec<(Phase, SandboxSpec)> = Vec::new();
     for phase in phases::read(&file)? {
-        let (mut spec, said) = spec(&place, &phase)?;
+        let (mut spec, more) = spec(&sandbox_options, &phase)?;
         if let Some(folder) = &spec.workspace {
             spec.protected.extend(held(&file, folder)?);
         }
-        notes.extend(said);
+        notes.extend(more);
         made.push((phase, spec));
     }
     notes.sort_by(|one, other| one.message.cmp(&other.message));
@@ -62,28 +62,28 @@ pub(super) fn phases(options: AgentPhasesArgs) -> Result<u8, SandboxError> {
 }
 
 /// Where a phase runs: as flags say, and within that as the phase says.
-fn spec(place: &SandboxOptions, phase: &Phase) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
-    let (mut asked, mut surroundings) = place.clone().asked()?;
-    if asked.egress.mode == Some(Mode::Open) {
+fn spec(sandbox_options: &SandboxOptions, phase: &Phase) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
+    let (mut request, mut surroundings) = sandbox_options.clone().into_request()?;
+    if request.egress.mode == Some(Mode::Open) {
         let message = "`--egress open` would open every phase";
         return Err(ErrorCode::RequestConflict
             .error(message)
             .hint("write `egress = \"open\"` below the `[[phase]]` that needs it"));
     }
     let EgressRequest { mode, allow, deny, groups, host_ports, inspect } = phase.egress.clone();
-    asked.egress.mode = mode.or(asked.egress.mode).or(place.unopened_mode()?);
-    asked.egress.allow.extend(allow);
-    asked.egress.deny.extend(deny);
-    asked.egress.groups.extend(groups);
-    asked.egress.host_ports.extend(host_ports);
-    asked.egress.inspect |= inspect;
+    request.egress.mode = mode.or(request.egress.mode).or(sandbox_options.unopened_mode()?);
+    request.egress.allow.extend(allow);
+    request.egress.deny.extend(deny);
+    request.egress.groups.extend(groups);
+    request.egress.host_ports.extend(host_ports);
+    request.egress.inspect |= inspect;
     // What a phase says of these is all that counts for it.
-    asked.web_search.clone_from(&phase.web_search);
+    request.web_search.clone_from(&phase.web_search);
     if let Some(github) = &phase.github {
-        asked.github = Some(github.clone());
+        request.github = Some(github.clone());
         surroundings.danger_forward_app_key = false;
     }
-    request::spec(asked, surroundings, &phase.agent, phase.model.as_ref(), phase.budget)
+    request::spec(request, surroundings, &phase.agent, phase.model.as_ref(), phase.budget)
 }
 
 /// The file itself, if it lies in the folder that agents work in: one of them could write into it what the next call reads and
@@ -127,7 +127,7 @@ fn opened(phase: &Phase) -> Option<String> {
     let EgressRequest { mode, allow, deny: _, groups, host_ports: _, inspect: _ } = &phase.egress;
     let search = phase.web_search.as_ref().map(|search| match search {
         WebSearch::Named(name) => format!("web search by {name}"),
-        WebSearch::Detect | WebSearch::IfKept => "web search".to_string(),
+        WebSearch::Detect | WebSearch::IfStored => "web search".to_string(),
     });
     let github = phase.github.as_ref().map(|github| {
         let repositories = list(" for ", &github.repositories).unwrap_or_default();

@@ -20,10 +20,10 @@ use std::path::Path;
 
 /// The run that was asked for, and what a person should be told of it.
 pub(super) fn of_run(options: AgentRunArgs) -> Result<(RunRequest, Vec<Note>), SandboxError> {
-    let AgentRunArgs { agent, prompt, prompt_file, wish, json, place, .. } = options;
+    let AgentRunArgs { agent, prompt, prompt_file, wish, json, sandbox_options, .. } = options;
     let agent = Agent::named(&agent)?;
     let prompt = the_prompt(prompt, prompt_file.as_deref())?;
-    request(agent, prompt, wish, place, !json)
+    request(agent, prompt, wish, sandbox_options, !json)
 }
 
 /// The same, with a prompt that is known. `says` tells the user which repository a folder below its top belongs to.
@@ -31,23 +31,26 @@ pub(super) fn request(
     agent: Agent,
     prompt: String,
     wish: WishArgs,
-    place: SandboxOptions,
+    sandbox_options: SandboxOptions,
     says: bool,
 ) -> Result<(RunRequest, Vec<Note>), SandboxError> {
-    let WishArgs { model, effort, context, budget } = wish;
+    let WishArgs { model, effort, context, attach, budget } = wish;
     let (context, budget) = (input::context(&context)?, budget.unwrap_or_default());
-    let Standing { place, below } = Standing::of(place, says)?;
-    let (asked, surroundings) = place.asked()?;
-    let web_search = asked.web_search.is_some();
-    let (sandbox, notes) = spec(asked, surroundings, &agent, model.as_ref(), budget)?;
+    let attached = input::attached(&attach)?;
+    let Standing { sandbox_options, below } = Standing::of(sandbox_options, says)?;
+    let (request, surroundings) = sandbox_options.into_request()?;
+    let web_search = request.web_search.is_some();
+    let (sandbox, notes) = spec(request, surroundings, &agent, model.as_ref(), budget)?;
     let time = [budget.time, sandbox.limits.timeout].into_iter().flatten().min();
     let request = RunRequest {
         agent,
         prompt,
+        messages: Default::default(),
         model,
         effort,
         web_search,
         context,
+        attached,
         cwd: below,
         time,
         conversation: Conversation::New,

@@ -3,7 +3,7 @@
 //!
 //! A thread of its own writes: a terminal that was stopped, or a slow reader, holds up neither the run nor ctrl-C.
 
-use super::sentence::{Detail, Told, Tone, cut, of, step_name, visible, wants_colours};
+use super::sentence::{Detail, Sentence, Tone, cut, of, step_name, visible, wants_colours};
 use crate::commands::model::counted;
 use belljar_agent::entry::{Block, Entry, Line, StepState, System};
 use belljar_sys::rustix::stdio::stderr;
@@ -23,7 +23,7 @@ pub(super) struct Screen {
     doing: String,
     tools: u64,
     /// The last thing that the model said: the answer, unless something follows.
-    held: Option<Told>,
+    held: Option<Sentence>,
     /// The run whose lines these are.
     run: String,
     /// The caller that waits for the answer prints it.
@@ -53,11 +53,11 @@ impl Writing {
     /// Waits until everything is written. Says whether it was: the reader may have stopped reading.
     pub(super) fn wait(self) -> bool {
         loop {
-            let heard = match self.time_limit {
+            let received = match self.time_limit {
                 Some(time_limit) => self.progress.recv_timeout(time_limit),
                 None => self.progress.recv().map_err(RecvTimeoutError::from),
             };
-            match heard {
+            match received {
                 Ok(()) => {}
                 Err(RecvTimeoutError::Disconnected) => return true,
                 Err(RecvTimeoutError::Timeout) => return false,
@@ -131,14 +131,14 @@ impl Screen {
             let answer = visible(&summary.result, usize::MAX);
             self.held = self.held.take().filter(|held| !is_beginning(&held.lines, &answer));
         }
-        for told in of(line, Detail::Live) {
+        for sentence in of(line, Detail::Live) {
             // Steps that end come between the last words and the result.
-            if told.word != "step" {
+            if sentence.word != "step" {
                 self.say_held();
             }
-            match told.word {
-                "says" => self.held = Some(told),
-                _ => self.say(&told),
+            match sentence.word {
+                "says" => self.held = Some(sentence),
+                _ => self.say(&sentence),
             }
         }
         if let Entry::Result(_) = &line.entry {
@@ -208,8 +208,8 @@ impl Screen {
             Entry::System(System::Step { step, state: StepState::Started, .. }) => {
                 self.doing = step_name(*step).to_string();
             }
-            Entry::Assistant(said) => {
-                let blocks = said.message.iter().flat_map(|message| &message.content);
+            Entry::Assistant(assistant) => {
+                let blocks = assistant.message.iter().flat_map(|message| &message.content);
                 self.tools += blocks.filter(|block| matches!(block, Block::ToolUse { .. })).count() as u64;
             }
             Entry::Result(_) => self.doing.clear(),
@@ -223,19 +223,19 @@ impl Screen {
         }
     }
 
-    fn say(&mut self, told: &Told) {
+    fn say(&mut self, sentence: &Sentence) {
         self.clear();
         // Prose is for reading, and wraps into the next line of the terminal.
-        let is_prose = matches!(told.word, "says" | "error" | "warning");
+        let is_prose = matches!(sentence.word, "says" | "error" | "warning");
         let (colours, width) = match self.form {
             Form::Terminal { colours } if is_prose => (colours, usize::MAX),
             Form::Terminal { colours } => (colours, columns()),
             Form::Plain | Form::Raw => (false, usize::MAX),
         };
-        let mut word = told.word;
-        for line in &told.lines {
+        let mut word = sentence.word;
+        for line in &sentence.lines {
             let text = fitting(&format!("  {word:<8}  {line}"), width);
-            self.put(format!("{}\n", told.tone.paint(text.trim_end(), colours)));
+            self.put(format!("{}\n", sentence.tone.paint(text.trim_end(), colours)));
             word = "";
         }
     }
@@ -304,7 +304,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     fn shown(form: Form, lines: &[Value]) -> String {
-        let (tell, told) = channel();
+        let (tell, receiver) = channel();
         let (mut screen, writing) = Screen::new(form, None, move |from, _wrote| {
             let _ = tell.send(from.iter().flatten().collect::<Vec<u8>>());
         });
@@ -317,7 +317,7 @@ mod tests {
         }
         drop(screen);
         assert!(writing.wait());
-        String::from_utf8(told.recv().expect("a screen")).expect("text")
+        String::from_utf8(receiver.recv().expect("a screen")).expect("text")
     }
 
     fn step(step: &str, state: &str) -> Value {

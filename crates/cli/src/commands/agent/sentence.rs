@@ -21,7 +21,7 @@ pub(super) enum Detail {
 
 /// Something that a person is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Sentence {
     pub(super) tone: Tone,
     /// Ours, never the agent's: `step`, `tool`, `says`.
     pub(super) word: &'static str,
@@ -60,48 +60,48 @@ pub(super) fn wants_colours() -> bool {
 }
 
 /// What there is to tell of a line; often nothing, while it happens.
-pub(super) fn of(line: &Line, detail: Detail) -> Vec<Told> {
+pub(super) fn of(line: &Line, detail: Detail) -> Vec<Sentence> {
     match &line.entry {
         Entry::User { message } => match &message.content {
             UserContent::Prompt(prompt) if detail == Detail::Log => {
-                vec![told(Tone::Plain, "prompt", prompt, detail)]
+                vec![sentence(Tone::Plain, "prompt", prompt, detail)]
             }
             UserContent::Prompt(_) => Vec::new(),
             UserContent::Results(results) => {
                 results.iter().filter_map(|result| given(result, detail)).collect()
             }
         },
-        Entry::Assistant(said) => assistant(said, detail),
+        Entry::Assistant(message) => assistant(message, detail),
         Entry::System(system) => noticed(system, detail).into_iter().collect(),
         Entry::Result(summary) if detail == Detail::Log => vec![ended(summary)],
         Entry::Result(_) => Vec::new(),
     }
 }
 
-fn assistant(said: &Assistant, detail: Detail) -> Vec<Told> {
+fn assistant(message: &Assistant, detail: Detail) -> Vec<Sentence> {
     let mut all = Vec::new();
-    for block in said.message.iter().flat_map(|message| &message.content) {
+    for block in message.message.iter().flat_map(|message| &message.content) {
         match block {
             Block::Text { text } if !text.trim().is_empty() => {
-                all.push(told(Tone::Plain, "says", text, detail))
+                all.push(sentence(Tone::Plain, "says", text, detail))
             }
             Block::Text { .. } => {}
             Block::Thinking { thinking } if detail == Detail::Log && !thinking.trim().is_empty() => {
-                all.push(told(Tone::Quiet, "thinks", thinking, detail));
+                all.push(sentence(Tone::Quiet, "thinks", thinking, detail));
             }
             Block::Thinking { .. } => {}
             Block::ToolUse { name, input, .. } => all.push(tool(name, input, detail)),
         }
     }
-    all.extend(said.error.as_ref().map(|error| told(Tone::Trouble, "error", error, detail)));
+    all.extend(message.error.as_ref().map(|error| sentence(Tone::Trouble, "error", error, detail)));
     all
 }
 
 /// `Bash: make test`.
-fn tool(name: &str, input: &Value, detail: Detail) -> Told {
-    let told_by =
+fn tool(name: &str, input: &Value, detail: Detail) -> Sentence {
+    let named_by =
         FIELDS.iter().find_map(|field| input[field].as_str().filter(|text| !text.trim().is_empty()));
-    let asked = match (told_by, input) {
+    let argument = match (named_by, input) {
         (Some(text), _) => text.trim().to_string(),
         (None, Value::String(text)) => text.trim().to_string(),
         (None, Value::Null) => String::new(),
@@ -111,74 +111,79 @@ fn tool(name: &str, input: &Value, detail: Detail) -> Told {
         (None, other) => other.to_string(),
     };
     let name = cut(name, MAX_NAME_BYTES);
-    told(Tone::Act, "tool", &if asked.is_empty() { name } else { format!("{name}: {asked}") }, detail)
+    sentence(
+        Tone::Act,
+        "tool",
+        &if argument.is_empty() { name } else { format!("{name}: {argument}") },
+        detail,
+    )
 }
 
 /// What a tool gave back: while it happens, only what went wrong.
-fn given(result: &ToolResult, detail: Detail) -> Option<Told> {
+fn given(result: &ToolResult, detail: Detail) -> Option<Sentence> {
     match (detail, result.is_error) {
         (Detail::Live, false) => None,
-        (_, true) => Some(told(Tone::Trouble, "failed", &result.content, detail)),
-        (Detail::Log, false) => Some(told(Tone::Quiet, "gave", &result.content, detail)),
+        (_, true) => Some(sentence(Tone::Trouble, "failed", &result.content, detail)),
+        (Detail::Log, false) => Some(sentence(Tone::Quiet, "gave", &result.content, detail)),
     }
 }
 
-fn noticed(system: &System, detail: Detail) -> Option<Told> {
+fn noticed(system: &System, detail: Detail) -> Option<Sentence> {
     let is_log = detail == Detail::Log;
     match system {
         System::Init { agent, model, backend, cwd } => {
             let parts = [Some(agent), model.as_ref(), backend.as_ref()];
             let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
             let text = format!("{}, in {cwd}", parts.join(", "));
-            is_log.then(|| told(Tone::Quiet, "runs", &text, detail))
+            is_log.then(|| sentence(Tone::Quiet, "runs", &text, detail))
         }
         System::Step { step, state, duration_ms, error } => {
             let name = step_name(*step);
             match (state, error) {
                 // Why is said at the end, with what to do.
                 (StepState::Failed, _) if !is_log => {
-                    Some(told(Tone::Trouble, "step", &format!("{name} failed"), detail))
+                    Some(sentence(Tone::Trouble, "step", &format!("{name} failed"), detail))
                 }
                 (StepState::Failed, error) => {
                     let why = error.as_deref().unwrap_or("no reason is known");
-                    Some(told(Tone::Trouble, "step", &format!("{name} failed: {why}"), detail))
+                    Some(sentence(Tone::Trouble, "step", &format!("{name} failed: {why}"), detail))
                 }
                 // The agent's own takes long, and all that it does is told below it.
                 (StepState::Started, _) if *step == Step::Agent => {
-                    Some(told(Tone::Quiet, "step", name, detail))
+                    Some(sentence(Tone::Quiet, "step", name, detail))
                 }
                 (StepState::Done, _) if *step == Step::Agent && !is_log => None,
                 (StepState::Started, _) => None,
                 (StepState::Done, _) => {
                     let long = duration_ms.map(|ms| format!(", {}", seconds(ms))).unwrap_or_default();
-                    Some(told(Tone::Quiet, "step", &format!("{name}{long}"), detail))
+                    Some(sentence(Tone::Quiet, "step", &format!("{name}{long}"), detail))
                 }
             }
         }
         System::AgentSession { id, model } => {
             let parts: Vec<&str> = [id, model].into_iter().flatten().map(String::as_str).collect();
-            (is_log && !parts.is_empty()).then(|| told(Tone::Quiet, "session", &parts.join(", "), detail))
+            (is_log && !parts.is_empty()).then(|| sentence(Tone::Quiet, "session", &parts.join(", "), detail))
         }
         System::Retry { attempt, error } => {
             let number = attempt.map(|attempt| format!("{attempt}: ")).unwrap_or_default();
-            Some(told(Tone::Trouble, "again", &format!("{number}{error}"), detail))
+            Some(sentence(Tone::Trouble, "again", &format!("{number}{error}"), detail))
         }
         // Events of an unknown kind are for those who look closely.
         System::Output { text } if text.starts_with('{') && !is_log => None,
-        System::Output { text } => Some(told(Tone::Quiet, "prints", text, detail)),
+        System::Output { text } => Some(sentence(Tone::Quiet, "prints", text, detail)),
         System::OrphanResult { content, .. } => {
-            is_log.then(|| told(Tone::Quiet, "gave", &format!("(unprompted) {content}"), detail))
+            is_log.then(|| sentence(Tone::Quiet, "gave", &format!("(unprompted) {content}"), detail))
         }
         System::Dropped { bytes } => {
             let text = format!("{} bytes of a line that is too long", grouped(*bytes));
-            Some(told(Tone::Trouble, "dropped", &text, detail))
+            Some(sentence(Tone::Trouble, "dropped", &text, detail))
         }
-        System::Stderr { text } => is_log.then(|| told(Tone::Quiet, "stderr", text, detail)),
-        System::Warning { text } => Some(told(Tone::Trouble, "warning", text, detail)),
+        System::Stderr { text } => is_log.then(|| sentence(Tone::Quiet, "stderr", text, detail)),
+        System::Warning { text } => Some(sentence(Tone::Trouble, "warning", text, detail)),
     }
 }
 
-fn ended(summary: &Summary) -> Told {
+fn ended(summary: &Summary) -> Sentence {
     let tokens = summary.total_input_tokens
         + summary.total_output_tokens
         + summary.total_cache_read_input_tokens
@@ -194,7 +199,7 @@ fn ended(summary: &Summary) -> Told {
         parts[0] = format!("{}: {error}", parts[0]);
     }
     let tone = if summary.is_error { Tone::Trouble } else { Tone::Plain };
-    told(tone, "ended", &parts.join(", "), Detail::Log)
+    sentence(tone, "ended", &parts.join(", "), Detail::Log)
 }
 
 /// `0.012 s`, `3.4 s`, `12 min 3 s`.
@@ -219,14 +224,14 @@ pub(super) fn step_name(step: Step) -> &'static str {
     }
 }
 
-fn told(tone: Tone, word: &'static str, text: &str, detail: Detail) -> Told {
+fn sentence(tone: Tone, word: &'static str, text: &str, detail: Detail) -> Sentence {
     let most = match (detail, word) {
         (Detail::Live, "tool" | "failed" | "prints" | "again") => 1,
         (Detail::Live, _) => 6,
         (Detail::Log, "says" | "prompt" | "ended") => usize::MAX,
         (Detail::Log, _) => 20,
     };
-    Told { tone, word, lines: visible(text, most) }
+    Sentence { tone, word, lines: visible(text, most) }
 }
 
 /// Text in lines, and of each what can be seen of it. What is left out is said.
@@ -293,7 +298,7 @@ mod tests {
 
     fn live(value: Value) -> Vec<String> {
         let all = of(&line(value), Detail::Live);
-        all.into_iter().map(|told| format!("{}|{}", told.word, told.lines.join("|"))).collect()
+        all.into_iter().map(|entry| format!("{}|{}", entry.word, entry.lines.join("|"))).collect()
     }
 
     fn says(content: Value) -> Value {
@@ -311,8 +316,8 @@ mod tests {
             (json!(null), "tool|Bash"),
             (json!({"command": "\u{1b}]0;x\u{7}\u{202e}"}), "tool|Bash: ^[]0;x^G<U+202E>"),
         ] {
-            let said = live(says(json!([{"type": "tool_use", "id": "1", "name": "Bash", "input": input}])));
-            assert_eq!(said, [expected]);
+            let shown = live(says(json!([{"type": "tool_use", "id": "1", "name": "Bash", "input": input}])));
+            assert_eq!(shown, [expected]);
         }
     }
 
@@ -334,8 +339,8 @@ mod tests {
             json!({"type": "system", "subtype": "step", "step": "agent", "state": "failed", "error": evil}),
         ] {
             for detail in [Detail::Live, Detail::Log] {
-                for told in of(&line(value.clone()), detail) {
-                    for line in told.lines {
+                for entry in of(&line(value.clone()), detail) {
+                    for line in entry.lines {
                         assert!(
                             !line.chars().any(|letter| letter != '\t' && quote::is_control(letter)),
                             "{line:?}"
@@ -349,8 +354,8 @@ mod tests {
     #[test]
     fn what_is_long_has_an_end_and_says_so() {
         let long = (0..100).map(|number| format!("{number}\n")).collect::<String>();
-        let said = live(says(json!([{"type": "text", "text": long}])));
-        assert_eq!(said, ["says|0|1|2|3|4|5|… 94 more lines"]);
+        let shown = live(says(json!([{"type": "text", "text": long}])));
+        assert_eq!(shown, ["says|0|1|2|3|4|5|… 94 more lines"]);
         let wide = live(json!({"type": "system", "subtype": "output", "text": "x".repeat(1 << 20)}));
         assert_eq!(wide[0].chars().count(), "prints|".len() + MAX_LINE_BYTES);
         assert!(live(says(json!([{"type": "text", "text": " \n"}]))).is_empty());

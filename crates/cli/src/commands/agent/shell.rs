@@ -14,7 +14,7 @@ use belljar_spec::{ErrorCode, SandboxError};
 use std::os::unix::ffi::OsStringExt;
 
 pub(super) fn shell(options: AgentShellArgs) -> Result<u8, SandboxError> {
-    let AgentShellArgs { agent, prompt, wish, conversation, place, own } = options;
+    let AgentShellArgs { agent, prompt, wish, conversation, sandbox_options, own } = options;
     let agent = Agent::named(&agent)?;
     if let Agent::Program(path) = &agent {
         let message = format!(
@@ -34,15 +34,15 @@ pub(super) fn shell(options: AgentShellArgs) -> Result<u8, SandboxError> {
         Some(prompt) => input::prompt(prompt.into_vec(), "`--prompt`")?,
         None => String::new(),
     };
-    let timeout = place.timeout();
-    let (mut request, notes) = request::request(agent, prompt, wish, place, true)?;
+    let timeout = sandbox_options.timeout();
+    let (mut request, notes) = request::request(agent, prompt, wish, sandbox_options, true)?;
     say_notes(&notes);
     say_loosened(&request.sandbox);
     own::tell(own, &mut request)?;
     // Another one of the same folder begins with a fresh home, unless a conversation is to go on.
-    let is_asked = conversation.latest || conversation.resume.is_some() || conversation.keep_home;
-    let _home = match prepared(&conversation, Usually::Kept, &mut request, &state()?) {
-        Err(error) if error.code == ErrorCode::InUse && !is_asked => {
+    let is_chosen = conversation.latest || conversation.resume.is_some() || conversation.keep_home;
+    let _home = match prepared(&conversation, Usually::Persistent, &mut request, &state()?) {
+        Err(error) if error.code == ErrorCode::InUse && !is_chosen => {
             eprintln!("belljar: {}: this one has a fresh home, which is not kept", error.message);
             None
         }

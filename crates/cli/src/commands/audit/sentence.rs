@@ -13,7 +13,7 @@ pub(super) fn of(record: &Record) -> String {
         return format!("line {} is not a record (`belljar audit verify` says more)\n", record.line);
     };
     let (what, sentence, below) = match &record.event {
-        Logged::Known(event) => told(event),
+        Logged::Known(event) => of_event(event),
         Logged::Other(event) => ("other".to_string(), event.to_string(), Vec::new()),
     };
     let time = printable(&moment(time));
@@ -43,7 +43,7 @@ pub(in crate::commands) fn printable(text: &str) -> String {
 }
 
 /// A word, a sentence, and lines that belong to it.
-fn told(event: &Event) -> (String, String, Vec<String>) {
+fn of_event(event: &Event) -> (String, String, Vec<String>) {
     let (what, sentence) = match event {
         Event::SandboxStarted {
             backend,
@@ -92,11 +92,11 @@ fn told(event: &Event) -> (String, String, Vec<String>) {
         }
         Event::ApprovalRequested { question, name, port, times: _, why } => {
             let why = why.as_ref().map(|why| format!(" \"{why}\"")).unwrap_or_default();
-            ("question".into(), format!("#{question}: may {} be reached?{why}", place(name, Some(*port))))
+            ("question".into(), format!("#{question}: may {} be reached?{why}", host_and_port(name, Some(*port))))
         }
         Event::ApprovalAnswered { question, name, port, answer, by } => {
-            let place = place(name, Some(*port));
-            ("answer".into(), format!("#{question}: {place} was {}, by {by}", answer.words()))
+            let host_and_port = host_and_port(name, Some(*port));
+            ("answer".into(), format!("#{question}: {host_and_port} was {}, by {by}", answer.words()))
         }
         Event::FolderShared { folder, with, egress_differs } => {
             let differs = if *egress_differs { ", which may reach something else" } else { "" };
@@ -112,12 +112,14 @@ fn told(event: &Event) -> (String, String, Vec<String>) {
             ("restored".into(), format!("its files are those of {snapshot}"))
         }
         Event::SandboxEnded {} => ("ended".into(), "the sandbox is gone".into()),
-        Event::CredentialUsed { credential, name, port, method, path, times: _ } => {
-            ("secret".into(), format!("{credential} went with {method} {} {path}", place(name, Some(*port))))
-        }
+        Event::CredentialUsed { credential, name, port, method, path, times: _ } => (
+            "secret".into(),
+            format!("{credential} went with {method} {} {path}", host_and_port(name, Some(*port))),
+        ),
         Event::PlaceholderElsewhere { credential, destination, port, part, times: _ } => {
-            let place = place(destination, Some(*port));
-            let sentence = format!("the placeholder of {credential} was in {part}, on its way to {place}");
+            let host_and_port = host_and_port(destination, Some(*port));
+            let sentence =
+                format!("the placeholder of {credential} was in {part}, on its way to {host_and_port}");
             ("INCIDENT".into(), sentence)
         }
         Event::SecretForwarded { variable, source } => {
@@ -145,10 +147,10 @@ fn told(event: &Event) -> (String, String, Vec<String>) {
             ("relay".into(), format!("the repository here was not served: {detail}"))
         }
         Event::ConnectionOpened { connection, name, port, protocol, rule, address, proxy } => {
-            let place = place(name, Some(*port));
+            let host_and_port = host_and_port(name, Some(*port));
             let to = address.map(|address| format!(" -> {address}")).unwrap_or_default();
             let through = proxy.as_ref().map(|proxy| format!(" through {proxy}")).unwrap_or_default();
-            (format!("opened #{connection}"), format!("{place} {protocol}{to}{through} by {rule}"))
+            (format!("opened #{connection}"), format!("{host_and_port} {protocol}{to}{through} by {rule}"))
         }
         Event::ConnectionClosed { connection, sent, received, millis, address, ending } => {
             let (sent, received) = (bytes(*sent), bytes(*received));
@@ -158,22 +160,22 @@ fn told(event: &Event) -> (String, String, Vec<String>) {
             (format!("closed #{connection}"), sentence)
         }
         Event::ConnectionRefused { destination, port, protocol: _, reason, detail, remedy, times } => {
-            let target = place(destination, *port);
+            let target = host_and_port(destination, *port);
             return refused(&target, *reason, detail.as_ref(), *times, remedy.as_deref());
         }
         Event::RequestRefused { name, port, method, path, reason, detail, rule: _, remedy, times } => {
-            let target = format!("{method} {}{path}", place(name, *port));
+            let target = format!("{method} {}{path}", host_and_port(name, *port));
             return refused(&target, *reason, detail.as_ref(), *times, remedy.as_deref());
         }
         Event::NameRefused { name, record_type, reason, times } => {
             return refused(&format!("{name} {record_type}"), *reason, None, *times, None);
         }
         Event::Fetched { name, port, method, status, received, rule } => {
-            let (place, size) = (place(name, Some(*port)), bytes(*received));
-            ("fetched".into(), format!("{method} {place}: {status}, {size}, by {rule}"))
+            let (host_and_port, size) = (host_and_port(name, Some(*port)), bytes(*received));
+            ("fetched".into(), format!("{method} {host_and_port}: {status}, {size}, by {rule}"))
         }
         Event::FetchRefused { destination, port, method, reason, detail, remedy } => {
-            let target = format!("{method} {}", place(destination, *port));
+            let target = format!("{method} {}", host_and_port(destination, *port));
             return refused(&target, *reason, detail.as_ref(), 1, remedy.as_deref());
         }
         Event::RouteOpened { upstream, server, account, models, budget } => {
@@ -189,11 +191,11 @@ fn told(event: &Event) -> (String, String, Vec<String>) {
             return refused(&target, *reason, detail.as_ref(), *times, None);
         }
         Event::PushSent { name, port, repository, reference, old, new } => {
-            let to = format!("{reference} to {}{repository}", place(name, Some(*port)));
+            let to = format!("{reference} to {}{repository}", host_and_port(name, Some(*port)));
             ("pushed".into(), format!("{to} {} -> {}", short(old), short(new)))
         }
         Event::PushRefused { name, port, repository, reference, reason: _, detail, times: _ } => {
-            let to = format!("{reference} to {}{repository}", place(name, Some(*port)));
+            let to = format!("{reference} to {}{repository}", host_and_port(name, Some(*port)));
             ("refused".into(), format!("push of {to}: {detail}"))
         }
         Event::RecordsStopped { of } => ("stopped".into(), format!("no more lines about {of}")),
@@ -232,7 +234,7 @@ fn called(event: &Event) -> String {
 }
 
 fn refused(
-    asked: &str,
+    request: &str,
     reason: Reason,
     detail: Option<&Printable>,
     times: u64,
@@ -241,14 +243,14 @@ fn refused(
     let detail = detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
     let times = if times > 1 { format!(", {times} times so far") } else { String::new() };
     let below = remedy.map(|remedy| format!("-> {remedy}")).into_iter().collect();
-    ("refused".into(), format!("{asked}: {}{detail}{times}", reason.sentence()), below)
+    ("refused".into(), format!("{request}: {}{detail}{times}", reason.sentence()), below)
 }
 
 fn named(model: Option<&Printable>) -> &str {
     model.map_or("no model", Printable::as_str)
 }
 
-fn place(host: impl Display, port: Option<u16>) -> String {
+fn host_and_port(host: impl Display, port: Option<u16>) -> String {
     let host = host.to_string();
     match port {
         Some(port) if host.contains(':') => format!("[{host}]:{port}"),

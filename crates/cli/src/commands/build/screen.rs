@@ -17,7 +17,7 @@ pub(super) struct Screen {
     status: bool,
     /// When it was last drawn, and what the last plain line about it was.
     drawn: Option<Instant>,
-    told: String,
+    announced: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Screen {
             (false, true) => Form::Terminal,
             (false, false) => Form::Plain,
         };
-        Screen { form, status: false, drawn: None, told: String::new() }
+        Screen { form, status: false, drawn: None, announced: String::new() }
     }
 
     /// A line of our own.
@@ -58,9 +58,9 @@ impl Screen {
             }
             Event::Pulling { image, status } => {
                 let beginning = format!("pulling {image}");
-                if self.told != beginning {
+                if self.announced != beginning {
                     self.say(&beginning);
-                    self.told = beginning;
+                    self.announced = beginning;
                 }
                 self.change(status);
             }

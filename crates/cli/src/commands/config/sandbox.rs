@@ -19,9 +19,9 @@ pub(super) fn defaults(loaded: &Loaded) -> Vec<Row> {
     let limits = Limits::understand(&base.limits, machine());
     let LimitsRequest { memory, cpus, pids, disk, timeout, output, open_files: _, ready: _ } = &base.limits;
     // As the help of the flags says it: what they come to is another number on each machine.
-    let or = |said: Option<String>, default: &str| said.unwrap_or_else(|| default.into());
-    let row = |key, value: String, is_said: bool| {
-        let origin = match chosen.filter(|_| is_said) {
+    let or = |value: Option<String>, default: &str| value.unwrap_or_else(|| default.into());
+    let row = |key, value: String, is_set: bool| {
+        let origin = match chosen.filter(|_| is_set) {
             Some(chosen) => origin(chosen),
             None => "default".into(),
         };

@@ -22,7 +22,7 @@ pub(crate) fn grants(command: GrantsCommand) -> Result<u8, SandboxError> {
 
 fn create(options: GrantArgs) -> Result<u8, SandboxError> {
     let (json, e2b) = (options.json, options.e2b);
-    let new = understood(options)?;
+    let new = parsed(options)?;
     let mut made = ask(async |client| client.grant(&new).await, |grants| grants.create(new.clone()))?;
     if let Some(key) = belljar_e2b::key_of_token(&made.token).filter(|_| e2b) {
         made.token = key;
@@ -68,18 +68,18 @@ fn ask<T>(
     daemon: impl AsyncFn(Client) -> Result<T, ClientError>,
     alone: impl Fn(&LoneGrants) -> Result<T, SandboxError>,
 ) -> Result<T, SandboxError> {
-    let asked: Result<T, ClientError> = block_on(asked(daemon(Client::local_if_running())))?;
-    match asked {
+    let outcome: Result<T, ClientError> = block_on(in_event_loop(daemon(Client::local_if_running())))?;
+    match outcome {
         Err(ClientError::NoDaemon { .. }) => alone(&LoneGrants::open(&directory()?)?),
         outcome => outcome.map_err(of_client),
     }
 }
 
-async fn asked<T>(work: impl Future<Output = T>) -> Result<T, SandboxError> {
+async fn in_event_loop<T>(work: impl Future<Output = T>) -> Result<T, SandboxError> {
     Ok(work.await)
 }
 
-fn understood(options: GrantArgs) -> Result<NewGrant, SandboxError> {
+fn parsed(options: GrantArgs) -> Result<NewGrant, SandboxError> {
     let folder = |path: &std::path::PathBuf| {
         let real = path.canonicalize().map_err(|error| {
             ErrorCode::PathInvalid.error(format!("{}: {error}", path.display())).caused_by(error)

@@ -77,7 +77,7 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
             Some(settings) => Some(Bound::new(settings).await?),
             None => None,
         };
-        front::serve(settings, |told| ready(told, e2b)).await
+        front::serve(settings, |listening| ready(listening, e2b)).await
     });
     runtime.shutdown_background();
     outcome.map(|()| 0)

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 pub(crate) fn install(options: &ServiceArgs) -> Result<u8, SandboxError> {
-    let whose = Whose::asked(options.system, options.user);
+    let whose = Whose::requested(options.system, options.user);
     let program = std::env::current_exe().map_err(|error| {
         ErrorCode::Internal.error(format!("cannot say where belljar itself is: {error}")).caused_by(error)
     })?;
@@ -38,7 +38,7 @@ pub(crate) fn install(options: &ServiceArgs) -> Result<u8, SandboxError> {
 }
 
 pub(crate) fn uninstall(options: &ServiceUninstallArgs) -> Result<u8, SandboxError> {
-    if remove(Whose::asked(options.system, options.user))? == 0 {
+    if remove(Whose::requested(options.system, options.user))? == 0 {
         eprintln!("belljar: no service is installed");
     }
     Ok(0)
@@ -61,7 +61,7 @@ fn remove(whose: Whose) -> Result<usize, SandboxError> {
         return Ok(0);
     }
     let flag = whose.flag();
-    let is_told = systemctl(whose, &["disable", "--now", "belljar.socket", "belljar.service"]);
+    let is_stopped = systemctl(whose, &["disable", "--now", "belljar.socket", "belljar.service"]);
     for path in &units {
         fs::remove_file(path).map_err(|error| {
             ErrorCode::StateFailed
@@ -71,7 +71,7 @@ fn remove(whose: Whose) -> Result<usize, SandboxError> {
         })?;
         eprintln!("belljar: removed {}", path.display());
     }
-    if !is_told || !systemctl(whose, &["daemon-reload"]) {
+    if !is_stopped || !systemctl(whose, &["daemon-reload"]) {
         eprintln!("belljar: systemd could not be told");
         eprintln!(
             "  hint: `systemctl{flag} stop belljar.socket belljar.service; systemctl{flag} daemon-reload`"
@@ -101,7 +101,7 @@ enum Whose {
 }
 
 impl Whose {
-    fn asked(system: bool, user: bool) -> Whose {
+    fn requested(system: bool, user: bool) -> Whose {
         if system || (geteuid().is_root() && !user) { Whose::System } else { Whose::User }
     }
 

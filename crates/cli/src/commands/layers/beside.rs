@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// A worktree of a managed clone, or a clone.
 pub(super) enum Beside {
     ManagedClone(managed::ManagedWorktree),
-    Clone(clone::Kept),
+    Clone(clone::StoredClone),
     /// A managed clone with all its branches, where only it is named.
     WholeManagedClone(managed::ManagedWorktree),
     /// One of these that is not understood.
@@ -26,17 +26,17 @@ impl Beside {
     pub(super) fn managed_clones() -> Result<Vec<Beside>, SandboxError> {
         let state = belljar_state::state_directory()?;
         let managed_clones = if state.join("shelf").exists() { managed::list(&state)? } else { Vec::new() };
-        let understood = |clone_name: Result<_, _>| {
+        let listed = |clone_name: Result<_, _>| {
             clone_name.map_or_else(Beside::DamagedManagedClone, Beside::ManagedClone)
         };
-        Ok(managed_clones.into_iter().map(understood).collect())
+        Ok(managed_clones.into_iter().map(listed).collect())
     }
 
     pub(super) fn clones() -> Result<Vec<Beside>, SandboxError> {
         let state = belljar_state::state_directory()?;
         let clones = if state.join("clones").exists() { clone::list(&state)? } else { Vec::new() };
-        let understood = |clone: Result<_, _>| clone.map_or_else(Beside::DamagedClone, Beside::Clone);
-        Ok(clones.into_iter().map(understood).collect())
+        let listed = |clone: Result<_, _>| clone.map_or_else(Beside::DamagedClone, Beside::Clone);
+        Ok(clones.into_iter().map(listed).collect())
     }
 
     /// The one that is named: a clone by its id or the beginning of it, a worktree as `MANAGED_CLONE:BRANCH`.

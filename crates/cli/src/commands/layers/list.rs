@@ -98,7 +98,7 @@ struct Row {
 enum State {
     /// A sandbox uses it.
     Running,
-    Kept,
+    Stored,
     /// It cannot be read.
     Damaged,
 }
@@ -122,7 +122,7 @@ impl Row {
             uncommitted: None,
             path: Some(shown(&layer.upper)),
             damage: None,
-            state: if layer.is_in_use() { State::Running } else { State::Kept },
+            state: if layer.is_in_use() { State::Running } else { State::Stored },
         })
     }
 
@@ -141,7 +141,7 @@ impl Row {
             uncommitted: one.uncommitted(),
             path: Some(shown(one.files())),
             damage: None,
-            state: if one.is_in_use() { State::Running } else { State::Kept },
+            state: if one.is_in_use() { State::Running } else { State::Stored },
         }
     }
 
@@ -179,7 +179,7 @@ impl State {
     fn word(self) -> &'static str {
         match self {
             State::Running => "running",
-            State::Kept => "kept",
+            State::Stored => "kept",
             State::Damaged => "damaged",
         }
     }

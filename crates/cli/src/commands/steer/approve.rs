@@ -29,12 +29,12 @@ pub(crate) fn approve(options: ApproveArgs) -> Result<u8, SandboxError> {
     }
     let (one, question) = find(&state, options.question.as_deref())?;
     let answer = answer.unwrap_or(Answer::Sandbox);
-    let told = carry_out(&state, &one, &question, answer)?;
+    let outcome = carry_out(&state, &one, &question, answer)?;
     if options.json {
-        return print_json(&told);
+        return print_json(&outcome);
     }
     eprintln!("belljar: {}:{} is {} ({})", question.name, question.port, answer.words(), called(&one));
-    if let Some(file) = told["config"].as_str() {
+    if let Some(file) = outcome["config"].as_str() {
         eprintln!("belljar: {} is allowed in {file}", question.rule);
     }
     Ok(0)
@@ -52,14 +52,14 @@ enum Answer {
 
 impl Answer {
     fn of(options: &ApproveArgs) -> Option<Answer> {
-        let said = [
+        let choices = [
             (options.once, Answer::Once),
             (options.sandbox, Answer::Sandbox),
             (options.folder, Answer::Folder),
             (options.always, Answer::Always),
             (options.deny, Answer::Deny),
         ];
-        said.into_iter().find_map(|(is_said, answer)| is_said.then_some(answer))
+        choices.into_iter().find_map(|(is_chosen, answer)| is_chosen.then_some(answer))
     }
 
     /// As it is typed.
@@ -101,7 +101,12 @@ fn carry_out(
 ) -> Result<Value, SandboxError> {
     let folder = one.folder.as_deref().map(Path::new);
     // The sandbox first: what it may not take is written nowhere.
-    let order = Order::Answer { question: question.id, verdict: answer.verdict(), by: who() };
+    let order = Order::Answer {
+        question: question.id,
+        rule: question.rule.clone(),
+        verdict: answer.verdict(),
+        by: who(),
+    };
     one.order(state, &order)?;
     let written = match (answer, folder) {
         (Answer::Once | Answer::Sandbox | Answer::Deny, _) => None,
@@ -172,7 +177,7 @@ fn find(state: &Path, named: Option<&str>) -> Result<(Steered, QuestionReport), 
 fn list(state: &Path, as_json: bool) -> Result<u8, SandboxError> {
     let all = all(state);
     if as_json {
-        let told: Vec<Value> = all
+        let listed: Vec<Value> = all
             .iter()
             .map(|(one, question)| {
                 json!({
@@ -189,7 +194,7 @@ fn list(state: &Path, as_json: bool) -> Result<u8, SandboxError> {
                 })
             })
             .collect();
-        return print_json(&told);
+        return print_json(&listed);
     }
     if all.is_empty() {
         eprintln!("belljar: no question waits for an answer");
@@ -221,15 +226,15 @@ fn watch(state: &Path) -> Result<u8, SandboxError> {
             .error(message)
             .hint("`belljar approve --json` lists what waits; `belljar approve QUESTION` answers"));
     }
-    let (told, asked) = channel();
+    let (sender, questions) = channel();
     let lines = lines();
     let mut watched = HashSet::new();
     eprintln!("belljar: waiting for questions; ctrl-C ends it");
     loop {
         for one in steered(state).into_iter().filter(|one| one.asks && watched.insert(one.id.clone())) {
-            follow(state, one, told.clone());
+            follow(state, one, sender.clone());
         }
-        match asked.recv_timeout(BETWEEN_LOOKS) {
+        match questions.recv_timeout(BETWEEN_LOOKS) {
             Ok((one, question)) => ask(state, &one, &question, &lines),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(0),
@@ -237,12 +242,12 @@ fn watch(state: &Path) -> Result<u8, SandboxError> {
     }
 }
 
-fn follow(state: &Path, one: Steered, told: Sender<(Steered, QuestionReport)>) {
+fn follow(state: &Path, one: Steered, sender: Sender<(Steered, QuestionReport)>) {
     let Ok(watching) = one.watch(state) else { return };
     thread::spawn(move || {
         for notice in watching {
-            if let LiveNotice::Asked { question } = notice
-                && told.send((one.clone(), question)).is_err()
+            if let LiveNotice::Opened { question } = notice
+                && sender.send((one.clone(), question)).is_err()
             {
                 return;
             }

@@ -2,7 +2,7 @@
 
 use super::{called, chosen, of_folder, print_json, state, who};
 use crate::args::{AllowArgs, DenyArgs};
-use crate::commands::kept;
+use crate::commands::persistent;
 use belljar_config::{self as config, RuleFile, RuleList};
 use belljar_engine::{Order, Reply, Steered, steered};
 use belljar_spec::egress::{RuleEffect, RuleLasting};
@@ -13,16 +13,36 @@ use std::time::Duration;
 
 pub(crate) fn allow(options: AllowArgs) -> Result<u8, SandboxError> {
     let AllowArgs { host, folder, sandbox, for_time, once, always, user, json } = options;
-    change(Wanted { effect: RuleEffect::Allow, host, folder, sandbox, for_time, once, always, user, json })
+    change(PolicyChange {
+        effect: RuleEffect::Allow,
+        host,
+        folder,
+        sandbox,
+        for_time,
+        once,
+        always,
+        user,
+        json,
+    })
 }
 
 pub(crate) fn deny(options: DenyArgs) -> Result<u8, SandboxError> {
     let DenyArgs { host, folder, sandbox, for_time, always, user, json } = options;
     let once = false;
-    change(Wanted { effect: RuleEffect::Deny, host, folder, sandbox, for_time, once, always, user, json })
+    change(PolicyChange {
+        effect: RuleEffect::Deny,
+        host,
+        folder,
+        sandbox,
+        for_time,
+        once,
+        always,
+        user,
+        json,
+    })
 }
 
-struct Wanted {
+struct PolicyChange {
     effect: RuleEffect,
     host: String,
     folder: Option<PathBuf>,
@@ -36,69 +56,69 @@ struct Wanted {
 
 /// The file that the rule goes to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum Destination {
     Nowhere,
     Folder,
     User,
 }
 
-fn change(wanted: Wanted) -> Result<u8, SandboxError> {
+fn change(change: PolicyChange) -> Result<u8, SandboxError> {
     let state = state()?;
-    let lasting = match wanted.for_time {
+    let lasting = match change.for_time {
         Some(time) => RuleLasting::Seconds(time.as_secs().max(1)),
-        None if wanted.once => RuleLasting::Once,
+        None if change.once => RuleLasting::Once,
         None => RuleLasting::Life,
     };
-    let kept = match lasting {
-        _ if wanted.user => Kept::User,
-        RuleLasting::Life if wanted.always || wanted.sandbox.is_none() => Kept::Folder,
-        RuleLasting::Life | RuleLasting::Once | RuleLasting::Seconds(_) => Kept::Nowhere,
+    let destination = match lasting {
+        _ if change.user => Destination::User,
+        RuleLasting::Life if change.always || change.sandbox.is_none() => Destination::Folder,
+        RuleLasting::Life | RuleLasting::Once | RuleLasting::Seconds(_) => Destination::Nowhere,
     };
-    let named = wanted.sandbox.as_deref().map(|word| chosen(&state, word)).transpose()?;
+    let named = change.sandbox.as_deref().map(|word| chosen(&state, word)).transpose()?;
     let folder = match &named {
         Some(one) => one.folder.clone().map(PathBuf::from),
-        None => Some(kept::folder_to_allow(wanted.folder.as_deref())?),
+        None => Some(persistent::folder_to_allow(change.folder.as_deref())?),
     };
     // Before anything is changed: one rule that is wrong changes nothing.
-    let written = match (kept, &folder) {
-        (Kept::Nowhere, _) => None,
-        (Kept::User, _) => Some(config::add_rule(RuleFile::User, list(wanted.effect), &wanted.host)?),
-        (Kept::Folder, Some(folder)) => {
-            Some(config::add_rule(RuleFile::Repository(folder), list(wanted.effect), &wanted.host)?)
+    let written = match (destination, &folder) {
+        (Destination::Nowhere, _) => None,
+        (Destination::User, _) => Some(config::add_rule(RuleFile::User, list(change.effect), &change.host)?),
+        (Destination::Folder, Some(folder)) => {
+            Some(config::add_rule(RuleFile::Repository(folder), list(change.effect), &change.host)?)
         }
-        (Kept::Folder, None) => {
+        (Destination::Folder, None) => {
             let message = "the sandbox works on no folder, whose configuration could be changed";
             return Err(ErrorCode::RequestConflict
                 .error(message)
                 .hint("`--user` changes your own configuration"));
         }
     };
-    let living = match (named, kept, &folder) {
+    let living = match (named, destination, &folder) {
         (Some(one), ..) => vec![one],
-        (None, Kept::User, _) => steered(&state),
+        (None, Destination::User, _) => steered(&state),
         (None, _, Some(folder)) => of_folder(&state, folder),
         (None, _, None) => Vec::new(),
     };
-    if kept == Kept::Nowhere && living.is_empty() {
+    if destination == Destination::Nowhere && living.is_empty() {
         return Err(ErrorCode::SandboxNotFound
             .error("no sandbox of this folder lives that takes orders")
             .hint("`--in SANDBOX` names another one; without `--for` and `--once` the folder's configuration is changed"));
     }
-    let order = Order::Change { effect: wanted.effect, rule: wanted.host.clone(), lasting, by: who() };
+    let order = Order::Change { effect: change.effect, rule: change.host.clone(), lasting, by: who() };
     let outcomes: Vec<(Steered, Result<Reply, SandboxError>)> =
         living.into_iter().map(|one| (one.clone(), one.order(&state, &order))).collect();
-    if wanted.json {
-        let told: Vec<Value> = outcomes.iter().map(|(one, outcome)| as_json(one, outcome)).collect();
+    if change.json {
+        let reports: Vec<Value> = outcomes.iter().map(|(one, outcome)| as_json(one, outcome)).collect();
         print_json(&json!({
-            "rule": wanted.host,
-            "effect": wanted.effect,
+            "rule": change.host,
+            "effect": change.effect,
             "folder": folder,
             "config": written.as_ref().map(|written| &written.file),
             "changed": written.as_ref().is_some_and(|written| written.is_new),
-            "sandboxes": told,
+            "sandboxes": reports,
         }))?;
     } else {
-        say(&wanted, lasting, written.as_ref(), &outcomes);
+        say(&change, lasting, written.as_ref(), &outcomes);
     }
     // What was written stays; that a sandbox that lives took it not is the failure of the command.
     match outcomes.into_iter().find_map(|(_, outcome)| outcome.err()) {
@@ -127,17 +147,17 @@ fn as_json(one: &Steered, outcome: &Result<Reply, SandboxError>) -> Value {
 }
 
 fn say(
-    wanted: &Wanted,
+    change: &PolicyChange,
     lasting: RuleLasting,
     written: Option<&config::Allowed>,
     outcomes: &[(Steered, Result<Reply, SandboxError>)],
 ) {
-    let (host, done) = match wanted.effect {
-        RuleEffect::Allow => (&wanted.host, "allowed"),
-        RuleEffect::Deny => (&wanted.host, "denied"),
+    let (host, done) = match change.effect {
+        RuleEffect::Allow => (&change.host, "allowed"),
+        RuleEffect::Deny => (&change.host, "denied"),
     };
     if let Some(written) = written {
-        let whose = if wanted.user { "your sandboxes" } else { "sandboxes of this folder" };
+        let whose = if change.user { "your sandboxes" } else { "sandboxes of this folder" };
         let file = written.file.display();
         match written.is_new {
             true => eprintln!("belljar: {host} is {done} for {whose} ({file})"),

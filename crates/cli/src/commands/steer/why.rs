@@ -60,9 +60,12 @@ pub(crate) fn why(options: WhyArgs) -> Result<u8, SandboxError> {
     if all.is_empty() {
         match &host {
             Some((name, port)) => {
-                let place = place(name.as_str(), *port);
-                eprintln!("belljar: {place} was not refused to any of the last {} sandboxes", logs.len());
-                eprintln!("  hint: `belljar policy explain {place}` says what would be decided now");
+                let host_and_port = host_and_port(name.as_str(), *port);
+                eprintln!(
+                    "belljar: {host_and_port} was not refused to any of the last {} sandboxes",
+                    logs.len()
+                );
+                eprintln!("  hint: `belljar policy explain {host_and_port}` says what would be decided now");
             }
             None => eprintln!("belljar: nothing was refused to this sandbox"),
         }
@@ -203,9 +206,9 @@ fn as_text(all: &[Explained], now: Option<&str>) -> String {
             sandbox = &one.sandbox;
         }
         let request = one.request.as_ref().map(|request| format!("{request} of ")).unwrap_or_default();
-        let place = printable(&format!("{request}{}", place(&one.destination, one.port)));
+        let host_and_port = printable(&format!("{request}{}", host_and_port(&one.destination, one.port)));
         let times = if one.times > 1 { format!(", {} times or more", one.times) } else { String::new() };
-        let _ = writeln!(text, "  {} {place}: {}{times}", one.time, one.sentence);
+        let _ = writeln!(text, "  {} {host_and_port}: {}{times}", one.time, one.sentence);
         let rows = [
             ("found", one.detail.clone()),
             ("rule", one.rule.clone().or_else(|| no_rule(one.reason))),
@@ -236,7 +239,7 @@ fn who_can(one: &Explained) -> Option<String> {
     })
 }
 
-fn place(host: &str, port: Option<u16>) -> String {
+fn host_and_port(host: &str, port: Option<u16>) -> String {
     match port {
         Some(port) if host.contains(':') => format!("[{host}]:{port}"),
         Some(port) => format!("{host}:{port}"),

@@ -62,8 +62,8 @@ pub(crate) fn verify(options: VerifyArgs) -> Result<u8, SandboxError> {
     let holes = reports.iter().map(Report::holes).sum::<usize>();
     match options.json {
         true => {
-            let told: Vec<Value> = reports.iter().map(Report::as_json).collect();
-            print(format!("{:#}\n", json!({ "holes": holes, "targets": told })).as_bytes())?;
+            let listed: Vec<Value> = reports.iter().map(Report::as_json).collect();
+            print(format!("{:#}\n", json!({ "holes": holes, "targets": listed })).as_bytes())?;
         }
         false => {
             for report in &reports {
@@ -80,10 +80,10 @@ fn spec(
     scene: &Scene,
     backend: Option<BackendName>,
 ) -> Result<SandboxSpec, SandboxError> {
-    let place = crate::args::SandboxOptions::default().on(Some(scene.workspace()));
+    let sandbox_options = crate::args::SandboxOptions::default().on(Some(scene.workspace()));
     let (mut spec, _) = match &options.profile {
-        None => place.spec()?,
-        Some(name) => place.spec_over(|request| {
+        None => sandbox_options.spec()?,
+        Some(name) => sandbox_options.spec_over(|request| {
             let profiles = Profiles::of_this_machine(&Engine::new().backends())?;
             profiles.choose(Some(name))?.apply(request)
         })?,
@@ -135,21 +135,21 @@ fn attacked(
     let is_over = AtomicBool::new(false);
     let watching = thread::scope(|scope| {
         let seen = scope.spawn(|| watch(&sleeper, &marker, &is_over));
-        let said = attempt.finish(TIMEOUT);
+        let output = attempt.finish(TIMEOUT);
         is_over.store(true, Ordering::Relaxed);
         let seen = seen.join().unwrap_or_default();
-        said.map(|said| (said, seen))
+        output.map(|output| (output, seen))
     });
-    let (said, seen) = watching?;
+    let (output, seen) = watching?;
     // What was sent is on its way for a moment.
     thread::sleep(SETTLES);
-    let is_over = said.contains(&format!("@@{} all@@", scene.token));
+    let is_over = output.contains(&format!("@@{} all@@", scene.token));
     // Commits and the like come out when it ends.
     target.end();
     let judged = attacks
         .into_iter()
         .map(|attack| {
-            let outcome = judge(&attack, &mut scene, &said, &seen, is_ours);
+            let outcome = judge(&attack, &mut scene, &output, &seen, is_ours);
             (attack, outcome)
         })
         .collect();
@@ -204,13 +204,13 @@ fn scrambled(secret: &str) -> String {
     secret.chars().rev().collect()
 }
 
-fn judge(attack: &Attack, scene: &mut Scene, said: &str, seen: &Seen, is_ours: bool) -> Outcome {
+fn judge(attack: &Attack, scene: &mut Scene, output: &str, seen: &Seen, is_ours: bool) -> Outcome {
     if attack.ours_only && !is_ours {
         return Outcome::NotTried;
     }
     let slug = slug(&attack.name);
     let [begin, end] = ["begin", "end"].map(|word| format!("@@{} {word} {slug}@@", scene.token));
-    let output = said.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
+    let output = output.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
     let Some((output, _)) = output else { return Outcome::NotTried };
     let worked = match &attack.evidence {
         Evidence::Secret => output.contains(&scene.secret),

@@ -98,9 +98,9 @@ impl Scene {
         let arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
         // Said in a line, or as labels of a name.
         let call = format!("{}/{attack}", self.call);
-        let is_call = |said: &str| said.split_whitespace().any(|word| word == call);
-        let is_name = |said: &str| said.contains(attack) && said.contains(&format!("{} ", self.call));
-        arrived.iter().any(|said| is_call(said) || is_name(said))
+        let is_call = |bytes: &str| bytes.split_whitespace().any(|word| word == call);
+        let is_name = |bytes: &str| bytes.contains(attack) && bytes.contains(&format!("{} ", self.call));
+        arrived.iter().any(|bytes| is_call(bytes) || is_name(bytes))
     }
 
     /// The addresses of this machine, which a sandbox must not reach.
@@ -184,9 +184,9 @@ fn take(listener: UnixListener, arrived: &Arc<Mutex<Vec<String>>>) {
 fn note(stream: impl Read + Send + 'static, arrived: &Arc<Mutex<Vec<String>>>) {
     let arrived = Arc::clone(arrived);
     thread::spawn(move || {
-        let mut said = Vec::new();
-        let _ = stream.take(MAX_SAID).read_to_end(&mut said);
-        add(&arrived, &said);
+        let mut bytes = Vec::new();
+        let _ = stream.take(MAX_REQUEST_BYTES).read_to_end(&mut bytes);
+        add(&arrived, &bytes);
     });
 }
 
@@ -199,11 +199,11 @@ fn resolve(arrived: &Arc<Mutex<Vec<String>>>) -> io::Result<u16> {
         let mut buffer = [0; 2048];
         while let Ok((length, client)) = socket.recv_from(&mut buffer) {
             // The labels of a name, as text: their lengths are no letters.
-            let said: Vec<u8> = buffer[..length]
+            let bytes: Vec<u8> = buffer[..length]
                 .iter()
                 .map(|byte| if byte.is_ascii_graphic() { *byte } else { b' ' })
                 .collect();
-            add(&arrived, &said);
+            add(&arrived, &bytes);
             if length > 3 {
                 // No such name (RFC 1035, 4.1.1).
                 (buffer[2], buffer[3]) = (0x81, 0x83);
@@ -214,10 +214,10 @@ fn resolve(arrived: &Arc<Mutex<Vec<String>>>) -> io::Result<u16> {
     Ok(port)
 }
 
-fn add(arrived: &Mutex<Vec<String>>, said: &[u8]) {
+fn add(arrived: &Mutex<Vec<String>>, bytes: &[u8]) {
     let mut arrived = arrived.lock().unwrap_or_else(PoisonError::into_inner);
     if arrived.len() < MAX_ARRIVED {
-        arrived.push(String::from_utf8_lossy(said).into_owned());
+        arrived.push(String::from_utf8_lossy(bytes).into_owned());
     }
 }
 
@@ -232,7 +232,7 @@ pub(super) const PROTECTED: [(&str, &str); 5] = [
 /// Longer than all attacks together.
 const CANARY_LIFE: &str = "600";
 const SPEAKS_WITHIN: Duration = Duration::from_secs(5);
-const MAX_SAID: u64 = 4096;
+const MAX_REQUEST_BYTES: u64 = 4096;
 const MAX_ARRIVED: usize = 10_000;
 /// A machine with many networks: each is one more attack.
 const MAX_ADDRESSES: usize = 4;

@@ -68,12 +68,12 @@ impl Attempt<'_> {
                 let all = [result.stdout, result.stderr].concat();
                 Ok(String::from_utf8_lossy(&all).into_owned())
             }
-            Attempt::Peer(mut child, over, said) => {
+            Attempt::Peer(mut child, over, output) => {
                 let _ = over.recv_timeout(timeout);
                 let _ = child.kill();
                 let _ = child.wait();
-                let said = said.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(String::from_utf8_lossy(&said).into_owned())
+                let output = output.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(String::from_utf8_lossy(&output).into_owned())
             }
         }
     }
@@ -96,8 +96,8 @@ fn peer<'t>(command: &str, script: &str, workspace: &Path) -> Result<Attempt<'t>
         stdin.as_mut().map(|stdin| stdin.write_all(script.as_bytes()))
     });
     let (ended, over) = channel();
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let all = Arc::clone(&said);
+    let output = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&output);
     thread::spawn(move || {
         let mut buffer = [0; 4096];
         let mut stdout = stdout.map(|stdout| stdout.take(MAX_OUTPUT));
@@ -107,7 +107,7 @@ fn peer<'t>(command: &str, script: &str, workspace: &Path) -> Result<Attempt<'t>
         }
         let _ = ended.send(());
     });
-    Ok(Attempt::Peer(child, over, said))
+    Ok(Attempt::Peer(child, over, output))
 }
 
 const MAX_OUTPUT: u64 = 16 << 20;

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// An answer, or an event of one.
 #[derive(serde::Deserialize, Default)]
 #[serde(default)]
-pub(super) struct Said {
+pub(super) struct UsageMessage {
     #[serde(rename = "type")]
     kind: Value,
     id: Value,
@@ -51,7 +51,7 @@ struct Within {
     incomplete_details: Value,
 }
 
-impl Said {
+impl UsageMessage {
     pub(super) fn note(&self, api: Dialect, usage: &mut Usage) {
         for model in [&self.message.model, &self.response.model, &self.model, &self.model_version] {
             if let (None, Some(model)) = (&usage.model, model.as_str().filter(|model| !model.is_empty())) {
@@ -156,9 +156,9 @@ fn name(usage: &mut Usage, id: &Value) {
     }
 }
 
-fn replace(count: &mut u64, said: &Value) {
-    if let Some(said) = number(said) {
-        *count = said;
+fn replace(count: &mut u64, value: &Value) {
+    if let Some(value) = number(value) {
+        *count = value;
     }
 }
 

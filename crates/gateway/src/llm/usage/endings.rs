@@ -95,8 +95,8 @@ macro_rules! parts {
                         }
                         "refusal" => {
                             let word = map.next_value::<Word>()?.0;
-                            let is_said = word.is_some_and(|word| !word.is_empty());
-                            found = found.and(is_said.then_some(AnswerEnd::Refusal));
+                            let is_given = word.is_some_and(|word| !word.is_empty());
+                            found = found.and(is_given.then_some(AnswerEnd::Refusal));
                         }
                         _ => found = found.and(map.next_value::<Part<$below>>()?.0),
                     }

@@ -7,7 +7,7 @@ mod events;
 
 use super::paths::Api;
 use belljar_spec::llm::{AnswerEnd, Usd};
-use counts::Said;
+use counts::UsageMessage;
 use events::Events;
 
 /// What was said so far.
@@ -115,9 +115,9 @@ impl Reader {
 fn note(api: Dialect, usage: &mut Usage, data: &[u8]) {
     usage.ended |= is_last(api, data);
     let counts = find(data, b"\"usage");
-    let wanted = counts || usage.id.is_none() || find(data, b"message_stop") || ends(data);
-    if wanted && let Ok(said) = serde_json::from_slice::<Said>(data) {
-        said.note(api, usage);
+    let is_needed = counts || usage.id.is_none() || find(data, b"message_stop") || ends(data);
+    if is_needed && let Ok(message) = serde_json::from_slice::<UsageMessage>(data) {
+        message.note(api, usage);
     }
 }
 
@@ -146,19 +146,19 @@ fn is_last(api: Dialect, data: &[u8]) -> bool {
 /// A whole answer. Google streams a list of them when it is not asked for events.
 fn note_json(api: Dialect, usage: &mut Usage, all: &[u8]) {
     let is_list = all.trim_ascii_start().starts_with(b"[");
-    if is_list && let Ok(list) = serde_json::from_slice::<Vec<Said>>(all) {
-        list.iter().for_each(|said| said.note(api, usage));
-        usage.ended = list.iter().any(|said| said.is_answer(api));
-    } else if !is_list && let Ok(said) = serde_json::from_slice::<Said>(all) {
-        said.note(api, usage);
-        usage.ended = said.is_answer(api);
+    if is_list && let Ok(list) = serde_json::from_slice::<Vec<UsageMessage>>(all) {
+        list.iter().for_each(|message| message.note(api, usage));
+        usage.ended = list.iter().any(|message| message.is_answer(api));
+    } else if !is_list && let Ok(message) = serde_json::from_slice::<UsageMessage>(all) {
+        message.note(api, usage);
+        usage.ended = message.is_answer(api);
     }
     // There is no more to come.
     usage.complete = usage.counted;
 }
 
-fn find(bytes: &[u8], wanted: &[u8]) -> bool {
-    bytes.windows(wanted.len()).any(|window| window == wanted)
+fn find(bytes: &[u8], needle: &[u8]) -> bool {
+    bytes.windows(needle.len()).any(|window| window == needle)
 }
 
 /// As much of an answer as is kept to be read at its end; a list of embeddings may be larger, and is estimated then.

@@ -65,9 +65,9 @@ impl Fake {
 #[tokio::test]
 async fn a_result_comes_whole_and_nothing_is_held_when_it_has() {
     let fake = Fake::new(r#"echo '{"result":3000000}'; head -c 3000000 /dev/zero"#);
-    let (told, shim) = fake.result().await.unwrap();
-    assert_eq!(told, 3_000_000);
-    let mut pieces = Box::pin(shim.result(told));
+    let (report, shim) = fake.result().await.unwrap();
+    assert_eq!(report, 3_000_000);
+    let mut pieces = Box::pin(shim.result(report));
     let mut length = 0;
     while length < 3_000_000 {
         length += pieces.next().await.unwrap().unwrap().len();
@@ -117,9 +117,9 @@ async fn an_abandoned_run_counts_until_its_process_has_ended() {
 
 #[tokio::test]
 async fn a_process_that_says_nothing_is_an_error_and_nothing_is_left_of_it() {
-    let told = r#"echo '{"error":{"kind":"policy","code":"not_found","message":"no"}}'; exit 1"#;
+    let report = r#"echo '{"error":{"kind":"policy","code":"not_found","message":"no"}}'; exit 1"#;
     for (script, code) in
-        [("exit 0", ErrorCode::Internal), ("echo what", ErrorCode::Internal), (told, ErrorCode::NotFound)]
+        [("exit 0", ErrorCode::Internal), ("echo what", ErrorCode::Internal), (report, ErrorCode::NotFound)]
     {
         let fake = Fake::new(script);
         assert_eq!(fake.start().await.err().map(|error| error.code), Some(code), "{script}");

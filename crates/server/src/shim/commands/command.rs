@@ -4,7 +4,7 @@ use super::log::Log;
 use super::spill::Spill;
 use super::text;
 use belljar_api::{CommandInfo, CommandResult, CommandState, StreamName, text_and_base64};
-use belljar_engine::{Input, Source, Wanted};
+use belljar_engine::{Input, InputFilter, Source};
 use belljar_spec::{ErrorCode, SandboxError};
 use std::future::pending;
 use std::io;
@@ -76,15 +76,15 @@ enum StdinItem {
 }
 
 impl Source for CommandInput {
-    async fn next(&mut self, wanted: Wanted) -> Input {
-        if wanted == Wanted::All && std::mem::take(&mut self.is_sending) {
+    async fn next(&mut self, filter: InputFilter) -> Input {
+        if filter == InputFilter::All && std::mem::take(&mut self.is_sending) {
             self.unsent.fetch_sub(1, Ordering::Relaxed);
         }
         loop {
             tokio::select! {
                 biased;
                 Some(control) = self.controls.recv() => return control,
-                Some(item) = self.stdin.recv(), if wanted == Wanted::All => match item {
+                Some(item) = self.stdin.recv(), if filter == InputFilter::All => match item {
                     StdinItem::Input(input) => {
                         self.is_sending = matches!(input, Input::Bytes(_));
                         return input;
@@ -108,7 +108,7 @@ pub(super) struct Terms {
     /// More of it follows.
     pub(super) stdin_open: bool,
     /// How much of each stream is kept.
-    pub(super) kept: u64,
+    pub(super) retained: u64,
     /// How much of each stream an answer may have.
     pub(super) collected: u64,
     /// How long it may run while no client is attached to it.
@@ -131,7 +131,7 @@ impl Command {
             collected: terms.collected,
             started_ms: crate::shim::now_ms(),
             pid: OnceLock::new(),
-            log: Mutex::new(Log::new(spill, terms.kept)),
+            log: Mutex::new(Log::new(spill, terms.retained)),
             end: OnceLock::new(),
             progress: watch::Sender::default(),
             stdin,
@@ -174,17 +174,17 @@ impl Command {
     }
 
     /// With its output, as much as an answer may have.
-    pub(crate) fn told(&self) -> CommandInfo {
+    pub(crate) fn full_info(&self) -> CommandInfo {
         let mut info = self.info();
         if let Some(result) = &mut info.result {
             let log = self.log();
             let mut streams = [Vec::new(), Vec::new()];
             let mut place = log.place(0);
             while let Ok(Some(piece)) = log.read(&mut place, text::PIECE) {
-                let kept = &mut streams[usize::from(piece.stream == StreamName::Stderr)];
-                let room = usize::try_from(self.collected).unwrap_or(usize::MAX) - kept.len();
+                let retained = &mut streams[usize::from(piece.stream == StreamName::Stderr)];
+                let room = usize::try_from(self.collected).unwrap_or(usize::MAX) - retained.len();
                 result.output_truncated |= piece.bytes.len() > room;
-                kept.extend_from_slice(&piece.bytes[..piece.bytes.len().min(room)]);
+                retained.extend_from_slice(&piece.bytes[..piece.bytes.len().min(room)]);
             }
             drop(log);
             let [(stdout, stdout_base64), (stderr, stderr_base64)] = streams.map(text_and_base64);
@@ -294,19 +294,19 @@ fn remembered(argv: Vec<String>) -> Vec<String> {
         return argv;
     }
     let mut left = REMEMBERED;
-    let mut kept = Vec::new();
+    let mut retained = Vec::new();
     for mut word in argv {
         if word.len() > left {
             word.truncate(word.floor_char_boundary(left));
             word.push('\u{2026}');
             word.shrink_to_fit();
-            kept.push(word);
+            retained.push(word);
             break;
         }
         left -= word.len();
-        kept.push(word);
+        retained.push(word);
     }
-    kept
+    retained
 }
 
 /// More than any command that a person typed.

@@ -22,7 +22,7 @@ pub(crate) struct Log {
     /// Where the last frame begins that may still grow.
     growing: Option<u64>,
     marks: Vec<Mark>,
-    kept: [u64; 2],
+    retained: [u64; 2],
     most: u64,
     truncated: bool,
 }
@@ -67,7 +67,7 @@ impl Log {
             cursor: 0,
             growing: None,
             marks: vec![Mark { cursor: 0, at: 0 }],
-            kept: [0; 2],
+            retained: [0; 2],
             most,
             truncated: false,
         }
@@ -94,8 +94,8 @@ impl Log {
 
     /// Adds what fits. An error: there is no room for it now, and nothing was added.
     pub(crate) fn append(&mut self, stream: StreamName, bytes: &[u8]) -> io::Result<()> {
-        let kept = self.kept[slot(stream)];
-        let room = usize::try_from(self.most.saturating_sub(kept)).unwrap_or(usize::MAX);
+        let retained = self.retained[slot(stream)];
+        let room = usize::try_from(self.most.saturating_sub(retained)).unwrap_or(usize::MAX);
         let taken = &bytes[..bytes.len().min(room).min(MAX_FRAME_BYTES)];
         self.truncated |= taken.len() < bytes.len();
         let bytes = taken;
@@ -105,7 +105,7 @@ impl Log {
         if !self.grow(stream, bytes) {
             self.add_frame(stream, bytes)?;
         }
-        self.kept[slot(stream)] += bytes.len() as u64;
+        self.retained[slot(stream)] += bytes.len() as u64;
         self.cursor += bytes.len() as u64;
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use super::events::{Which, events};
 use super::named::Named;
-use crate::shim::Kept;
-use crate::shim::extract::{Asked, Part, invalid};
+use crate::shim::LiveSandbox;
+use crate::shim::extract::{Part, QueryParams, invalid};
 use crate::shim::failure::Answer;
 use axum::Json;
 use axum::extract::State;
@@ -20,18 +20,18 @@ use tokio::time::timeout;
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/commands", tag = "commands", operation_id = "list_commands",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("limit" = Option<u16>, Query, description = "How many, 1 to 1000.", minimum = 1, maximum = 1000),
-        ("after" = Option<String>, Query, description = "`next` of the part before this one."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("limit" = Option<u16>, Query, description = "Page size, 1 to 1000.", minimum = 1, maximum = 1000),
+        ("after" = Option<String>, Query, description = "`next` of the page before."),
     ),
     responses(
-        (status = 200, description = "Some of them, the oldest first.", body = Page<CommandInfo>),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "One page of commands, the oldest first.", body = Page<CommandInfo>),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn list(
-    State(kept): State<Arc<Kept>>,
-    Asked(part): Asked<Part>,
+    State(live): State<Arc<LiveSandbox>>,
+    QueryParams(part): QueryParams<Part>,
 ) -> Answer<Json<Page<CommandInfo>>> {
     let limit = part.limit()?;
     let after = match part.after.as_deref() {
@@ -41,7 +41,7 @@ pub(super) async fn list(
             .and_then(|number| number.parse().ok())
             .ok_or_else(|| invalid("`after` is not what `next` said"))?,
     };
-    let (commands, more) = kept.commands.list(after, limit);
+    let (commands, more) = live.commands.list(after, limit);
     let next = commands.last().filter(|_| more).map(|command| command.id());
     Ok(Json(Page { items: commands.iter().map(|command| command.info()).collect(), next }))
 }
@@ -50,12 +50,12 @@ pub(super) async fn list(
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/commands/{command}", tag = "commands", operation_id = "get_command",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
     ),
     responses(
-        (status = 200, description = "What is known of it, without its output.", body = CommandInfo),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "State and result of the command, without its output.", body = CommandInfo),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn show(Named(command): Named) -> Json<CommandInfo> {
@@ -64,7 +64,7 @@ pub(super) async fn show(Named(command): Named) -> Json<CommandInfo> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct OutputAsked {
+pub(super) struct OutputQuery {
     from: Option<u64>,
     follow: Option<bool>,
 }
@@ -75,20 +75,20 @@ pub(super) struct OutputAsked {
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/commands/{command}/output", tag = "commands", operation_id = "get_output",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
-        ("from" = Option<u64>, Query, description = "The cursor to continue from."),
-        ("follow" = Option<bool>, Query, description = "Go on until it ends. Left out: yes."),
+        ("from" = Option<u64>, Query, description = "Cursor to continue from."),
+        ("follow" = Option<bool>, Query, description = "Whether to stream until the command ends. Default: true."),
         ("Last-Event-ID" = Option<String>, Header, description = "The same as `from`, as browsers say it."),
     ),
     responses(
-        (status = 200, description = "What it writes.", body = CommandEvent, content_type = "text/event-stream"),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "Output of the command.", body = CommandEvent, content_type = "text/event-stream"),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn output(
     Named(command): Named,
-    Asked(asked): Asked<OutputAsked>,
+    QueryParams(query): QueryParams<OutputQuery>,
     headers: HeaderMap,
 ) -> Answer<Response> {
     let last = headers.get("last-event-id");
@@ -104,14 +104,14 @@ pub(super) async fn output(
             .hint("read it sooner, or give commands a smaller `max_output`")
             .into());
     }
-    let from = last.or(asked.from).unwrap_or(0);
-    let which = if asked.follow == Some(false) { Which::Now(from) } else { Which::Behind(from) };
+    let from = last.or(query.from).unwrap_or(0);
+    let which = if query.follow == Some(false) { Which::Now(from) } else { Which::Behind(from) };
     Ok(events(command, which).into_response())
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct WaitAsked {
+pub(super) struct WaitQuery {
     timeout_s: Option<u64>,
 }
 
@@ -121,22 +121,25 @@ pub(super) struct WaitAsked {
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/commands/{command}/wait", tag = "commands", operation_id = "wait_for_command",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
-        ("timeout_s" = Option<u64>, Query, description = "How long to wait. Left out: until it ends.", maximum = 31536000),
+        ("timeout_s" = Option<u64>, Query, description = "Longest time to wait. Default: until the command ends.", maximum = 31536000),
     ),
     responses(
         (status = 200, description = "The command; its `state` says whether it has ended.", body = CommandInfo),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
-pub(super) async fn wait(Named(command): Named, Asked(asked): Asked<WaitAsked>) -> Json<CommandInfo> {
-    match asked.timeout_s {
+pub(super) async fn wait(
+    Named(command): Named,
+    QueryParams(query): QueryParams<WaitQuery>,
+) -> Json<CommandInfo> {
+    match query.timeout_s {
         None => command.ended().await,
         // Whether it ended in time is in the answer.
         Some(seconds) => drop(timeout(Duration::from_secs(seconds.min(A_YEAR)), command.ended()).await),
     }
-    Json(command.told())
+    Json(command.full_info())
 }
 
 const A_YEAR: u64 = 31_536_000;

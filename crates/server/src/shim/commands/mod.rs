@@ -17,7 +17,7 @@ mod understand;
 
 pub(crate) use registry::Registry;
 
-use super::Kept;
+use super::LiveSandbox;
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -25,7 +25,7 @@ use utoipa_axum::routes;
 /// The name of the command that an answer is about.
 pub const COMMAND_HEADER: &str = "x-belljar-command";
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Kept>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<LiveSandbox>> {
     OpenApiRouter::new()
         .routes(routes!(starting::start, looking::list))
         .routes(routes!(looking::show, speaking::kill))

@@ -3,7 +3,7 @@
 use super::command::{Command, Terms};
 use super::run;
 use super::spill::Spill;
-use crate::shim::Kept;
+use crate::shim::LiveSandbox;
 use belljar_spec::{ErrorCode, SandboxError};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -43,7 +43,7 @@ impl Registry {
     /// Starts a command, which runs in a task of its own.
     pub(super) fn start(
         self: &Arc<Registry>,
-        kept: &Arc<Kept>,
+        live: &Arc<LiveSandbox>,
         terms: Terms,
         start: belljar_spec::Command,
     ) -> Result<Arc<Command>, SandboxError> {
@@ -57,7 +57,7 @@ impl Registry {
         inner.commands.insert(command.number, Arc::clone(&command));
         drop(inner);
         self.changed();
-        tokio::spawn(run::run(Arc::clone(&command), Arc::clone(kept), start, input));
+        tokio::spawn(run::run(Arc::clone(&command), Arc::clone(live), start, input));
         Ok(command)
     }
 

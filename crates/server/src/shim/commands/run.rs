@@ -2,7 +2,7 @@
 
 use super::command::{Command, CommandInput};
 use super::registry::Registry;
-use crate::shim::Kept;
+use crate::shim::LiveSandbox;
 use belljar_api::{ApiError, CommandResult, StreamName};
 use belljar_engine::{Drive, OutputStream, Sandbox, Sink};
 use belljar_spec::{Ended, ErrorCode, SandboxError, Term, hint};
@@ -13,15 +13,15 @@ use tokio::time::timeout;
 /// Runs a command to its end, and notes its result.
 pub(super) async fn run(
     command: Arc<Command>,
-    kept: Arc<Kept>,
+    live: Arc<LiveSandbox>,
     start: belljar_spec::Command,
     input: CommandInput,
 ) {
-    let registry = &kept.commands;
-    let outcome = drive(&command, registry, &kept.sandbox(), start, input).await;
+    let registry = &live.commands;
+    let outcome = drive(&command, registry, &live.sandbox(), start, input).await;
     // The guest reported a command that ended by itself; after any other end it may be gone.
     if !matches!(&outcome, Ok(ended) if !ended.timed_out && !ended.aborted) {
-        kept.doubt();
+        live.doubt();
     }
     command.finish(match outcome {
         Ok(ended) => ended.into(),

@@ -3,8 +3,8 @@
 use super::attach;
 use super::named::Named;
 use super::signal::signal;
-use crate::shim::Kept;
-use crate::shim::extract::{Asked, Body, invalid};
+use crate::shim::LiveSandbox;
+use crate::shim::extract::{Body, QueryParams, invalid};
 use crate::shim::failure::{Answer, Failure};
 use axum::Json;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -24,12 +24,12 @@ use std::sync::Arc;
 #[utoipa::path(
     delete, path = "/v1/sandboxes/{name}/commands/{command}", tag = "commands", operation_id = "kill_command",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
     ),
     responses(
-        (status = 200, description = "How it ended.", body = CommandInfo),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "Result of the command.", body = CommandInfo),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn kill(Named(command): Named) -> Json<CommandInfo> {
@@ -40,7 +40,7 @@ pub(super) async fn kill(Named(command): Named) -> Json<CommandInfo> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct StdinAsked {
+pub(super) struct StdinQuery {
     end: Option<bool>,
 }
 
@@ -50,19 +50,19 @@ pub(super) struct StdinAsked {
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/commands/{command}/stdin", tag = "commands", operation_id = "write_stdin",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
-        ("end" = Option<bool>, Query, description = "Nothing comes after this."),
+        ("end" = Option<bool>, Query, description = "Whether standard input ends after this."),
     ),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
-        (status = 204, description = "It was written."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The bytes are written."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn stdin(
     Named(command): Named,
-    Asked(asked): Asked<StdinAsked>,
+    QueryParams(query): QueryParams<StdinQuery>,
     request: Request,
 ) -> Answer<StatusCode> {
     let mut body = request.into_body().into_data_stream();
@@ -73,7 +73,7 @@ pub(super) async fn stdin(
         is_written = true;
     }
     let finished = async {
-        if asked.end == Some(true) {
+        if query.end == Some(true) {
             command.send(Input::End).await?;
         }
         command.flush_stdin().await
@@ -90,17 +90,17 @@ pub(super) async fn stdin(
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/commands/{command}/signal", tag = "commands", operation_id = "signal_command",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
     ),
     request_body = SendSignal,
     responses(
-        (status = 204, description = "It was sent."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The signal is sent."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
-pub(super) async fn send_signal(Named(command): Named, Body(asked): Body<SendSignal>) -> Answer<StatusCode> {
-    command.send(Input::Signal(signal(&asked.signal)?)).await?;
+pub(super) async fn send_signal(Named(command): Named, Body(body): Body<SendSignal>) -> Answer<StatusCode> {
+    command.send(Input::Signal(signal(&body.signal)?)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -108,13 +108,13 @@ pub(super) async fn send_signal(Named(command): Named, Body(asked): Body<SendSig
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/commands/{command}/resize", tag = "commands", operation_id = "resize_command",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
     ),
     request_body = Resize,
     responses(
-        (status = 204, description = "It has it."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The terminal is resized."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn resize(Named(command): Named, Body(size): Body<Resize>) -> Answer<StatusCode> {
@@ -134,7 +134,7 @@ pub(super) async fn resize(Named(command): Named, Body(size): Body<Resize>) -> A
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct AttachAsked {
+pub(super) struct AttachQuery {
     from: Option<u64>,
 }
 
@@ -145,25 +145,25 @@ pub(super) struct AttachAsked {
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/commands/{command}/attach", tag = "commands", operation_id = "attach_command",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
-        ("from" = Option<u64>, Query, description = "The cursor to begin with."),
+        ("from" = Option<u64>, Query, description = "Cursor to begin with."),
     ),
     responses(
-        (status = 101, description = "A WebSocket."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 101, description = "Upgrade to a WebSocket."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn attach(
-    State(kept): State<Arc<Kept>>,
+    State(live): State<Arc<LiveSandbox>>,
     Named(command): Named,
-    Asked(asked): Asked<AttachAsked>,
+    QueryParams(query): QueryParams<AttachQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Answer<Response> {
     let upgrade = upgrade
         .map_err(|error| Failure(invalid(format!("this is not a WebSocket: {error}")).caused_by(error)))?;
-    let from = asked.from.unwrap_or(0);
-    let conversation = kept.converse();
+    let from = query.from.unwrap_or(0);
+    let conversation = live.converse();
     Ok(upgrade.max_message_size(MAX_MESSAGE_BYTES).on_upgrade(async move |socket| {
         attach::attend(socket, command, from).await;
         drop(conversation);

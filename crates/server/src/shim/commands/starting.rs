@@ -4,7 +4,7 @@ use super::COMMAND_HEADER;
 use super::command::Command;
 use super::events::{Which, events};
 use super::understand::understand;
-use crate::shim::Kept;
+use crate::shim::LiveSandbox;
 use crate::shim::extract::Body;
 use crate::shim::failure::Answer;
 use axum::Json;
@@ -26,30 +26,30 @@ use std::sync::Arc;
 /// all its output. The header `x-belljar-command` of the answer has its name before it ends.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/commands", tag = "commands", operation_id = "start_command",
-    params(("name" = String, Path, description = "The sandbox.")),
+    params(("name" = String, Path, description = "Name of the sandbox.")),
     request_body = StartCommand,
     responses(
-        (status = 200, description = "It ended; or, as events, what happens.", content(
+        (status = 200, description = "Result of the command; or, as events, its output and its end.", content(
             (CommandInfo = "application/json"), (CommandEvent = "text/event-stream"))),
-        (status = 201, description = "It runs in the background.", body = CommandInfo),
-        (status = "4XX", description = "It was not started.", body = ErrorBody),
+        (status = 201, description = "The command runs in the background.", body = CommandInfo),
+        (status = "4XX", description = "The command was not started.", body = ErrorBody),
     )
 )]
 pub(super) async fn start(
-    State(kept): State<Arc<Kept>>,
+    State(live): State<Arc<LiveSandbox>>,
     headers: HeaderMap,
-    Body(asked): Body<StartCommand>,
+    Body(start): Body<StartCommand>,
 ) -> Answer<Response> {
-    let _using = kept.using().await?;
-    if kept.is_paused() {
+    let _using = live.using().await?;
+    if live.is_paused() {
         return Err(ErrorCode::SandboxPaused
             .error("the sandbox is paused, and no command starts in it")
             .hint("resume it first")
             .into());
     }
-    let background = asked.background;
-    let (terms, start) = understand(asked, kept.sandbox().limits())?;
-    let command = kept.commands.start(&kept, terms, start)?;
+    let background = start.background;
+    let (terms, start) = understand(start, live.sandbox().limits())?;
+    let command = live.commands.start(&live, terms, start)?;
     let named = [(COMMAND_HEADER, command.id())];
     if background {
         return Ok((StatusCode::CREATED, named, Json(command.info())).into_response());
@@ -57,18 +57,18 @@ pub(super) async fn start(
     if wants_events(&headers) {
         return Ok((named, events(command, Which::All)).into_response());
     }
-    Ok((named, [(CONTENT_TYPE, "application/json")], told_at_its_end(command)).into_response())
+    Ok((named, [(CONTENT_TYPE, "application/json")], info_at_its_end(command)).into_response())
 }
 
 /// The answer's head is sent at once, so that the client knows which command it waits for.
-fn told_at_its_end(command: Arc<Command>) -> Bytes {
-    let told = async move {
+fn info_at_its_end(command: Arc<Command>) -> Bytes {
+    let full_info = async move {
         command.ended().await;
-        let text = serde_json::to_vec(&command.told()).expect("a result is words and numbers");
+        let text = serde_json::to_vec(&command.full_info()).expect("a result is words and numbers");
         Ok::<_, Infallible>(text)
     };
     // An empty piece first: it is no byte of the body, and makes it begin.
-    Bytes::from_stream(stream::iter([Ok(Vec::new())]).chain(stream::once(told)))
+    Bytes::from_stream(stream::iter([Ok(Vec::new())]).chain(stream::once(full_info)))
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {

@@ -6,20 +6,20 @@ use belljar_api::StartCommand;
 use belljar_spec::{Command, Limits, Origin, SandboxError, Stdin};
 
 /// What a request means in a sandbox with these limits.
-pub(super) fn understand(asked: StartCommand, limits: &Limits) -> Result<(Terms, Command), SandboxError> {
-    let StartCommand { stdin_open, max_output, alone_s, .. } = asked;
+pub(super) fn understand(start: StartCommand, limits: &Limits) -> Result<(Terms, Command), SandboxError> {
+    let StartCommand { stdin_open, max_output, alone_s, .. } = start;
     let alone = time("alone_s", alone_s)?;
-    let (mut command, stdin) = command(asked)?;
+    let (mut command, stdin) = command(start)?;
     command.stdin = Stdin::Stream;
     let limit = limits.output.value.as_u64();
-    let usual = if limits.output.origin == Origin::Asked { limit } else { COLLECTED.min(limit) };
+    let usual = if limits.output.origin == Origin::Requested { limit } else { COLLECTED.min(limit) };
     let terms = Terms {
         argv: command.argv().iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
         terminal: command.terminal.is_some(),
         stdin: stdin.unwrap_or_default(),
         stdin_open,
         // No more is kept than the sandbox may write.
-        kept: max_output.unwrap_or(limit).min(limit),
+        retained: max_output.unwrap_or(limit).min(limit),
         collected: max_output.unwrap_or(usual).min(limit),
         alone,
     };
@@ -65,16 +65,16 @@ mod tests {
             ("much time", StartCommand { argv: argv(), timeout_s: Some(u64::MAX), ..Default::default() }),
             ("base64", StartCommand { argv: argv(), stdin_base64: Some("%".into()), ..Default::default() }),
         ];
-        for (name, asked) in cases {
-            let error = understand(asked, &limits()).err().unwrap_or_else(|| panic!("{name} was understood"));
+        for (name, start) in cases {
+            let error = understand(start, &limits()).err().unwrap_or_else(|| panic!("{name} was understood"));
             assert_eq!(error.code, ErrorCode::RequestValue, "{name}");
         }
     }
 
     #[test]
     fn a_line_is_for_a_shell() {
-        let asked = StartCommand { shell: Some("a | b".into()), ..Default::default() };
-        let (terms, command) = understand(asked, &limits()).expect("a command");
+        let start = StartCommand { shell: Some("a | b".into()), ..Default::default() };
+        let (terms, command) = understand(start, &limits()).expect("a command");
         assert_eq!(terms.argv, ["/bin/sh", "-c", "a | b"]);
         assert_eq!(command.argv(), ["/bin/sh", "-c", "a | b"]);
     }

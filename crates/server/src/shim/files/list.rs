@@ -1,8 +1,8 @@
 //! What is in a folder, in parts.
 
 use super::{checked, kind};
-use crate::shim::Kept;
-use crate::shim::extract::{Asked, Part, invalid};
+use crate::shim::LiveSandbox;
+use crate::shim::extract::{Part, QueryParams, invalid};
 use crate::shim::failure::Answer;
 use axum::Json;
 use axum::extract::State;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ListAsked {
+pub(super) struct ListQuery {
     path: Option<String>,
     limit: Option<usize>,
     after: Option<String>,
@@ -27,28 +27,28 @@ pub(super) struct ListAsked {
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/files/list", tag = "files", operation_id = "list_files",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("path" = Option<String>, Query, description = "Relative to the workspace, or absolute, inside. Left out: the workspace."),
-        ("limit" = Option<u16>, Query, description = "How many, 1 to 1000.", minimum = 1, maximum = 1000),
-        ("after" = Option<String>, Query, description = "`next` of the part before this one."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("path" = Option<String>, Query, description = "Path relative to the workspace, or absolute inside. Default: the workspace."),
+        ("limit" = Option<u16>, Query, description = "Page size, 1 to 1000.", minimum = 1, maximum = 1000),
+        ("after" = Option<String>, Query, description = "`next` of the page before."),
     ),
     responses(
-        (status = 200, description = "Some of its entries, sorted by name.", body = Page<FileEntry>),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "One page of the folder's entries, sorted by name.", body = Page<FileEntry>),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn list(
-    State(kept): State<Arc<Kept>>,
-    Asked(asked): Asked<ListAsked>,
+    State(live): State<Arc<LiveSandbox>>,
+    QueryParams(query): QueryParams<ListQuery>,
 ) -> Answer<Json<Page<FileEntry>>> {
-    let _using = kept.using().await?;
-    let limit = Part { limit: asked.limit, after: None }.limit()?;
-    let after = asked
+    let _using = live.using().await?;
+    let limit = Part { limit: query.limit, after: None }.limit()?;
+    let after = query
         .after
         .as_ref()
         .map(|after| URL_SAFE_NO_PAD.decode(after).map_err(|_| invalid("`after` is not what `next` said")));
     let after = after.transpose()?.map(OsString::from_vec);
-    let mut listing = kept.sandbox().list(checked(asked.path.as_deref().unwrap_or("."))?).await?;
+    let mut listing = live.sandbox().list(checked(query.path.as_deref().unwrap_or("."))?).await?;
     // The first ones behind `after`, and one more: however many there are, only so many are held.
     let mut first = BTreeMap::new();
     while let Some(some) = listing.next().await? {

@@ -4,8 +4,8 @@ mod list;
 mod transfer;
 mod watch;
 
-use super::Kept;
-use super::extract::{Asked, Body, invalid};
+use super::LiveSandbox;
+use super::extract::{Body, QueryParams, invalid};
 use super::failure::Answer;
 use axum::Json;
 use axum::extract::State;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Kept>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<LiveSandbox>> {
     OpenApiRouter::new()
         .routes(routes!(transfer::read, transfer::write, remove))
         .routes(routes!(stat))
@@ -33,12 +33,12 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Kept>> {
 /// Which file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct PathAsked {
+struct PathQuery {
     path: Option<String>,
     recursive: Option<bool>,
 }
 
-impl PathAsked {
+impl PathQuery {
     fn path(&self) -> Result<&str, SandboxError> {
         let path = self.path.as_deref().ok_or_else(|| invalid("`path` is missing"))?;
         checked(path)
@@ -53,36 +53,42 @@ impl PathAsked {
 #[utoipa::path(
     delete, path = "/v1/sandboxes/{name}/files", tag = "files", operation_id = "remove_file",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
-        ("recursive" = Option<bool>, Query, description = "A folder with all in it."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("path" = String, Query, description = "Path relative to the workspace, or absolute inside."),
+        ("recursive" = Option<bool>, Query, description = "Whether a folder is removed with everything in it."),
     ),
     responses(
-        (status = 204, description = "It is gone."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The file or folder is removed."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
-async fn remove(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> Answer<StatusCode> {
-    let _using = kept.using().await?;
-    kept.sandbox().remove(asked.path()?, asked.recursive()).await?;
+async fn remove(
+    State(live): State<Arc<LiveSandbox>>,
+    QueryParams(query): QueryParams<PathQuery>,
+) -> Answer<StatusCode> {
+    let _using = live.using().await?;
+    live.sandbox().remove(query.path()?, query.recursive()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What a path is. A link is not followed.
+/// Get the attributes of a file. A link is not followed.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/files/stat", tag = "files", operation_id = "stat_file",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("path" = String, Query, description = "Path relative to the workspace, or absolute inside."),
     ),
     responses(
-        (status = 200, description = "What is known of it.", body = FileStat),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "Attributes of the file.", body = FileStat),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
-async fn stat(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> Answer<Json<FileStat>> {
-    let _using = kept.using().await?;
-    let found = kept.sandbox().stat(asked.path()?).await?;
+async fn stat(
+    State(live): State<Arc<LiveSandbox>>,
+    QueryParams(query): QueryParams<PathQuery>,
+) -> Answer<Json<FileStat>> {
+    let _using = live.using().await?;
+    let found = live.sandbox().stat(query.path()?).await?;
     Ok(Json(FileStat {
         kind: kind(found.kind),
         size: found.size,
@@ -95,35 +101,35 @@ async fn stat(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> 
     }))
 }
 
-/// Give a file or a folder another name. What has that name is replaced.
+/// Rename a file or a folder. A file of the new name is replaced.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/files/move", tag = "files", operation_id = "move_file",
-    params(("name" = String, Path, description = "The sandbox.")),
+    params(("name" = String, Path, description = "Name of the sandbox.")),
     request_body = MoveFile,
     responses(
-        (status = 204, description = "It has it."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The file is moved."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
-async fn rename(State(kept): State<Arc<Kept>>, Body(asked): Body<MoveFile>) -> Answer<StatusCode> {
-    let _using = kept.using().await?;
-    kept.sandbox().rename(checked(&asked.from)?, checked(&asked.to)?).await?;
+async fn rename(State(live): State<Arc<LiveSandbox>>, Body(body): Body<MoveFile>) -> Answer<StatusCode> {
+    let _using = live.using().await?;
+    live.sandbox().rename(checked(&body.from)?, checked(&body.to)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Make a folder.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/files/folder", tag = "files", operation_id = "make_folder",
-    params(("name" = String, Path, description = "The sandbox.")),
+    params(("name" = String, Path, description = "Name of the sandbox.")),
     request_body = MakeFolder,
     responses(
-        (status = 204, description = "It is there."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The folder exists."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
-async fn folder(State(kept): State<Arc<Kept>>, Body(asked): Body<MakeFolder>) -> Answer<StatusCode> {
-    let _using = kept.using().await?;
-    kept.sandbox().mkdir(checked(&asked.path)?, asked.recursive).await?;
+async fn folder(State(live): State<Arc<LiveSandbox>>, Body(body): Body<MakeFolder>) -> Answer<StatusCode> {
+    let _using = live.using().await?;
+    live.sandbox().mkdir(checked(&body.path)?, body.recursive).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -132,22 +138,22 @@ fn attribute((name, value): (OsString, Vec<u8>)) -> (String, String) {
     (name.to_string_lossy().into_owned(), String::from_utf8_lossy(&value).into_owned())
 }
 
-/// Give a file attributes, in the place of those whose names begin with the same.
+/// Set attributes of a file, in the place of those whose names begin with `prefix`.
 #[utoipa::path(
     put, path = "/v1/sandboxes/{name}/files/attributes", tag = "files", operation_id = "set_file_attributes",
-    params(("name" = String, Path, description = "The sandbox.")),
+    params(("name" = String, Path, description = "Name of the sandbox.")),
     request_body = SetAttributes,
     responses(
-        (status = 204, description = "It has them."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The attributes are set."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 async fn set_attributes(
-    State(kept): State<Arc<Kept>>,
-    Body(asked): Body<SetAttributes>,
+    State(live): State<Arc<LiveSandbox>>,
+    Body(body): Body<SetAttributes>,
 ) -> Answer<StatusCode> {
-    let _using = kept.using().await?;
-    let SetAttributes { path, prefix, attributes } = asked;
+    let _using = live.using().await?;
+    let SetAttributes { path, prefix, attributes } = body;
     let is_name =
         |name: &String| name.starts_with(&prefix) && !name.is_empty() && name.len() <= MAX_NAME_BYTES;
     if let Some(name) = attributes.keys().find(|name| !is_name(name) || name.contains('\0')) {
@@ -156,7 +162,7 @@ async fn set_attributes(
         return Err(ErrorCode::RequestValue.error(message).into());
     }
     let attributes = attributes.into_iter().map(|(name, value)| (name, value.into_bytes())).collect();
-    kept.sandbox().set_attributes(checked(&path)?, &prefix, attributes).await?;
+    live.sandbox().set_attributes(checked(&path)?, &prefix, attributes).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

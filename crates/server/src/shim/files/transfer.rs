@@ -1,10 +1,10 @@
 //! A file's content, piece by piece in both directions: no whole file is ever in memory.
 
-use super::PathAsked;
-use crate::shim::Kept;
-use crate::shim::extract::{Asked, invalid};
+use super::PathQuery;
+use crate::shim::LiveSandbox;
+use crate::shim::extract::{QueryParams, invalid};
 use crate::shim::failure::Answer;
-use crate::shim::kept::Using;
+use crate::shim::live::Using;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -20,19 +20,22 @@ use std::sync::Arc;
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/files", tag = "files", operation_id = "read_file",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("path" = String, Query, description = "Path relative to the workspace, or absolute inside."),
     ),
     responses(
-        (status = 200, description = "Its content.", body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "Content of the file.", body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
-pub(super) async fn read(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> Answer<Response> {
-    let using = kept.using().await?;
-    let path = asked.path()?;
-    let reader = kept.sandbox().open_file(path).await?;
-    let length = match kept.sandbox().stat(path).await {
+pub(super) async fn read(
+    State(live): State<Arc<LiveSandbox>>,
+    QueryParams(query): QueryParams<PathQuery>,
+) -> Answer<Response> {
+    let using = live.using().await?;
+    let path = query.path()?;
+    let reader = live.sandbox().open_file(path).await?;
+    let length = match live.sandbox().stat(path).await {
         // A file of the kernel has no size, and yet a content.
         Ok(found) if found.kind == EntryKind::File && found.size > 0 => Some(found.size),
         _ => None,
@@ -54,25 +57,25 @@ pub(super) async fn read(State(kept): State<Arc<Kept>>, Asked(asked): Asked<Path
 #[utoipa::path(
     put, path = "/v1/sandboxes/{name}/files", tag = "files", operation_id = "write_file",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("path" = String, Query, description = "Path relative to the workspace, or absolute inside."),
     ),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
-        (status = 201, description = "It is new."),
-        (status = 204, description = "It has new content."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 201, description = "The file is created."),
+        (status = 204, description = "The content of the file is replaced."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn write(
-    State(kept): State<Arc<Kept>>,
-    Asked(asked): Asked<PathAsked>,
+    State(live): State<Arc<LiveSandbox>>,
+    QueryParams(query): QueryParams<PathQuery>,
     request: Request,
 ) -> Answer<StatusCode> {
-    let _using = kept.using().await?;
-    let path = asked.path()?;
-    let was_there = kept.sandbox().exists(path).await?;
-    let mut writer = kept.sandbox().create_file(path).await?;
+    let _using = live.using().await?;
+    let path = query.path()?;
+    let was_there = live.sandbox().exists(path).await?;
+    let mut writer = live.sandbox().create_file(path).await?;
     let mut body = request.into_body().into_data_stream();
     while let Some(piece) = body.next().await {
         let piece = piece.map_err(|_| invalid("the body did not come whole"))?;

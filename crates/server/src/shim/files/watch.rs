@@ -1,8 +1,8 @@
 //! What changes in a folder, as server-sent events.
 
-use super::PathAsked;
-use crate::shim::Kept;
-use crate::shim::extract::Asked;
+use super::PathQuery;
+use crate::shim::LiveSandbox;
+use crate::shim::extract::QueryParams;
 use crate::shim::failure::Answer;
 use axum::extract::State;
 use axum::response::Sse;
@@ -20,21 +20,21 @@ use std::time::Duration;
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/files/watch", tag = "files", operation_id = "watch_files",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
-        ("recursive" = Option<bool>, Query, description = "Also all below it."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("path" = String, Query, description = "Path relative to the workspace, or absolute inside."),
+        ("recursive" = Option<bool>, Query, description = "Whether everything below the folder is watched."),
     ),
     responses(
-        (status = 200, description = "What happens.", body = WatchEvent, content_type = "text/event-stream"),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "Changes of files.", body = WatchEvent, content_type = "text/event-stream"),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn watch(
-    State(kept): State<Arc<Kept>>,
-    Asked(asked): Asked<PathAsked>,
+    State(live): State<Arc<LiveSandbox>>,
+    QueryParams(query): QueryParams<PathQuery>,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
-    let using = kept.using().await?;
-    let watch = kept.sandbox().watch(asked.path()?, asked.recursive()).await?;
+    let using = live.using().await?;
+    let watch = live.sandbox().watch(query.path()?, query.recursive()).await?;
     let events = stream::unfold((watch, using), |(mut watch, using)| async move {
         // An error is the end of the sandbox.
         let change = watch.next().await.ok().flatten()?;
@@ -50,8 +50,8 @@ fn event(change: FileChange) -> Event {
         ChangeKind::Removed => WatchKind::Removed,
         ChangeKind::Overflow => WatchKind::Overflow,
     };
-    let told = WatchEvent { kind, path: change.path.to_string_lossy().into_owned() };
-    Event::default().data(serde_json::to_string(&told).expect("an event is words"))
+    let event = WatchEvent { kind, path: change.path.to_string_lossy().into_owned() };
+    Event::default().data(serde_json::to_string(&event).expect("an event is words"))
 }
 
 /// After so long without an event a keep-alive is sent, so that no proxy between takes the connection for dead.

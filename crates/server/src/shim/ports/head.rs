@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, Uri};
 
 /// Makes the head of a request one for what listens at this port inside. Says what the connection is to become, if anything.
 pub(super) fn inward(headers: &mut HeaderMap, port: u16) -> Option<HeaderValue> {
-    let upgrade = wanted(headers);
+    let upgrade = upgrade_of(headers);
     for_this_connection(headers, upgrade.as_ref());
     headers.remove(AUTHORIZATION);
     ours(headers);
@@ -53,14 +53,14 @@ pub(super) fn place(uri: &Uri) -> String {
 fn only_at(set: &HeaderValue, at: &str) -> Option<HeaderValue> {
     let text = set.to_str().ok()?;
     let mut parts = text.split(';');
-    let mut kept = vec![parts.next()?.trim().to_string()];
+    let mut live = vec![parts.next()?.trim().to_string()];
     let is_place = |part: &&str| {
         let name = part.split('=').next().unwrap_or_default().trim();
         name.eq_ignore_ascii_case("domain") || name.eq_ignore_ascii_case("path")
     };
-    kept.extend(parts.filter(|part| !is_place(part)).map(|part| part.trim().to_string()));
-    kept.push(format!("Path={at}"));
-    HeaderValue::from_str(&kept.join("; ")).ok()
+    live.extend(parts.filter(|part| !is_place(part)).map(|part| part.trim().to_string()));
+    live.push(format!("Path={at}"));
+    HeaderValue::from_str(&live.join("; ")).ok()
 }
 
 /// What is asked of the port: everything behind its number.
@@ -74,7 +74,7 @@ pub(super) fn target(uri: &Uri) -> PathAndQuery {
     text.parse().unwrap_or(PathAndQuery::from_static("/"))
 }
 
-fn wanted(headers: &HeaderMap) -> Option<HeaderValue> {
+fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
     names(headers).any(|name| name == "upgrade").then(|| headers.get(UPGRADE).cloned()).flatten()
 }
 
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn nothing_that_speaks_for_the_caller_goes_inside() {
-        let mut asked = headers(&[
+        let mut request = headers(&[
             ("authorization", "Bearer bjt_1_2"),
             ("cookie", "belljar_session=1; theme=dark"),
             ("cookie", "belljar=2"),
@@ -153,20 +153,20 @@ mod tests {
             ("accept", "*/*"),
             ("host", "127.0.0.1:7070"),
         ]);
-        assert_eq!(inward(&mut asked, 8000), None);
+        assert_eq!(inward(&mut request, 8000), None);
         assert_eq!(
-            asked,
+            request,
             headers(&[("accept", "*/*"), ("cookie", "theme=dark"), ("host", "localhost:8000")])
         );
     }
 
     #[test]
     fn a_change_of_protocol_is_passed_on() {
-        let mut asked =
+        let mut request =
             headers(&[("connection", "Upgrade"), ("upgrade", "websocket"), ("sec-websocket-key", "x")]);
-        assert_eq!(inward(&mut asked, 1), Some(HeaderValue::from_static("websocket")));
-        assert_eq!(asked["connection"], "upgrade");
-        assert_eq!(asked["upgrade"], "websocket");
+        assert_eq!(inward(&mut request, 1), Some(HeaderValue::from_static("websocket")));
+        assert_eq!(request["connection"], "upgrade");
+        assert_eq!(request["upgrade"], "websocket");
         let mut without = headers(&[("upgrade", "h2c")]);
         assert_eq!(inward(&mut without, 1), None);
         assert!(!without.contains_key("upgrade"));
@@ -200,13 +200,13 @@ mod tests {
 
     #[test]
     fn the_rest_of_the_path_is_asked_for() {
-        for (asked, expected) in [
+        for (request, expected) in [
             ("/v1/sandboxes/a/ports/80/", "/"),
             ("/v1/sandboxes/a/ports/80", "/"),
             ("/v1/sandboxes/a/ports/80/x/y%20z?q=1&r", "/x/y%20z?q=1&r"),
             ("/v1/sandboxes/a/ports/80//evil.example/", "//evil.example/"),
         ] {
-            assert_eq!(target(&asked.parse().expect("a path")).as_str(), expected);
+            assert_eq!(target(&request.parse().expect("a path")).as_str(), expected);
         }
     }
 }

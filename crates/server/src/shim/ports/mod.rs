@@ -6,7 +6,7 @@ mod open_ports;
 mod pass;
 mod plain;
 
-use super::Kept;
+use super::LiveSandbox;
 use super::failure::Answer;
 use crate::shim::CALLER;
 use axum::extract::{FromRequestParts, RawPathParams};
@@ -22,7 +22,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Kept>> {
+pub(super) fn routes() -> OpenApiRouter<Arc<LiveSandbox>> {
     let mut routes = OpenApiRouter::new()
         .routes(routes!(plain::open))
         .routes(routes!(open_ports::list))
@@ -40,19 +40,19 @@ struct Described;
 /// A port that may be reached, and the way to it.
 struct Port {
     number: u16,
-    kept: Arc<Kept>,
+    live: Arc<LiveSandbox>,
 }
 
 impl Port {
     async fn connect(&self) -> Answer<TcpStream> {
-        let _using = self.kept.using().await?;
-        if self.kept.is_paused() {
+        let _using = self.live.using().await?;
+        if self.live.is_paused() {
             return Err(ErrorCode::SandboxPaused
                 .error("the sandbox is paused, and nothing answers in it")
                 .hint("resume it first")
                 .into());
         }
-        Ok(self.kept.sandbox().connect(self.number).await?)
+        Ok(self.live.sandbox().connect(self.number).await?)
     }
 }
 
@@ -60,16 +60,17 @@ impl Port {
 /// that a browser asks for is another matter, since it could come from any site.
 fn is_owners_own(headers: &HeaderMap) -> bool {
     let is_owner = headers.get(CALLER).is_none_or(|caller| caller == OWNER);
-    is_owner && headers.get(UPGRADE).is_some_and(|wanted| wanted.as_bytes().eq_ignore_ascii_case(b"tcp"))
+    is_owner
+        && headers.get(UPGRADE).is_some_and(|upgrade_of| upgrade_of.as_bytes().eq_ignore_ascii_case(b"tcp"))
 }
 
-impl FromRequestParts<Arc<Kept>> for Port {
+impl FromRequestParts<Arc<LiveSandbox>> for Port {
     type Rejection = super::failure::Failure;
 
-    async fn from_request_parts(parts: &mut Parts, kept: &Arc<Kept>) -> Answer<Port> {
-        let params = RawPathParams::from_request_parts(parts, kept).await.ok();
+    async fn from_request_parts(parts: &mut Parts, live: &Arc<LiveSandbox>) -> Answer<Port> {
+        let params = RawPathParams::from_request_parts(parts, live).await.ok();
         let named = params.iter().flatten().find(|(name, _)| *name == "port").map(|(_, port)| port);
-        let open = &kept.plan.sandbox.ports;
+        let open = &live.plan.sandbox.ports;
         let is_open = |port: &u16| open.contains(port) || is_owners_own(&parts.headers);
         let number = named.and_then(|port| port.parse().ok()).filter(is_open);
         let number = number.ok_or_else(|| {
@@ -77,6 +78,6 @@ impl FromRequestParts<Arc<Kept>> for Port {
                 .error("this port of the sandbox cannot be reached from outside")
                 .hint("make the sandbox with `ports`, and name one of them")
         })?;
-        Ok(Port { number, kept: Arc::clone(kept) })
+        Ok(Port { number, live: Arc::clone(live) })
     }
 }

@@ -1,6 +1,6 @@
 //! Which ports programs inside listen at now.
 
-use crate::shim::Kept;
+use crate::shim::LiveSandbox;
 use crate::shim::failure::Answer;
 use axum::Json;
 use axum::extract::State;
@@ -16,8 +16,8 @@ use std::sync::Arc;
         (status = "4XX", description = "Why not.", body = ErrorBody),
     )
 )]
-pub(super) async fn list(State(kept): State<Arc<Kept>>) -> Answer<Json<Page<OpenPort>>> {
+pub(super) async fn list(State(live): State<Arc<LiveSandbox>>) -> Answer<Json<Page<OpenPort>>> {
     // No use of the sandbox: a dashboard that looks at it does not keep it alive.
-    let items = kept.sandbox().listening().await?.into_iter().map(|port| OpenPort { port }).collect();
+    let items = live.sandbox().listening().await?.into_iter().map(|port| OpenPort { port }).collect();
     Ok(Json(Page { items, next: None }))
 }

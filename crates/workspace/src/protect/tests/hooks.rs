@@ -1,51 +1,51 @@
 //! Files that hooks lead to.
 
 use super::super::*;
-use super::{Place, what};
+use super::{Fixture, what};
 use belljar_spec::ErrorCode;
 use belljar_spec::workspace::Shielded::{Existing, MissingDirectory, Watched};
 use std::fs;
 use std::os::unix::fs::symlink;
 
-fn with_hooks() -> Place {
-    let place = Place::new();
-    place.repository("w");
+fn with_hooks() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.repository("w");
     for folder in ["w/scripts/lib", "w/.husky", "w/.githooks", "w/tools"] {
-        fs::create_dir_all(place.path(folder)).unwrap();
+        fs::create_dir_all(fixture.path(folder)).unwrap();
     }
-    fs::create_dir_all(place.path("w/.git/hooks")).unwrap();
-    place
+    fs::create_dir_all(fixture.path("w/.git/hooks")).unwrap();
+    fixture
 }
 
 #[test]
 fn targets_of_links_are_held_and_so_are_other_names_of_a_hook() {
-    let place = with_hooks();
-    place.git(&["-C", "w", "config", "core.hooksPath", ".githooks"]);
+    let fixture = with_hooks();
+    fixture.git(&["-C", "w", "config", "core.hooksPath", ".githooks"]);
     for name in ["a", "b", "c", "d", "twice"] {
-        fs::write(place.path("w/scripts").join(name), "#!/bin/sh\n").unwrap();
+        fs::write(fixture.path("w/scripts").join(name), "#!/bin/sh\n").unwrap();
     }
-    symlink("../../scripts/a", place.path("w/.git/hooks/pre-commit")).unwrap();
-    symlink(place.path("w/scripts/b"), place.path("w/.git/hooks/pre-push")).unwrap();
-    symlink("../scripts/c", place.path("w/.husky/pre-commit")).unwrap();
-    symlink("../scripts/d", place.path("w/.githooks/pre-commit")).unwrap();
-    symlink("../../scripts/none-yet", place.path("w/.git/hooks/post-merge")).unwrap();
-    symlink("/bin/true", place.path("w/.git/hooks/post-commit")).unwrap();
-    fs::hard_link(place.path("w/scripts/twice"), place.path("w/.git/hooks/commit-msg")).unwrap();
-    let shields = place.view("w").unwrap().shields;
+    symlink("../../scripts/a", fixture.path("w/.git/hooks/pre-commit")).unwrap();
+    symlink(fixture.path("w/scripts/b"), fixture.path("w/.git/hooks/pre-push")).unwrap();
+    symlink("../scripts/c", fixture.path("w/.husky/pre-commit")).unwrap();
+    symlink("../scripts/d", fixture.path("w/.githooks/pre-commit")).unwrap();
+    symlink("../../scripts/none-yet", fixture.path("w/.git/hooks/post-merge")).unwrap();
+    symlink("/bin/true", fixture.path("w/.git/hooks/post-commit")).unwrap();
+    fs::hard_link(fixture.path("w/scripts/twice"), fixture.path("w/.git/hooks/commit-msg")).unwrap();
+    let shields = fixture.view("w").unwrap().shields;
     for name in ["a", "b", "c", "d", "twice"] {
         assert_eq!(what(&shields, &format!("scripts/{name}")), Some(Existing), "{name}");
     }
     assert_eq!(what(&shields, "scripts/none-yet"), Some(MissingDirectory));
 
     // A link that leads on through another could be led elsewhere.
-    symlink("a", place.path("w/scripts/link")).unwrap();
-    symlink("../../scripts/link", place.path("w/.git/hooks/pre-rebase")).unwrap();
-    assert_eq!(place.view("w").unwrap_err().code, ErrorCode::PathRefused);
+    symlink("a", fixture.path("w/scripts/link")).unwrap();
+    symlink("../../scripts/link", fixture.path("w/.git/hooks/pre-rebase")).unwrap();
+    assert_eq!(fixture.view("w").unwrap_err().code, ErrorCode::PathRefused);
 }
 
 #[test]
 fn scripts_that_a_hook_calls_are_held_and_files_that_it_names_are_watched() {
-    let place = with_hooks();
+    let fixture = with_hooks();
     for name in [
         "scripts/check.sh",
         "scripts/lib/deep.sh",
@@ -61,9 +61,9 @@ fn scripts_that_a_hook_calls_are_held_and_files_that_it_names_are_watched() {
         ".pre-commit-config.yaml",
         "conf",
     ] {
-        fs::write(place.path("w").join(name), "true\n").unwrap();
+        fs::write(fixture.path("w").join(name), "true\n").unwrap();
     }
-    fs::write(place.path("w/scripts/check.sh"), "#!/usr/bin/env bash\n\"$(dirname \"$0\")\"/lib/deep.sh\n")
+    fs::write(fixture.path("w/scripts/check.sh"), "#!/usr/bin/env bash\n\"$(dirname \"$0\")\"/lib/deep.sh\n")
         .unwrap();
     let hook = "#!/bin/sh\n# scripts/commented\nset -e\nTOP=$(git rev-parse --show-toplevel)\n\
         if git diff --cached -- package.json; then exec ./scripts/check.sh \"$@\"; fi\n\
@@ -72,8 +72,8 @@ fn scripts_that_a_hook_calls_are_held_and_files_that_it_names_are_watched() {
         DIR=\"$(cd \"$(dirname \"$0\")/../..\" 2>/dev/null && pwd)\"\nsh \"$DIR/scripts/by-pwd\"\n\
         sh -c 'scripts/quoted now'\n. scripts/lib/s*.sh\ncd tools && ./here\n\
         ARGS=(hook-impl --config=.pre-commit-config.yaml)\n[ -x ./local ] && ./local\ncat ./conf\n";
-    fs::write(place.path("w/.git/hooks/pre-commit"), hook).unwrap();
-    let shields = place.view("w").unwrap().shields;
+    fs::write(fixture.path("w/.git/hooks/pre-commit"), hook).unwrap();
+    let shields = fixture.view("w").unwrap().shields;
     for path in [
         "scripts/check.sh",
         "scripts/lib/deep.sh",
@@ -93,8 +93,8 @@ fn scripts_that_a_hook_calls_are_held_and_files_that_it_names_are_watched() {
     for path in ["package.json", "local", "conf"] {
         assert_eq!(what(&shields, path), Some(Watched), "{path}");
     }
-    let before = Baseline::take(&place.view("w").unwrap());
-    fs::write(place.path("w/local"), "evil").unwrap();
+    let before = Baseline::take(&fixture.view("w").unwrap());
+    fs::write(fixture.path("w/local"), "evil").unwrap();
     let found = before.compare();
     assert_eq!(found.left, []);
     assert_eq!(found.executed.iter().map(|one| one.path.as_path()).collect::<Vec<_>>(), [Path::new("local")]);
@@ -102,17 +102,17 @@ fn scripts_that_a_hook_calls_are_held_and_files_that_it_names_are_watched() {
 
 #[test]
 fn commands_of_config_are_read_in_many_spellings() {
-    let place = with_hooks();
+    let fixture = with_hooks();
     let names = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
     for name in names.iter().chain(&["read.md"]) {
-        fs::write(place.path("w/tools").join(name), "").unwrap();
+        fs::write(fixture.path("w/tools").join(name), "").unwrap();
     }
     let config = "[filter \"x\"]\nclean = \"\\\"$(git rev-parse --show-toplevel)\\\"/tools/one\"\nsmudge = $PWD/tools/two\n\
         process = \"cd tools && ./three\"\n[diff \"x\"]\ncommand = \"${GIT_DIR:-.git}/../tools/four\"\n\
         textconv = \"python3 -c 'open(\\\"tools/five\\\")'\"\n[lfs \"customtransfer.x\"]\npath = tools/six\n[svn]\nauthorsProg = tools/seven\n\
         [alias]\ne = \"!cd .; ./too?s/[!a-d]ight tools/*.md\"\nn = \"!cat x | sh tools/nin*\"\n";
-    fs::write(place.path("w/.git/config"), config).unwrap();
-    let shields = place.view("w").unwrap().shields;
+    fs::write(fixture.path("w/.git/config"), config).unwrap();
+    let shields = fixture.view("w").unwrap().shields;
     for name in names {
         assert_eq!(what(&shields, &format!("tools/{name}")), Some(Existing), "{name}");
     }

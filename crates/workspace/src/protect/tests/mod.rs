@@ -23,17 +23,17 @@ pub(super) fn what(shields: &[belljar_spec::workspace::Shield], path: &str) -> O
 }
 
 /// Folders, and an empty home.
-pub(super) struct Place {
+pub(super) struct Fixture {
     pub(super) root: PathBuf,
     _directory: tempfile::TempDir,
 }
 
-impl Place {
-    pub(super) fn new() -> Place {
+impl Fixture {
+    pub(super) fn new() -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
         fs::create_dir(root.join("home")).unwrap();
-        Place { root, _directory: directory }
+        Fixture { root, _directory: directory }
     }
 
     pub(super) fn path(&self, path: &str) -> PathBuf {

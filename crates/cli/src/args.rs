@@ -47,7 +47,7 @@ pub(crate) use llm::{LlmArgs, LlmCommand, LlmPricesArgs, LlmSpendArgs};
 pub(crate) use mcp::McpArgs;
 pub(crate) use persistent::{
     AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, ForkArgs, ForwardArgs, HowArg, InitArgs, ListArgs,
-    LogsArgs, PersistentCommand, PersistentListArgs, PortPair, PsArgs, RestoreArgs, RmArgs, SandboxCommand,
+    LogsArgs, PersistentCommand, PersistentListArgs, PsArgs, RestoreArgs, RmArgs, SandboxCommand,
     SnapshotArgs, SnapshotsArgs, SnapshotsCommand, StartArgs, TargetArgs, UndoArgs, VolumeCommand,
     VolumesArgs, WhichArgs,
 };

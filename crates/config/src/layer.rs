@@ -418,11 +418,9 @@ impl Reader<'_> {
             return Err(at(&place, "`[egress.proxy]` has no `url`")
                 .hint("write `url = \"http://proxy.example.com:3128\"`, or take the table out"));
         };
-        let secret =
-            secret.as_ref().map(|secret| self.parsed(secret, |text| text.parse())).transpose()?;
+        let secret = secret.as_ref().map(|secret| self.parsed(secret, |text| text.parse())).transpose()?;
         let resolve = resolve.as_ref().map(|side| self.parsed(side, |text| text.parse())).transpose()?;
-        let host =
-            |host: &Spanned<String>| Ok(self.parsed(host, |text| text.parse::<HostPattern>())?.value);
+        let host = |host: &Spanned<String>| Ok(self.parsed(host, |text| text.parse::<HostPattern>())?.value);
         let value = UpstreamProxy {
             at: self.parsed(url, |text| text.parse())?.value,
             secret: secret.map(|secret| secret.value),

@@ -6,8 +6,8 @@ use belljar_config::{self as config, EgressFlags, Note, SandboxSettings, UsersNe
 use belljar_spec::request::wrong_value;
 use belljar_spec::secret::SecretRef;
 use belljar_spec::{
-    ErrorCode, ForwardedPort, PersistentIdentity, SandboxError, SandboxId, SandboxRequest, SandboxSpec, Volume, VolumeName,
-    VolumePath,
+    ErrorCode, ForwardedPort, PersistentIdentity, SandboxError, SandboxId, SandboxRequest, SandboxSpec,
+    Volume, VolumeName, VolumePath,
 };
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};

@@ -6,7 +6,8 @@ use crate::llm::LlmRoute;
 use crate::secret::{Credential, Forwarded, GitHubGrant};
 use crate::workspace::{GitAccess, HidePattern, ProtectedPath, WorkspaceMode};
 use crate::{
-    Admin, Assurance, BackendChoice, ForwardedPort, LimitsRequest, PersistentIdentity, Root, SandboxId, UserName, Volume,
+    Admin, Assurance, BackendChoice, ForwardedPort, LimitsRequest, PersistentIdentity, Root, SandboxId,
+    UserName, Volume,
 };
 use std::ffi::OsString;
 use std::fmt;

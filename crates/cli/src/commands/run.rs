@@ -57,8 +57,7 @@ fn understood(options: RunArgs) -> Result<(SandboxSpec, Command, Vec<Note>), San
     let mut command = Command::new(&options.command).map_err(bad_command)?;
     let sandbox_options =
         if options.learn { options.sandbox_options.opened()? } else { options.sandbox_options };
-    let Standing { sandbox_options, below } =
-        Standing::of(sandbox_options, !options.quiet && !options.json)?;
+    let Standing { sandbox_options, below } = Standing::of(sandbox_options, !options.quiet && !options.json)?;
     command.cwd = options.cwd.or(below);
     let (mut spec, notes) = match options.profile {
         None => sandbox_options.spec()?,

@@ -2,7 +2,9 @@
 
 use super::PolicyVersion;
 use belljar_audit::PolicyChange;
-use belljar_spec::egress::{EgressPolicy, Opening, PortRange, Rule, RuleEffect, RuleLasting, RuleSource, THIS_MACHINE};
+use belljar_spec::egress::{
+    EgressPolicy, Opening, PortRange, Rule, RuleEffect, RuleLasting, RuleSource, THIS_MACHINE,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -252,7 +252,7 @@ async fn a_program_asks_for_a_name_and_the_answer_is_in_force() {
         let Requested::Waits(waiting) = request(&name) else { panic!("{name}: it is asked") };
         let question = live.state().questions.remove(0);
         assert_eq!(question.why.as_ref().map(|why| why.as_str()), Some("to test"));
-        live.answer(question.id, verdict, &"a person".into()).unwrap();
+        live.answer(question.id, &question.rule(), verdict, &"a person".into()).unwrap();
         assert_eq!(waiting.verdict().await, Some(verdict));
         let admitted = |name: &str| matches!(live.admit(&name.parse().unwrap(), 443), Admission::Allowed(_));
         assert_eq!(admitted(&name), verdict != Verdict::Deny, "{name}");

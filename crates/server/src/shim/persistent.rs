@@ -46,8 +46,7 @@ pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) ->
     notes.extend(moved);
     let keeps = Keeps::of(&resolved.spec);
     let forwarded = forwarding.ports();
-    let inside =
-        Inside { ports: resolved.ports, forwarded, egress: egress(&resolved.spec, &made), keeps };
+    let inside = Inside { ports: resolved.ports, forwarded, egress: egress(&resolved.spec, &made), keeps };
     let made = Arc::new(made);
     let opened = runtime.block_on(open(place, plan, folder, inside, notes, &made, starter));
     let outcome = opened.map(|mut open| {

@@ -262,7 +262,8 @@ attack('denied', lambda: socket.gethostbyname('no.test'))
                 assert_eq!((question.name.as_str(), question.port), (name, port), "{backend}");
                 assert_eq!(question.why.as_deref(), Some(r"to test\u{1b}[2J"), "{backend}");
                 assert!(only(state.path()).asks, "{backend}");
-                let order = Order::Answer { question: question.id, verdict, by: "test".into() };
+                let order =
+                    Order::Answer { question: question.id, rule: question.rule, verdict, by: "test".into() };
                 only(state.path()).order(state.path(), &order).unwrap();
             }
             let said = asked.join().unwrap();

@@ -92,7 +92,10 @@ fn of_event(event: &Event) -> (String, String, Vec<String>) {
         }
         Event::ApprovalRequested { question, name, port, times: _, why } => {
             let why = why.as_ref().map(|why| format!(" \"{why}\"")).unwrap_or_default();
-            ("question".into(), format!("#{question}: may {} be reached?{why}", host_and_port(name, Some(*port))))
+            (
+                "question".into(),
+                format!("#{question}: may {} be reached?{why}", host_and_port(name, Some(*port))),
+            )
         }
         Event::ApprovalAnswered { question, name, port, answer, by } => {
             let host_and_port = host_and_port(name, Some(*port));

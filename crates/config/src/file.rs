@@ -26,6 +26,7 @@ pub(crate) struct File {
     pub(crate) golden: Option<Spanned<GoldenTable>>,
     pub(crate) daemon: Option<Spanned<DaemonTable>>,
     pub(crate) images: Option<Spanned<ImagesTable>>,
+    pub(crate) e2b: Option<Spanned<E2bTable>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -209,6 +210,17 @@ pub(crate) struct ImagesTable {
     pub(crate) mirrors: BTreeMap<String, Spanned<String>>,
     pub(crate) plain_http: Vec<Spanned<String>>,
     pub(crate) authorities: Vec<Spanned<String>>,
+}
+
+/// `[e2b]`: a service elsewhere that makes sandboxes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct E2bTable {
+    pub(crate) domain: Option<Spanned<String>>,
+    pub(crate) api_url: Option<Spanned<String>>,
+    pub(crate) sandbox_url: Option<Spanned<String>>,
+    pub(crate) key: Option<Spanned<String>>,
+    pub(crate) template: Option<Spanned<String>>,
 }
 
 /// A number or text: users write `443` and `"8000-8100"` in one list.

@@ -2,6 +2,7 @@
 
 use crate::authorities::AuthorityFile;
 use crate::daemon_table::DaemonSettings;
+use crate::e2b_table::E2bSettings;
 use crate::fault::{at, nearest};
 use crate::file::{Egress, File, ProxyTable, Scalar};
 use crate::git_table::GitSettings;
@@ -95,6 +96,8 @@ pub struct Settings {
     pub daemon: DaemonSettings,
     /// Where images come from.
     pub images: ImageSettings,
+    /// A service elsewhere that makes sandboxes.
+    pub e2b: E2bSettings,
 }
 
 impl Settings {
@@ -132,6 +135,7 @@ impl Settings {
             golden: GoldenSettings::default(),
             daemon: DaemonSettings::default(),
             images: ImageSettings::default(),
+            e2b: E2bSettings::default(),
         }
     }
 
@@ -200,6 +204,7 @@ impl Settings {
         reader.may_say("llm", &llm, &[Layer::Operator, Layer::User])?;
         reader.may_say("sandbox", &file.sandbox, &[Layer::Repository])?;
         reader.may_say("images", &file.images, &[Layer::Operator, Layer::User])?;
+        reader.may_say("e2b", &file.e2b, &[Layer::Operator, Layer::User])?;
         reader.may_say("agent", &file.agent, &[Layer::Operator, Layer::User])?;
         reader.may_say("git", &file.git, &[Layer::Operator, Layer::User])?;
         // A repository, and so an agent, must not unprotect its own paths.
@@ -293,6 +298,11 @@ impl Settings {
             images: file
                 .images
                 .map(|images| ImageSettings::understand(text, images.get_ref()))
+                .transpose()?
+                .unwrap_or_default(),
+            e2b: file
+                .e2b
+                .map(|e2b| E2bSettings::understand(text, e2b.get_ref()))
                 .transpose()?
                 .unwrap_or_default(),
             ..Settings::silent(text.layer)

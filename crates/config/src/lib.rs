@@ -16,6 +16,7 @@ mod authorities;
 mod credential_table;
 mod credentials;
 mod daemon_table;
+mod e2b_table;
 mod fault;
 mod file;
 mod flags;
@@ -44,6 +45,7 @@ pub use allow::{Allowed, RuleFile, RuleList, RulesProposal, add_rule, add_rule_i
 pub use authorities::AuthorityFile;
 pub use credentials::CredentialFlags;
 pub use daemon_table::{DaemonSettings, daemon};
+pub use e2b_table::{E2bSettings, e2b_service};
 pub use fault::nearest;
 pub use flags::EgressFlags;
 pub use git_table::GitSettings;

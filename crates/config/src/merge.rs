@@ -139,9 +139,9 @@ impl Layers {
         let written = self.above_repository().flat_map(|layer| {
             layer.host_ports.iter().map(|port| (port.value, source(port.place.clone()), layer.layer))
         });
-        let asked = flags.host_ports.iter().map(|(port, source)| (*port, source.clone(), Layer::User));
+        let of_flags = flags.host_ports.iter().map(|(port, source)| (*port, source.clone(), Layer::User));
         let only = self.operator.as_ref().and_then(|operator| operator.only.as_ref());
-        for (port, source, layer) in written.chain(asked) {
+        for (port, source, layer) in written.chain(of_flags) {
             let rule = port
                 .rule(source.clone())
                 .map_err(|error| ErrorCode::RequestValue.error(error.to_string()))?;

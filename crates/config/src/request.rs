@@ -248,6 +248,8 @@ fn mode(request: &WorkspaceRequest, surroundings: &Surroundings) -> WorkspaceMod
         (None, Some(branch)) => WorkspaceMode::ManagedClone { branch: Some(branch.clone()) },
         (None, None) if request.overlay => WorkspaceMode::Overlay { layer: surroundings.layer.clone() },
         (None, None) if request.folder.is_some() => WorkspaceMode::Bind,
+        // An empty one that ends with the sandbox.
+        (None, None) if surroundings.workspace.as_os_str().is_empty() => WorkspaceMode::Bind,
         (None, None) => WorkspaceMode::Own(surroundings.workspace.clone()),
     }
 }

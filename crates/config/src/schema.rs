@@ -61,6 +61,7 @@ mod tests {
             ("[daemon]", &schema["properties"]["daemon"]),
             ("[sandbox]", &schema["properties"]["sandbox"]),
             ("[images]", &schema["properties"]["images"]),
+            ("[e2b]", &schema["properties"]["e2b"]),
         ] {
             let properties = table["properties"].as_object().expect("a table");
             assert_eq!(sorted(properties.keys().cloned()), sorted(known_keys(header)), "{header}");

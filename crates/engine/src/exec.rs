@@ -121,7 +121,7 @@ impl Sandbox {
         if self.is_paused() {
             return Err(paused());
         }
-        let observation = self.observation(self.told_words(command));
+        let observation = self.observation(self.logged_words(command));
         let (mut to, from) = self.open_stream()?;
         // Arguments may be more than fits into the socket of a guest that does not read.
         self.reply_or_dead(to.send_frame(&request(command, self.environment(), self.workspace()))).await?;

@@ -19,8 +19,8 @@ pub(crate) fn prepare(
     isolation: Isolation,
     secrets: &dyn SecretStore,
 ) -> Result<SandboxSpec, SandboxError> {
-    if isolation == Isolation::Absent {
-        let message = format!("the backend {name} does not isolate, and has no route to a model");
+    if matches!(isolation, Isolation::Absent | Isolation::Remote) {
+        let message = format!("the backend {name} has no gateway of belljar's, and so no route to a model");
         return Err(ErrorCode::NotSupported.error(message).hint(hint!(
             "use {}, or omit {}, also in belljar.toml",
             Term::Backend.to("native"),

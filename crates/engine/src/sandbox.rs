@@ -3,12 +3,12 @@
 use crate::EgressReach;
 use crate::faults::disposed;
 use crate::held::Held;
+use crate::logged_words;
 use crate::neighbours::Neighbours;
 use crate::observe::{CommandObservation, Observer};
 use crate::relay::Serving;
 use crate::steering::{Notices, Steering, live_report};
 use crate::stream::{self, FromGuest, ToGuest};
-use crate::told_words;
 use crate::workspace::{Changes, Finished, Workspace};
 use belljar_audit::Event;
 use belljar_backend::{Guest, Plan};
@@ -213,8 +213,8 @@ impl Sandbox {
     }
 
     /// The words of a command as the audit log has them.
-    pub(crate) fn told_words(&self, command: &Command) -> Vec<Printable> {
-        told_words::shown(command.argv(), &self.outside.secrets)
+    pub(crate) fn logged_words(&self, command: &Command) -> Vec<Printable> {
+        logged_words::shown(command.argv(), &self.outside.secrets)
     }
 
     /// Its name.

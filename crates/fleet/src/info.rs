@@ -49,9 +49,8 @@ impl Record {
         if let Some(mode) = self.alive.as_ref().and_then(|alive| alive.egress.clone()) {
             return mode;
         }
-        let weak = |alive: &Alive| {
-            alive.assurance.parse().is_ok_and(|assurance: Assurance| assurance < Assurance::Namespace)
-        };
+        let weak =
+            |alive: &Alive| alive.assurance.parse().is_ok_and(|assurance: Assurance| !assurance.isolates());
         let usual = if self.alive.as_ref().is_some_and(weak) { Mode::Open } else { Mode::default() };
         self.sandbox.egress.mode.unwrap_or(usual).to_string()
     }

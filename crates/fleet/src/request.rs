@@ -80,8 +80,9 @@ pub fn understand(
         let written = config::load(Some(folder), EgressFlags::default()).map(|loaded| loaded.sandbox());
         let written: SandboxSettings = written.unwrap_or_default();
         if *is_owners {
-            let is_asked = |port: &u16| request.forward_ports.iter().any(|asked| asked.inside == *port);
-            let written = written.ports.iter().copied().filter(|port| !is_asked(port));
+            let is_requested =
+                |port: &u16| request.forward_ports.iter().any(|requested| requested.inside == *port);
+            let written = written.ports.iter().copied().filter(|port| !is_requested(port));
             forwarded.extend(written.map(ForwardedPort::same));
         }
         ports.extend(written.ports);

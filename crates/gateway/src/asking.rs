@@ -2,7 +2,7 @@
 //! question goes to a person outside, as that of a connection in the mode `ask` does, and the answer comes back when there is one. In every
 //! mode but `none`: asking opens nothing. The name leads nowhere else, and no rule is needed for it.
 //!
-//! Called by [`crate::connection`]; which questions are asked at all is the living policy's to say.
+//! Called by [`crate::connection`]; which questions are target at all is the living policy's to say.
 
 use crate::live::{LivePolicy, Requested};
 use belljar_spec::egress::{HostName, Printable, Verdict};
@@ -32,14 +32,14 @@ pub(crate) async fn serve(inside: TcpStream, live: Arc<LivePolicy>) {
 
 async fn answer(request: Request<Incoming>, live: &Arc<LivePolicy>) -> Response<Full<Bytes>> {
     if request.method() != Method::POST {
-        return said(StatusCode::METHOD_NOT_ALLOWED, "unclear", HOW);
+        return response(StatusCode::METHOD_NOT_ALLOWED, "unclear", HOW);
     }
-    let asked = request.uri().path().trim_start_matches('/').to_string();
-    let Some((name, port)) = understood(&asked) else {
-        return said(StatusCode::BAD_REQUEST, "unclear", HOW);
+    let target = request.uri().path().trim_start_matches('/').to_string();
+    let Some((name, port)) = parsed(&target) else {
+        return response(StatusCode::BAD_REQUEST, "unclear", HOW);
     };
     let Ok(body) = Limited::new(request.into_body(), MAX_REASON_BYTES).collect().await else {
-        return said(
+        return response(
             StatusCode::PAYLOAD_TOO_LARGE,
             "unclear",
             "the reason is too long: say it in a sentence",
@@ -49,37 +49,39 @@ async fn answer(request: Request<Incoming>, live: &Arc<LivePolicy>) -> Response<
     let reason =
         Some(reason).filter(|reason| !reason.is_empty()).map(|reason| Printable::new(reason.as_bytes()));
     let waiting = match live.request(&name, port, reason) {
-        Requested::Allowed => return said(StatusCode::OK, "allowed", "the policy allows it"),
-        Requested::Refused(why) => return said(StatusCode::FORBIDDEN, "refused", &why),
+        Requested::Allowed => return response(StatusCode::OK, "allowed", "the policy allows it"),
+        Requested::Refused(why) => return response(StatusCode::FORBIDDEN, "refused", &why),
         Requested::Waits(waiting) => waiting,
     };
     match waiting.verdict().await {
-        Some(Verdict::Sandbox) => said(StatusCode::OK, "allowed", "the user allowed it"),
-        Some(Verdict::Once) => said(StatusCode::OK, "allowed", "the user allowed one connection"),
-        Some(Verdict::Deny) => said(StatusCode::FORBIDDEN, "denied", "the user denied it: do not ask again"),
+        Some(Verdict::Sandbox) => response(StatusCode::OK, "allowed", "the user allowed it"),
+        Some(Verdict::Once) => response(StatusCode::OK, "allowed", "the user allowed one connection"),
+        Some(Verdict::Deny) => {
+            response(StatusCode::FORBIDDEN, "denied", "the user denied it: do not ask again")
+        }
         None => {
             let text = "no person answered: go on without it, and tell the user what you would have needed";
-            said(StatusCode::FORBIDDEN, "unanswered", text)
+            response(StatusCode::FORBIDDEN, "unanswered", text)
         }
     }
 }
 
 /// `api.example.com`, `api.example.com:8443`.
-fn understood(asked: &str) -> Option<(HostName, u16)> {
-    let (name, port) = match asked.rsplit_once(':') {
+fn parsed(target: &str) -> Option<(HostName, u16)> {
+    let (name, port) = match target.rsplit_once(':') {
         Some((name, port)) => (name, port.parse().ok().filter(|port| *port > 0)?),
-        None => (asked, HTTPS),
+        None => (target, HTTPS),
     };
     Some((name.parse().ok()?, port))
 }
 
-fn said(status: StatusCode, answer: &str, text: &str) -> Response<Full<Bytes>> {
+fn response(status: StatusCode, answer: &str, text: &str) -> Response<Full<Bytes>> {
     let mut body = json!({ "answer": answer, "message": text }).to_string();
     body.push('\n');
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    let mut reply = Response::new(Full::new(Bytes::from(body)));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    reply
 }
 
 const HOW: &str = "POST http://ask.belljar.internal/HOST[:PORT] with the reason as the body";
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_name_is_asked_for_with_or_without_its_port() {
-        for (asked, expected) in [
+        for (target, expected) in [
             ("api.example.com", Some(("api.example.com", 443))),
             ("api.example.com:8443", Some(("api.example.com", 8443))),
             ("api.example.com:0", None),
@@ -102,8 +104,8 @@ mod tests {
             ("", None),
             ("a/b", None),
         ] {
-            let found = understood(asked);
-            assert_eq!(found.as_ref().map(|(name, port)| (name.as_str(), *port)), expected, "{asked}");
+            let found = parsed(target);
+            assert_eq!(found.as_ref().map(|(name, port)| (name.as_str(), *port)), expected, "{target}");
         }
     }
 }

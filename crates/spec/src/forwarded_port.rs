@@ -124,8 +124,8 @@ mod tests {
             ("[::1]3000", None),
         ] {
             let port = text.parse::<ForwardedPort>().ok();
-            let said = port.map(|port| format!("{} {}", port.listens_at(), port.inside));
-            assert_eq!(said.as_deref(), expected, "{text}");
+            let parsed = port.map(|port| format!("{} {}", port.listens_at(), port.inside));
+            assert_eq!(parsed.as_deref(), expected, "{text}");
             if let Some(port) = port {
                 assert_eq!(port.to_string().parse(), Ok(port), "{text}");
             }

@@ -1,5 +1,6 @@
 //! From one function to a test for every backend.
 
+use crate::service::Elsewhere;
 use crate::shared;
 use belljar_engine::Engine;
 use belljar_spec::{BackendName, ErrorKind, Runtime, SandboxError};
@@ -107,6 +108,9 @@ macro_rules! for_every_isolated_backend {
         $crate::for_every_backend!(@module landlock $crate::BackendName::Landlock
             => [$($($all)*)? $($($living_all)*)?] []
             [$($($launcher)*)? $($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
+        $crate::for_every_backend!(@module e2b $crate::BackendName::E2b
+            => [] [$($($living_all)*)?]
+            [$($($all)*)? $($($launcher)*)? $($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
         $crate::for_every_backend!(@module docker $crate::DOCKER
             => [$($($all)*)? $($($launcher)*)?] [$($($living_all)*)?]
             [$($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
@@ -132,6 +136,7 @@ where
     }
     watched(backend, move |_| {
         if is_ready(backend) {
+            let _elsewhere = elsewhere(backend);
             block_on(test(backend));
         }
     });
@@ -145,6 +150,7 @@ pub fn run_in_one_sandbox<const N: usize>(backend: BackendName, checks: &'static
         if !is_ready(backend) {
             return;
         }
+        let _elsewhere = elsewhere(backend);
         shared::begin();
         let mut failed = Vec::new();
         for (name, check) in checks {
@@ -222,6 +228,11 @@ fn module(backend: BackendName) -> &'static str {
     }
 }
 
+/// The service of a test, where its backend is one.
+fn elsewhere(backend: BackendName) -> Option<Elsewhere> {
+    (backend == BackendName::E2b).then(Elsewhere::begin)
+}
+
 /// Whether this test is wanted and its backend works here; says so if not.
 #[expect(clippy::print_stderr, reason = "who runs the tests is to know what did not run")]
 fn usable(backend: BackendName) -> bool {
@@ -229,6 +240,10 @@ fn usable(backend: BackendName) -> bool {
     if !expected.is_empty() && !expected.split(',').any(|name| name.trim() == backend.as_str()) {
         eprintln!("skipped: {backend}: not named by BELLJAR_BACKENDS");
         return false;
+    }
+    if backend == BackendName::E2b {
+        // Its service is a belljar with its own backend.
+        return known_to_work("native").unwrap_or_else(|| tried(BackendName::Native).is_ok());
     }
     if let BackendName::Docker(runtime) = backend {
         return have_runtime(runtime.as_str());
@@ -261,8 +276,30 @@ fn tried(backend: BackendName) -> Result<(), SandboxError> {
 /// The subject of a test and why this backend has none of it, by the function's path (`contract::SUBJECT::NAME`).
 fn lacks(backend: BackendName, function: &str) -> Option<(&'static str, &'static str)> {
     let is_subject = |(subject, _): &&(&str, &str)| function.contains(&format!("::{subject}::"));
-    LACKS.iter().find(is_subject).copied().filter(|_| backend == BackendName::Landlock)
+    let begins = |(subject, _): &&(&str, &str)| function.contains(&format!("::{subject}"));
+    match backend {
+        BackendName::Landlock => LACKS.iter().find(is_subject).copied(),
+        BackendName::E2b => ELSEWHERE.iter().find(begins).copied(),
+        _ => None,
+    }
 }
+
+/// What a service elsewhere does not do for us; the backend refuses by name what a caller asks of it (its own unit tests, and
+/// `errors.rs`). The service's side of most of it is tried by its own tests, `tests/e2b`.
+const ELSEWHERE: [(&str, &str); 12] = [
+    ("agent_context", "it is mounted beside a folder"),
+    ("credentials_", "no gateway of ours is in its path"),
+    ("devoured", "its limits are its template's"),
+    ("egress_", "no gateway of ours is in its path"),
+    ("git_inside", "no folder of the host is in it"),
+    ("image_roots", "its root is its template's"),
+    ("persistent", "no folder of the host is in it"),
+    ("limits", "its limits are its template's"),
+    ("llm_", "no gateway of ours is in its path"),
+    ("registry_tls", "its root is its template's"),
+    ("roots", "its root is its template's"),
+    ("terminate_", "no gateway of ours is in its path"),
+];
 
 /// What `landlock` refuses by name; `landlock.rs` of containment tries that.
 const LACKS: [(&str, &str); 5] = [

@@ -64,6 +64,11 @@ impl SandboxOptions {
         self
     }
 
+    /// Whether the sandbox is made by a service elsewhere, which has no folder of this machine. One that is named is refused.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.sandbox.backend == BackendChoice::Named(BackendName::E2b)
+    }
+
     /// Refuses what contradicts an image of Docker's as root.
     pub(crate) fn must_take_image(&self) -> Result<(), SandboxError> {
         let is_docker = matches!(
@@ -122,6 +127,7 @@ impl SandboxOptions {
 
     /// A sandbox for one command: the request, and what only flags say.
     pub(crate) fn into_request(self) -> Result<(SandboxRequest, Surroundings), SandboxError> {
+        let is_empty = self.is_elsewhere() && self.sandbox.workspace.is_none();
         let folder = absolute(workspace(self.sandbox.workspace.clone())?)?;
         let surroundings = Surroundings {
             configured_by: Some(folder.to_path_buf()),
@@ -135,7 +141,7 @@ impl SandboxOptions {
         };
         let mut request = self.filled()?;
         // What the host clones is worked on instead of a folder.
-        request.workspace.folder = Some(folder).filter(|_| request.workspace.clone.is_none());
+        request.workspace.folder = Some(folder).filter(|_| request.workspace.clone.is_none() && !is_empty);
         Ok((request, surroundings))
     }
 
@@ -216,7 +222,7 @@ impl SandboxOptions {
 #[derive(Debug, Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Sandbox")]
 struct SandboxArgs {
-    /// The isolation backend: auto (native, bwrap or landlock), native, bwrap, landlock, docker, docker+runsc (gVisor), container or host (none)
+    /// The isolation backend: auto (native, bwrap or landlock), native, bwrap, landlock, docker, docker+runsc (gVisor), e2b, container or host (none)
     #[arg(long, value_name = "NAME", default_value = "auto")]
     backend: BackendChoice,
     /// What runs Docker's containers: runc or runsc (gVisor). `--backend docker --runtime runsc` is `--backend docker+runsc`

@@ -51,8 +51,9 @@ pub(super) fn suggest(options: &PolicySuggestArgs) -> Result<u8, SandboxError> {
     let rules = reached.rules(&strict(&folder)?);
     let proposal = config::propose_rules(&folder, &rules)?;
     if options.json {
-        let told = json!({ "folder": folder, "sandboxes": sandboxes, "allow": rules, "file": proposal.file });
-        return print(format!("{told:#}\n").as_bytes()).map(|_| 0);
+        let report =
+            json!({ "folder": folder, "sandboxes": sandboxes, "allow": rules, "file": proposal.file });
+        return print(format!("{report:#}\n").as_bytes()).map(|_| 0);
     }
     if sandboxes == 0 {
         return Err(ErrorCode::NameUnknown

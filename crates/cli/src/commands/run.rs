@@ -121,6 +121,11 @@ fn say_weak_isolation(backend: BackendName) {
                 "belljar: isolated by Landlock, without namespaces: processes and the sizes and times of files of this machine can be seen, and users of this machine can connect to servers inside"
             );
         }
+        BackendName::E2b => {
+            eprintln!(
+                "belljar: the sandbox is elsewhere: its service isolates it and holds its egress policy, and belljar can check neither"
+            );
+        }
         BackendName::Native | BackendName::Bwrap | BackendName::Docker(_) => {}
     }
 }

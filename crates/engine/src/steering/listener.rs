@@ -80,10 +80,10 @@ impl Drop for Steering {
 /// questions look at no other.
 async fn attend(listener: UnixListener, policy: Arc<LivePolicy>, mut marker: Option<(File, Vec<u8>)>) {
     let mut conversations = JoinSet::new();
-    let mut told = policy.watch();
+    let mut events = policy.watch();
     loop {
         tokio::select! {
-            event = told.recv(), if marker.is_some() => {
+            event = events.recv(), if marker.is_some() => {
                 if matches!(event, Ok(LiveEvent::Opened(_)) | Err(RecvError::Lagged(_)))
                     && let Some((file, text)) = marker.take()
                 {

@@ -32,14 +32,14 @@ async fn talk(
     let proxy = proxy(kind, listener.local_addr().expect("bound").port(), login).expect("a login");
     let serve = async {
         let (mut stream, _) = listener.accept().await.expect("the client");
-        let mut heard = Vec::new();
+        let mut requests = Vec::new();
         for (length, answer) in script {
             let mut piece = vec![0; *length];
             stream.read_exact(&mut piece).await.expect("what the client says");
-            heard.push(piece);
+            requests.push(piece);
             stream.write_all(answer).await.expect("room");
         }
-        heard
+        requests
     };
     let ask = async {
         let (mut stream, _) = proxy.connect(target).await?;
@@ -53,20 +53,20 @@ async fn talk(
 #[tokio::test]
 async fn connect_leaves_the_servers_first_bytes_to_the_client() {
     let address = Target::Address("93.184.216.34:443".parse().expect("an address"));
-    let asked = b"CONNECT 93.184.216.34:443 HTTP/1.1\r\nHost: 93.184.216.34:443\r\n\r\n";
+    let expected = b"CONNECT 93.184.216.34:443 HTTP/1.1\r\nHost: 93.184.216.34:443\r\n\r\n";
     let answer = b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\nSSH-2.0-hello\r\n";
-    let (heard, rest) = talk("http", None, address, &[(asked.len(), answer)]).await;
-    assert_eq!(heard, [asked.to_vec()]);
+    let (requests, rest) = talk("http", None, address, &[(expected.len(), answer)]).await;
+    assert_eq!(requests, [expected.to_vec()]);
     assert_eq!(rest.expect("a connection"), b"SSH-2.0-hello\r\n");
 }
 
 #[tokio::test]
 async fn credentials_go_to_the_proxy_alone_and_its_refusal_is_a_status() {
-    let asked = b"CONNECT x.example:443 HTTP/1.1\r\nHost: x.example:443\r\nProxy-Authorization: Basic bWU6cGE6c3M=\r\n\r\n";
+    let expected = b"CONNECT x.example:443 HTTP/1.1\r\nHost: x.example:443\r\nProxy-Authorization: Basic bWU6cGE6c3M=\r\n\r\n";
     let target = Target::Name("x.example", 443);
     let answer = b"HTTP/1.1 407 \x1b[31mno\r\n\r\n";
-    let (heard, rest) = talk("http", Some("me:pa:ss"), target, &[(asked.len(), answer)]).await;
-    assert_eq!(heard, [asked.to_vec()]);
+    let (requests, rest) = talk("http", Some("me:pa:ss"), target, &[(expected.len(), answer)]).await;
+    assert_eq!(requests, [expected.to_vec()]);
     let error = rest.expect_err("it is refused").to_string();
     assert!(error.contains("407") && !error.contains(['\x1b', '@']) && !error.contains("pa:ss"), "{error}");
 }
@@ -74,20 +74,20 @@ async fn credentials_go_to_the_proxy_alone_and_its_refusal_is_a_status() {
 #[tokio::test]
 async fn socks_is_told_a_name_or_an_address() {
     let target = Target::Name("x.example", 443);
-    let (heard, rest) = talk(
+    let (requests, rest) = talk(
         "socks5",
         Some("me:pass"),
         target,
         &[(3, &[5, 2]), (9, &[1, 0]), (16, &[5, 0, 0, 1, 0, 0, 0, 0, 0, 0, b'h', b'i'])],
     )
     .await;
-    assert_eq!(heard[0], [5, 1, 2]);
-    assert_eq!(heard[1], b"\x01\x02me\x04pass");
-    assert_eq!(heard[2], b"\x05\x01\x00\x03\x09x.example\x01\xbb");
+    assert_eq!(requests[0], [5, 1, 2]);
+    assert_eq!(requests[1], b"\x01\x02me\x04pass");
+    assert_eq!(requests[2], b"\x05\x01\x00\x03\x09x.example\x01\xbb");
     assert_eq!(rest.expect("a connection"), b"hi");
     let target = Target::Address("[2606:4700::1]:80".parse().expect("an address"));
-    let (heard, rest) = talk("socks5", None, target, &[(3, &[5, 0]), (22, &[5, 2, 0, 1])]).await;
-    assert_eq!((heard[1][3], &heard[1][20..]), (4, &[0, 80][..]));
+    let (requests, rest) = talk("socks5", None, target, &[(3, &[5, 0]), (22, &[5, 2, 0, 1])]).await;
+    assert_eq!((requests[1][3], &requests[1][20..]), (4, &[0, 80][..]));
     assert!(rest.expect_err("it is refused").to_string().ends_with("its answer is 2"));
 }
 

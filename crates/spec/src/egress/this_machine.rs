@@ -48,7 +48,7 @@ pub enum HostPortError {
     #[error(
         "port 53 cannot be opened: every connection to it is a question for names, which belljar answers itself"
     )]
-    NamesAreAskedThere,
+    DnsPort,
 }
 
 impl TryFrom<u16> for HostPort {
@@ -57,7 +57,7 @@ impl TryFrom<u16> for HostPort {
     fn try_from(port: u16) -> Result<HostPort, HostPortError> {
         match port {
             0 => Err(HostPortError::NoPort("0".into())),
-            PortRange::DNS => Err(HostPortError::NamesAreAskedThere),
+            PortRange::DNS => Err(HostPortError::DnsPort),
             port => Ok(HostPort(port)),
         }
     }

@@ -43,7 +43,7 @@ use std::str::FromStr;
 request! {
     /// What is said of a sandbox: the same words as on the command line.
     pub struct SandboxRequest {
-        /// auto, native, bwrap, landlock, docker, docker+runsc, container or host.
+        /// auto, native, bwrap, landlock, docker, docker+runsc, e2b, container or host.
         backend: Option<BackendChoice> as Option<String>, grant;
         /// The weakest isolation that is accepted: host, container, landlock, namespace, gvisor or microvm.
         at_least: Option<Assurance> as Option<String>, anyone;

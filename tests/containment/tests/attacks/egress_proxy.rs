@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex};
 /// Says yes to everything, answers as the server would, and keeps what it was asked for.
 struct Proxy {
     server: Server,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Proxy {
     fn start() -> Proxy {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let known = Arc::clone(&asked);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let known = Arc::clone(&requests);
         let server = Server::start(at("127.0.0.1"), move |mut stream| {
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
             known.lock().unwrap().extend(lines.next());
@@ -24,11 +24,11 @@ impl Proxy {
             let _ = stream.write_all(b"HTTP/1.1 200 fine\r\n\r\n");
             let _ = stream.write_all(lines.next().unwrap_or_default().as_bytes());
         });
-        Proxy { server, asked }
+        Proxy { server, requests }
     }
 
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+    fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
     }
 }
 
@@ -76,7 +76,7 @@ fn a_proxy_is_asked_for_judged_addresses_of_allowed_names_alone() {
             "127.0.0.1",
         ];
         assert_eq!(cage.attack(SEND, &names), ["good.test b'hello'"], "{backend}");
-        assert_eq!(proxy.asked(), ["CONNECT 93.184.216.34:7 HTTP/1.1"], "{backend}");
+        assert_eq!(proxy.requests(), ["CONNECT 93.184.216.34:7 HTTP/1.1"], "{backend}");
         let opened: Vec<String> =
             cage.lines().into_iter().filter(|line| line.contains("connection_opened")).collect();
         assert!(
@@ -107,7 +107,7 @@ fn a_proxy_that_looks_names_up_is_told_names_that_a_rule_has() {
             let script =
                 "attack('direct', lambda: answered('direct.test', sys.argv[1], b'hello', timeout=0.3))";
             assert!(cage.attack(script, &[&direct.port().to_string()]).is_empty(), "{backend} {mode}");
-            assert_eq!(proxy.asked(), ["CONNECT good.test:7 HTTP/1.1"], "{backend} {mode}");
+            assert_eq!(proxy.requests(), ["CONNECT good.test:7 HTTP/1.1"], "{backend} {mode}");
         }
     }
     // What is dialled without it is judged here.

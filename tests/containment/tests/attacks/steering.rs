@@ -255,7 +255,7 @@ attack('denied', lambda: socket.gethostbyname('no.test'))
 "#
         );
         thread::scope(|scope| {
-            let asked = scope.spawn(|| cage.attack(&script, &[]));
+            let attack = scope.spawn(|| cage.attack(&script, &[]));
             for (name, verdict) in [("yes.test", Verdict::Sandbox), ("no.test", Verdict::Deny)] {
                 assert!(eventually(|| !questions().is_empty()), "{backend}: {name}");
                 let question = questions().remove(0);
@@ -266,9 +266,9 @@ attack('denied', lambda: socket.gethostbyname('no.test'))
                     Order::Answer { question: question.id, rule: question.rule, verdict, by: "test".into() };
                 only(state.path()).order(state.path(), &order).unwrap();
             }
-            let said = asked.join().unwrap();
-            let words: Vec<_> = said.iter().filter_map(|line| line.split(' ').next()).collect();
-            assert_eq!(words, ["known", "allowed", "after"], "{backend}: {said:?}");
+            let printed = attack.join().unwrap();
+            let words: Vec<_> = printed.iter().filter_map(|line| line.split(' ').next()).collect();
+            assert_eq!(words, ["known", "allowed", "after"], "{backend}: {printed:?}");
         });
     }
 }

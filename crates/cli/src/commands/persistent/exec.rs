@@ -171,18 +171,18 @@ async fn attend_to_the_end(
     started: &CommandInfo,
     size: Option<WindowSize>,
 ) -> Result<u8, SandboxError> {
-    let told = tell_of_ports(sandbox, size.is_some());
+    let port_watch = tell_of_ports(sandbox, size.is_some());
     let ended = attend(sandbox, &started.id, size.is_some(), Leaving::Never).await;
-    told.abort();
+    port_watch.abort();
     let ended = ended?;
     Ok(ended.map_or(0, |result| say_end(&result)))
 }
 
 /// Tells of ports that programs inside open.
 fn tell_of_ports(sandbox: &Sandbox, has_terminal: bool) -> AbortHandle {
-    let (asked, name) = (sandbox.clone(), sandbox.name().to_string());
+    let (watched, name) = (sandbox.clone(), sandbox.name().to_string());
     let look = move || {
-        let sandbox = asked.clone();
+        let sandbox = watched.clone();
         async move { Some(sandbox.open_ports().await.ok()?.iter().map(|open| open.port).collect()) }
     };
     let way = move |port| format!("belljar forward {name} {port}");

@@ -17,7 +17,7 @@ use crate::roots::{self, PreparedRoot};
 use crate::sandbox::{Outside, Suspended};
 use crate::steering::{Steered, Steering};
 use crate::workspace::Workspace;
-use crate::{Sandbox, llm, persistent, pushes, relay, remote, sweep};
+use crate::{Sandbox, credentials, llm, logged_words, persistent, pushes, relay, remote, sweep};
 use belljar_backend::{Backend, Isolation, Remote, RootTree, Service, backend};
 use belljar_config::machine;
 use belljar_gateway::{Gateway, Served, Terms};
@@ -402,7 +402,9 @@ impl Engine {
         let recorder = record.recorder().expect("a backend that started a guest has called `meanwhile`");
         let recorder = Arc::clone(recorder);
         let route = match &secrets {
-            Some(secrets) => step("model", || llm::open(spec, id, secrets, &recorder))?,
+            Some(secrets) => {
+                step("model", || llm::open(spec, id, secrets, &recorder, prepared.proxy.clone()))?
+            }
             None => None,
         };
         // Of every git that works for it on the host, whichever part of belljar starts that git.
@@ -422,6 +424,7 @@ impl Engine {
                     credentials: Arc::clone(&prepared.credentials),
                     authority,
                     pushes: Some(pushes::pushes(spec, directory, &leash)),
+                    proxy: prepared.proxy.clone(),
                     rules: record.rules.clone(),
                     ports: None,
                 };
@@ -442,6 +445,7 @@ impl Engine {
             |state: PathBuf| Neighbours::join(&state, id, spec, view, shown, policy.as_ref(), &recorder);
         let neighbours = state.map(join).transpose()?;
         let steering = self.steering(id, spec, backend.name(), served.as_ref(), policy.as_ref())?;
+        let known = credentials::real_values(spec);
         let neighbours = Mutex::new(neighbours);
         let relay = Mutex::new(relay);
         Sandbox::new(
@@ -461,6 +465,8 @@ impl Engine {
                 neighbours,
                 root: Mutex::new(Some(root)),
                 span: Span::current(),
+                first_words: first.map(|first| logged_words::shown(first.argv(), &known)).unwrap_or_default(),
+                secrets: known,
                 observer: self.observer.clone(),
             },
         )

@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         effort: None,
         web_search: false,
         context: Vec::new(),
+        attached: Vec::new(),
         cwd: None,
         time: None,
         conversation: Conversation::New,

@@ -1,6 +1,7 @@
 //! What an agent is given to read: its prompt, and what it should know beside it. Checked before anything is started.
 
 use crate::opened::{self, Named};
+use crate::run::Attached;
 use belljar_overlay::quote;
 use belljar_spec::{ErrorCode, SandboxError};
 use std::fs::File;
@@ -64,6 +65,32 @@ pub(crate) fn context_named(
     Ok(())
 }
 
+/// Files that a user attaches to a prompt, whatever is in them. Two of one name are refused.
+pub fn attached(paths: &[PathBuf]) -> Result<Vec<Attached>, SandboxError> {
+    let mut all: Vec<Attached> = Vec::new();
+    for path in paths {
+        let content = read(path, opened::file(Named::ByPerson, path)?, MAX_ATTACHED)?;
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
+        let refused = |why: &str| {
+            Err(ErrorCode::RequestValue
+                .error(format!("`{}` cannot be attached: {why}", shown(path)))
+                .hint("give it another name, or put it into the workspace"))
+        };
+        if name.is_empty() || name.contains(char::is_control) {
+            return refused("its name is not text that an agent could read");
+        }
+        if all.iter().any(|other| other.name == name) {
+            return refused("another attached file has the same name");
+        }
+        all.push(Attached { name, content });
+        let bytes: u64 = all.iter().map(|file| file.content.len() as u64).sum();
+        if bytes > MAX_ATTACHED {
+            return Err(too_large("all attached files together", MAX_ATTACHED));
+        }
+    }
+    Ok(all)
+}
+
 /// Text of a file that a person named, for what it is.
 pub(crate) fn named(path: &Path, most: u64, what: &str) -> Result<String, SandboxError> {
     let file = opened::file(Named::ByPerson, path)?;
@@ -115,6 +142,8 @@ fn shown(path: &Path) -> String {
 const MAX_PROMPT: u64 = 8 << 20;
 /// It goes with every question to the model.
 const MAX_CONTEXT: u64 = 1 << 20;
+/// They are copied through memory.
+const MAX_ATTACHED: u64 = 64 << 20;
 const TEXTS: [&str; 2] = ["md", "txt"];
 
 #[cfg(test)]
@@ -180,6 +209,21 @@ mod tests {
         fs::remove_file(folder.path().join("c.md")).unwrap();
         symlink(folder.path(), host.path().join("folder")).unwrap();
         assert_eq!(context(&[host.path().join("folder")]).unwrap()[0].1, "one");
+    }
+
+    #[test]
+    fn attached_files_are_any_bytes_under_names_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("other")).unwrap();
+        fs::write(at("a.png"), b"\x89PNG\0\xff").unwrap();
+        fs::write(at("other/a.png"), "x").unwrap();
+        fs::write(at("line\nbreak"), "x").unwrap();
+        let taken = attached(&[at("a.png")]).unwrap();
+        assert_eq!((taken[0].name.as_str(), &taken[0].content[..]), ("a.png", &b"\x89PNG\0\xff"[..]));
+        assert!(text_of(attached(&[at("a.png"), at("other/a.png")])).contains("the same name"));
+        assert!(text_of(attached(&[at("line\nbreak")])).contains("not text"));
+        assert!(text_of(attached(&[at("other")])).contains("cannot be read"));
     }
 
     #[test]

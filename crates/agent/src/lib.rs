@@ -27,6 +27,7 @@
 //!     effort: None,
 //!     web_search: false,
 //!     context: Vec::new(),
+//!     attached: Vec::new(),
 //!     cwd: None,
 //!     time: None,
 //!     conversation: Conversation::New,

@@ -36,6 +36,9 @@ pub struct PolicyChanged {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerQuestion {
+    /// The question's `rule`, as it was shown: refused where the question of this number is another one by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// `once`, `sandbox` or `deny`.
     pub verdict: Verdict,
 }

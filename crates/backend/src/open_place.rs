@@ -64,7 +64,7 @@ fn setup(plan: &Plan) -> Result<Setup, SandboxError> {
             landlock: None,
             supervision: None,
         },
-        files: FileRoot::Beneath(plan.workspace()?.to_string()),
+        files: FileRoot::Beneath(vec![plan.workspace()?.to_string()]),
         workspace: plan.workspace()?.to_string(),
     })
 }

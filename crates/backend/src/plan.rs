@@ -221,9 +221,10 @@ impl Plan {
     /// Where that is for this one.
     pub(crate) fn private(&self) -> PathBuf {
         match &self.private {
-            Some(directory) => landlock::place(directory, self.id),
+            // By its real path: no link on the way is followed later.
+            Some(directory) => landlock::place(&real_as_far_as_it_exists(directory), self.id),
             // Of a sandbox that only tries out the backend. No other user can foresee the name, or make something of that name ours.
-            None => std::env::temp_dir().join(format!("{TRIAL}{}", self.id)),
+            None => real_as_far_as_it_exists(&std::env::temp_dir()).join(format!("{TRIAL}{}", self.id)),
         }
     }
 
@@ -375,6 +376,15 @@ impl Plan {
     }
 }
 
+/// A path whose last parts may be made later.
+fn real_as_far_as_it_exists(path: &Path) -> PathBuf {
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Ok(real), ..) => real,
+        (Err(_), Some(parent), Some(name)) => real_as_far_as_it_exists(parent).join(name),
+        (Err(_), ..) => path.to_path_buf(),
+    }
+}
+
 fn context_needs_isolation() -> SandboxError {
     let message = "without isolation agent context could only be shown by changing the folder itself";
     ErrorCode::NotSupported.error(message).hint(hint!(
@@ -477,6 +487,15 @@ impl Enforcement {
                 .error(message)
                 .hint(hint!("ask for more, as in {}: a number alone means bytes", Term::Memory.to("2g"))));
         }
+        if asked(limits.disk.origin) && limits.disk.value < LEAST_DISK {
+            let message = format!(
+                "a sandbox takes {LEAST_DISK} of private files for itself at least, and {} is the limit",
+                limits.disk.value
+            );
+            return Err(ErrorCode::LimitUnavailable
+                .error(message)
+                .hint(hint!("ask for more, as in {}: a number alone means bytes", Term::Disk.to("1g"))));
+        }
         let refused = [
             ("memory", asked(limits.memory.origin) && !self.memory_by_cgroup),
             ("cpus", asked(limits.cpus.origin) && !self.cpus_by_cgroup),
@@ -556,6 +575,9 @@ pub(crate) const TRIAL: &str = "belljar-trial-";
 /// With less the guest does not live to say a word; with next to nothing the kernel also kills us, whose memory it shares for a
 /// moment while it is made.
 const LEAST_MEMORY: ByteSize = ByteSize::mebibytes(1);
+
+/// The files of a home that belljar makes fit in a quarter of it.
+const LEAST_DISK: ByteSize = ByteSize::bytes(64 << 10);
 // asm-generic/resource.h
 const RLIMIT_DATA: u32 = 2;
 const RLIMIT_CORE: u32 = 4;

@@ -9,6 +9,7 @@ pub(crate) use belljar_spec::exit_code::{FAILED, REFUSED, TIMED_OUT};
 use belljar_spec::{ErrorCode, Hint, SandboxError};
 use belljar_sys::rustix::stdio::stderr;
 use belljar_sys::rustix::termios::isatty;
+use std::fmt::Arguments;
 use std::io::{ErrorKind, Write, stdout};
 use std::process::ExitCode;
 
@@ -30,6 +31,11 @@ pub(crate) fn say_json(error: &SandboxError) -> ExitCode {
     // A reader that went away is told nothing.
     let _ = writeln!(stdout(), "{report:#}");
     ExitCode::from(exit_code(error))
+}
+
+/// Writes to standard error, where that is possible.
+pub(crate) fn to_stderr(text: Arguments<'_>, end: &str) {
+    let _ = std::io::stderr().write_all(format!("{text}{end}").as_bytes());
 }
 
 /// What to do next, in words of the command line.

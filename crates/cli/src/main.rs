@@ -1,6 +1,16 @@
 //! `belljar`, the command: words in, sentences and exit codes out. The one place that prints.
 
-#![expect(clippy::print_stderr, reason = "the command line is where belljar speaks")]
+/// A line on standard error. That of the standard library panics where it cannot be written, as behind `2>&1 | head -1` or on a full
+/// disk; the exit code would then be the panic's, and not the command's.
+macro_rules! eprintln {
+    () => { crate::failure::to_stderr(format_args!(""), "\n") };
+    ($($part:tt)+) => { crate::failure::to_stderr(format_args!($($part)*), "\n") };
+}
+
+/// The same without the end of the line.
+macro_rules! eprint {
+    ($($part:tt)*) => { crate::failure::to_stderr(format_args!($($part)*), "") };
+}
 
 mod args;
 mod commands;

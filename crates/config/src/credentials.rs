@@ -136,6 +136,14 @@ impl Chosen<'_> {
             }
             None => {
                 let message = format!("there is no credential `{name}`");
+                let is_its = |known: &&Credential| {
+                    known.variables.iter().any(|variable| variable.as_str() == name.as_str())
+                };
+                if let Some(meant) = self.known().find(is_its) {
+                    let hint =
+                        format!("`{name}` is the variable of the credential `{}`: use that name", meant.name);
+                    return Err(ErrorCode::CredentialMissing.error(message).hint(hint));
+                }
                 let names: Vec<&str> = built_ins().map(|known| known.credential.name.as_str()).collect();
                 Err(ErrorCode::CredentialMissing.error(message).hint(format!(
                     "say where it may go, under [credential.{name}] in your belljar.toml; belljar knows {}",

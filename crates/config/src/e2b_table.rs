@@ -25,7 +25,8 @@ pub struct E2bSettings {
 impl E2bSettings {
     pub(crate) fn understand(text: &Text, table: &E2bTable) -> Result<E2bSettings, SandboxError> {
         let E2bTable { domain, api_url, sandbox_url, key, template } = table;
-        let plain = |said: &Option<toml::Spanned<String>>| said.as_ref().map(|said| said.get_ref().clone());
+        let plain =
+            |value: &Option<toml::Spanned<String>>| value.as_ref().map(|value| value.get_ref().clone());
         let key = key.as_ref().map(|key| {
             key.get_ref().parse().map_err(|error: belljar_spec::secret::SecretRefError| {
                 at(&text.place(key.span().start), error.to_string())

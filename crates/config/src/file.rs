@@ -39,12 +39,24 @@ pub(crate) struct Egress {
     pub(crate) deny: Vec<Spanned<String>>,
     pub(crate) only: Option<Spanned<Vec<Spanned<String>>>>,
     pub(crate) private: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(crate) host_ports: Option<Spanned<Vec<Spanned<i64>>>>,
     pub(crate) resolvers: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(crate) proxy: Option<Spanned<ProxyTable>>,
     pub(crate) authorities: Option<Spanned<Vec<Spanned<String>>>>,
     pub(crate) inspect: Option<Spanned<bool>>,
     pub(crate) connections: Option<Spanned<i64>>,
     pub(crate) bytes: Option<Spanned<Scalar>>,
     pub(crate) rule: Vec<RuleTable>,
+}
+
+/// `[egress.proxy]`: what the gateway dials through.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ProxyTable {
+    pub(crate) url: Option<Spanned<String>>,
+    pub(crate) secret: Option<Spanned<String>>,
+    pub(crate) resolve: Option<Spanned<String>>,
+    pub(crate) except: Vec<Spanned<String>>,
 }
 
 /// `[[egress.rule]]`: a rule that does not fit in a line.

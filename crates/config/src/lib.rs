@@ -41,7 +41,7 @@ mod secret_files;
 mod toml_text;
 mod trust;
 
-pub use allow::{Allowed, RuleFile, RuleList, add_rule, add_rule_in};
+pub use allow::{Allowed, RuleFile, RuleList, RulesProposal, add_rule, add_rule_in, propose_rules};
 pub use authorities::AuthorityFile;
 pub use credentials::CredentialFlags;
 pub use daemon_table::{DaemonSettings, daemon};
@@ -59,7 +59,7 @@ pub use machine::machine;
 pub use merge::Origins;
 pub use origin::{At, ConfigPaths, Origin, Position};
 pub use profile_table::{Profile, profiles, profiles_from};
-pub use request::{DefaultProfile, Surroundings, resolve, resolve_with};
+pub use request::{DefaultProfile, Surroundings, UsersNetwork, resolve, resolve_with};
 pub use sample::sample;
 pub use sandbox_table::SandboxSettings;
 pub use schema::schema;

@@ -74,6 +74,9 @@ pub(crate) fn understand(
     Ok(profiles)
 }
 
+/// What runs where no file names a profile.
+const BUILT_IN: &str = "default";
+
 fn one(text: &Text, name: &str, place: Position, table: &ProfileTable) -> Result<Profile, SandboxError> {
     if !is_name(name) {
         let what = format!(
@@ -81,6 +84,13 @@ fn one(text: &Text, name: &str, place: Position, table: &ProfileTable) -> Result
             name.escape_debug()
         );
         return Err(at(&place, what));
+    }
+    if name == BUILT_IN {
+        return Err(at(
+            &place,
+            format!("the profile `{BUILT_IN}` is built in, and this one would never be used"),
+        )
+        .hint("give it another name, and write `default = true` in it"));
     }
     let reader = Words { text };
     let base = SandboxRequest {
@@ -92,6 +102,7 @@ fn one(text: &Text, name: &str, place: Position, table: &ProfileTable) -> Result
             allow: reader.each(&table.allow)?,
             deny: Vec::new(),
             groups: reader.each(&table.groups)?,
+            host_ports: Vec::new(),
             inspect: table.inspect,
         },
         secrets: reader.each(&table.secrets)?,

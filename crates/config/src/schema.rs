@@ -47,6 +47,7 @@ mod tests {
             ("", &schema),
             ("[egress]", egress),
             ("[[egress.rule]]\nhost = \"x\"", rule),
+            ("[egress.proxy]", &egress["properties"]["proxy"]),
             ("[credential.x]", credential),
             ("[github]", github),
             ("[llm]", llm),

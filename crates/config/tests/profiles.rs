@@ -152,6 +152,8 @@ fn what_makes_no_sense_in_a_profile_is_named_with_its_line() {
     assert_eq!(error.hint.as_ref().map(|hint| hint.to_string()).as_deref(), Some("did you mean `egress`?"));
     let error = error_of(Layer::User, "[profile.\"No Name\"]\n");
     assert!(error.message.contains("cannot name a profile"), "{error}");
+    let error = error_of(Layer::User, "[profile.default]\ntimeout = \"3s\"\n");
+    assert!(error.message.contains("belljar.toml:1: the profile `default` is built in"), "{error}");
 }
 
 #[test]

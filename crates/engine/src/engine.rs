@@ -17,12 +17,12 @@ use crate::roots::{self, PreparedRoot};
 use crate::sandbox::{Outside, Suspended};
 use crate::steering::{Steered, Steering};
 use crate::workspace::Workspace;
-use crate::{Sandbox, llm, persistent, pushes, relay, remote, sweep};
+use crate::{Sandbox, credentials, llm, logged_words, persistent, pushes, relay, remote, sweep};
 use belljar_backend::{Backend, Isolation, Remote, RootTree, Service, backend};
 use belljar_config::machine;
 use belljar_gateway::{Gateway, Served, Terms};
 use belljar_spec::egress::{EgressPolicy, Mode};
-use belljar_spec::workspace::View;
+use belljar_spec::workspace::{View, WorkspaceMode};
 use belljar_spec::{
     Assurance, BackendChoice, BackendName, Command, ErrorCode, Hint, Limits, Runtime, SandboxError,
     SandboxId, SandboxSpec, Term, hint,
@@ -31,6 +31,8 @@ use belljar_state::state_directory;
 use belljar_vault::HostSecrets;
 use belljar_vault::SecretStore;
 use belljar_workspace::inert::Leash;
+use belljar_workspace::managed::Sharing;
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -80,6 +82,8 @@ struct Making<'m> {
     prepared: &'m Prepared,
     record: &'m Record,
     first: Option<&'m Command>,
+    /// Which managed clone its workspace may be in.
+    sharing: Cell<Sharing>,
 }
 
 /// Whether a backend works here.
@@ -241,7 +245,8 @@ impl Engine {
         // Before anything is started: a secret that cannot be read starts nothing.
         self.begins(Stage::Credentials)?;
         let prepared = step("credentials", || Prepared::new(spec, &self.gateway, || self.secrets()))?;
-        let making = Making { prepared: &prepared, record, first };
+        let sharing = Cell::new(sharing_for(spec));
+        let making = Making { prepared: &prepared, record, first, sharing };
         let outcome = self.make_in_workspace(&making);
         if outcome.is_err() {
             record.end();
@@ -275,9 +280,11 @@ impl Engine {
         loop {
             self.begins(Stage::Workspace)?;
             persistent::make(&making.prepared.spec, || self.state())?;
+            let sharing = making.sharing.get();
             let workspace = step("workspace", || {
                 let secrets = || self.secrets();
-                Workspace::prepare(&making.prepared.spec, making.record.id, || self.state(), secrets)
+                let (spec, id) = (&making.prepared.spec, making.record.id);
+                Workspace::prepare(spec, id, || self.state(), secrets, sharing)
             })?;
             match self.begins(Stage::Sandbox).and_then(|()| self.make_with(making, &workspace)) {
                 Ok(sandbox) => {
@@ -287,6 +294,10 @@ impl Engine {
                 Err(error) => {
                     // Nothing ran in it, so there is nothing to tell.
                     let _ = workspace.finish(None);
+                    // A weaker backend is tried, which needs another workspace.
+                    if making.sharing.get() != sharing {
+                        continue;
+                    }
                     tries -= 1;
                     // Another sandbox of the same folder ended meanwhile, and removed its mount points.
                     if error.code != ErrorCode::ChangedMeanwhile || tries == 0 {
@@ -303,6 +314,9 @@ impl Engine {
         match spec.backend {
             BackendChoice::Named(name) => {
                 strong_enough(name, spec)?;
+                if is_shared_wrongly(name, making) {
+                    return Err(ErrorCode::Internal.error("the workspace was made for another backend"));
+                }
                 self.start(backend(name), making, workspace, limits)
             }
             BackendChoice::Auto => self.auto(making, workspace, &limits),
@@ -323,6 +337,12 @@ impl Engine {
                 refusals.push((name, refusal));
                 continue;
             }
+            if is_shared_wrongly(name, making) {
+                making.sharing.set(sharing_of(name));
+                return Err(
+                    ErrorCode::ChangedMeanwhile.error("the workspace is made anew for another backend")
+                );
+            }
             match self.start(backend(name), making, workspace, limits.clone()) {
                 // Any other error is about what was asked for, and no weaker backend is the answer to that.
                 Err(refusal) if refusal.code == ErrorCode::BackendUnavailable => {
@@ -342,7 +362,7 @@ impl Engine {
         workspace: &Workspace,
         limits: Limits,
     ) -> Result<Sandbox, SandboxError> {
-        let Making { prepared, record, first } = *making;
+        let Making { prepared, record, first, .. } = *making;
         let (spec, id) = (&prepared.spec, record.id);
         let root = step("root", || self.root(spec, backend.name()))?;
         // An image may have taken long to come.
@@ -382,7 +402,9 @@ impl Engine {
         let recorder = record.recorder().expect("a backend that started a guest has called `meanwhile`");
         let recorder = Arc::clone(recorder);
         let route = match &secrets {
-            Some(secrets) => step("model", || llm::open(spec, id, secrets, &recorder))?,
+            Some(secrets) => {
+                step("model", || llm::open(spec, id, secrets, &recorder, prepared.proxy.clone()))?
+            }
             None => None,
         };
         // Of every git that works for it on the host, whichever part of belljar starts that git.
@@ -402,6 +424,7 @@ impl Engine {
                     credentials: Arc::clone(&prepared.credentials),
                     authority,
                     pushes: Some(pushes::pushes(spec, directory, &leash)),
+                    proxy: prepared.proxy.clone(),
                     rules: record.rules.clone(),
                     ports: None,
                 };
@@ -422,6 +445,7 @@ impl Engine {
             |state: PathBuf| Neighbours::join(&state, id, spec, view, shown, policy.as_ref(), &recorder);
         let neighbours = state.map(join).transpose()?;
         let steering = self.steering(id, spec, backend.name(), served.as_ref(), policy.as_ref())?;
+        let known = credentials::real_values(spec);
         let neighbours = Mutex::new(neighbours);
         let relay = Mutex::new(relay);
         Sandbox::new(
@@ -441,6 +465,8 @@ impl Engine {
                 neighbours,
                 root: Mutex::new(Some(root)),
                 span: Span::current(),
+                first_words: first.map(|first| logged_words::shown(first.argv(), &known)).unwrap_or_default(),
+                secrets: known,
                 observer: self.observer.clone(),
             },
         )
@@ -589,6 +615,39 @@ fn line_of_named(name: BackendName) -> String {
 /// What `auto` never chooses.
 const NAMED: [BackendName; 3] =
     [BackendName::Docker(Runtime::Runc), BackendName::Container, BackendName::Host];
+
+/// Which managed clone the workspace of a sandbox is made in: of the backends that may be taken, the first that works says.
+fn sharing_for(spec: &SandboxSpec) -> Sharing {
+    let is_managed = matches!(spec.mode, WorkspaceMode::ManagedClone { .. });
+    let works = |name: &BackendName| strong_enough(*name, spec).is_ok() && backend(*name).check().is_ok();
+    match spec.backend {
+        BackendChoice::Named(name) => sharing_of(name),
+        BackendChoice::Auto if !is_managed => Sharing::AllBranches,
+        BackendChoice::Auto => {
+            BackendName::AUTO.into_iter().find(works).map_or(Sharing::AllBranches, sharing_of)
+        }
+    }
+}
+
+/// Which managed clone a backend may work in. What cannot hold the parts of one that git runs for all branches (config, hooks) gets one
+/// for each branch.
+fn sharing_of(backend: BackendName) -> Sharing {
+    match backend {
+        BackendName::Landlock => Sharing::OneBranch,
+        // The last two hold nothing at all.
+        BackendName::Native
+        | BackendName::Bwrap
+        | BackendName::Docker(_)
+        | BackendName::E2b
+        | BackendName::Container
+        | BackendName::Host => Sharing::AllBranches,
+    }
+}
+
+fn is_shared_wrongly(backend: BackendName, making: &Making<'_>) -> bool {
+    let is_managed = matches!(making.prepared.spec.mode, WorkspaceMode::ManagedClone { .. });
+    is_managed && making.sharing.get() == Sharing::AllBranches && sharing_of(backend) == Sharing::OneBranch
+}
 
 fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxError> {
     match spec.at_least {

@@ -26,13 +26,16 @@ mod exec;
 mod explain;
 mod faults;
 mod files;
+mod forwarding;
 mod git_session;
 mod golden;
 mod held;
 mod host;
 mod layers;
+mod listening;
 mod liveness;
 mod llm;
+mod logged_words;
 mod neighbours;
 mod observe;
 mod once;
@@ -64,6 +67,7 @@ pub use engine::{BackendReport, Description, Engine, Stage, Watcher, describe};
 pub use exec::{Events, ExecResult, FixedInput, Input, Inputs, Output, Running};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain, resolve};
 pub use files::{EntryKind, FileEntry, FileStat, Listing};
+pub use forwarding::{Forwarding, IfTaken, listen};
 pub use golden::{BuildOptions, BuildProgress, GOLDEN_RELEASE, Golden, GoldenStatus, MIRROR};
 pub use host::{
     LimitsHeld, container_around_us, fetch_docker_image, host_shell, landlock_is_filtered, limits_held,

@@ -3,8 +3,8 @@
 use crate::record;
 use belljar_audit::Event;
 use belljar_backend::Isolation;
-use belljar_gateway::Recorder;
 use belljar_gateway::llm::Route;
+use belljar_gateway::{Proxy, Recorder};
 use belljar_spec::llm::LlmRoute;
 use belljar_spec::{BackendName, ErrorCode, SandboxError, SandboxId, SandboxSpec, Term, hint};
 use belljar_vault::SecretStore;
@@ -53,6 +53,7 @@ pub(crate) fn open(
     id: SandboxId,
     secrets: &Arc<dyn SecretStore>,
     recorder: &Arc<Recorder>,
+    proxy: Option<Arc<Proxy>>,
 ) -> Result<Option<Arc<Route>>, SandboxError> {
     let Some(terms) = spec.llm.clone() else { return Ok(None) };
     let lists = terms.models.iter();
@@ -70,7 +71,7 @@ pub(crate) fn open(
             .hint(hint!("see {}, and `[llm]` in your belljar.toml", Term::LlmUrl))
             .caused_by(error)
     };
-    let route = Route::new(terms, id, Arc::clone(secrets), Arc::clone(recorder)).map_err(wrong)?;
+    let route = Route::new(terms, id, Arc::clone(secrets), Arc::clone(recorder), proxy).map_err(wrong)?;
     recorder.write(&opened).map_err(|_| record::full())?;
     Ok(Some(Arc::new(route)))
 }

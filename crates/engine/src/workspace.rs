@@ -21,7 +21,7 @@ use belljar_vault::SecretStore;
 use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
-use belljar_workspace::managed::{self, HostWorktree, LeftInManagedClone, Provisioned};
+use belljar_workspace::managed::{self, HostWorktree, LeftInManagedClone, Provisioned, Sharing};
 use belljar_workspace::private_git::{self, HostGit, ImportMode, ImportReport, Life, PrivateGit, SetupError};
 use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Nested, Policy};
 use belljar_workspace::touched::{Compared, Look};
@@ -97,8 +97,9 @@ impl Workspace {
         id: SandboxId,
         state: impl FnOnce() -> Result<PathBuf, SandboxError>,
         secrets: impl FnOnce() -> Arc<dyn SecretStore>,
+        sharing: Sharing,
     ) -> Result<Workspace, SandboxError> {
-        let mut workspace = Workspace::made(spec, id, state, secrets)?;
+        let mut workspace = Workspace::made(spec, id, state, secrets, sharing)?;
         if spec.admin != Admin::No
             && let Some(view) = &mut workspace.view
         {
@@ -123,7 +124,7 @@ impl Workspace {
     ) -> Result<Workspace, SandboxError> {
         match &spec.mode {
             WorkspaceMode::Bind | WorkspaceMode::Own(_) | WorkspaceMode::Overlay { .. } => {
-                Workspace::prepare(spec, new_id()?, state, secrets)
+                Workspace::prepare(spec, new_id()?, state, secrets, Sharing::AllBranches)
             }
             WorkspaceMode::ManagedClone { .. } | WorkspaceMode::Clone(_) => {
                 let message = "a worktree or a clone has to be made before anything can be said of it";
@@ -141,6 +142,7 @@ impl Workspace {
         id: SandboxId,
         state: impl FnOnce() -> Result<PathBuf, SandboxError>,
         secrets: impl FnOnce() -> Arc<dyn SecretStore>,
+        sharing: Sharing,
     ) -> Result<Workspace, SandboxError> {
         let policy = Policy { protect: &spec.protected, unprotect: &spec.unprotected };
         match &spec.mode {
@@ -208,7 +210,7 @@ impl Workspace {
                 refuse_planted(folder)?;
                 let state = state()?;
                 refuse_unfit(&state, &HostWorktree::find(folder)?.top, &spec.alternates)?;
-                let made = managed::provision(&state, folder, branch.as_ref())?;
+                let made = managed::provision_in(&state, folder, branch.as_ref(), sharing)?;
                 let LinkedGit { common, own, .. } = &made.git;
                 let mut view = protect::view_of_worktree(&made.folder, common, own, policy)?;
                 view.host_folder = Some(HostWorktree::find(folder)?.top);
@@ -424,6 +426,11 @@ fn refuse_written(state: &Path, host: &HostGit) -> Result<(), SandboxError> {
 
 fn no_private_git(folder: &Path, error: &SetupError) -> SandboxError {
     let message = format!("the repository `{}` cannot be given to a sandbox: {error}", folder.display());
+    if let SetupError::Make { .. } = error {
+        // The state directory, and not the repository, is what cannot be written.
+        let hint = "is there room, and may you write there? XDG_STATE_HOME names another folder";
+        return ErrorCode::NotSupported.error(message).hint(hint);
+    }
     ErrorCode::NotSupported.error(message).hint(hint!(
         "work on a clone with {}, or, if you trust what runs, let it write this repository with {}",
         Term::Branch.to("NAME"),

@@ -18,8 +18,9 @@ use belljar_overlay::snapshot::Forking;
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::new_id;
 use belljar_state::sweep_removed;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
@@ -31,7 +32,12 @@ pub struct Fleet {
     pub(crate) world: World,
     swept: Arc<Sweep>,
     pool: Arc<Pool>,
+    /// One snapshot at a time of each grant whose snapshots are counted.
+    snapshot_turns: Arc<Mutex<HashMap<String, Turn>>>,
 }
+
+/// Held by the one whose turn it is.
+type Turn = Arc<tokio::sync::Mutex<()>>;
 
 /// Which sandboxes of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -74,10 +80,19 @@ impl Fleet {
         if world.settings.warm > 0 {
             tokio::spawn(Arc::clone(&pool).tend(world.clone()));
         }
-        let fleet = Fleet { registry, world, swept, pool };
+        let fleet = Fleet { registry, world, swept, pool, snapshot_turns: Arc::default() };
         // The first request should not see every sandbox as starting; a slow one delays no request for longer than this.
         let _ = timeout(ADOPTION, fleet.settle()).await;
         Ok(fleet)
+    }
+
+    /// Waits until no other snapshot of this grant is being taken.
+    pub(crate) async fn snapshot_turn(&self, grant: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.snapshot_turns.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(turns.entry(grant.to_string()).or_default())
+        };
+        turn.lock_owned().await
     }
 
     /// What was swept when it was opened.

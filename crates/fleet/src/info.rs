@@ -30,6 +30,7 @@ impl Record {
                 .map(|alive| alive.ports.clone())
                 .filter(|ports| !ports.is_empty())
                 .unwrap_or_else(|| self.sandbox.ports.clone()),
+            forwarded: now.map(|alive| alive.forwarded.clone()).unwrap_or_default(),
             leases: self.leases.iter().map(|lease| lease.info()).collect(),
             commands,
             created_ms: self.created_ms,

@@ -12,6 +12,7 @@
 //! [`decide`] is the only maker of a [`decide::Permit`], and [`dial`] takes nothing else. What a program inside chose
 //! (addresses, names, bytes) is judged before anything is done with it. Called by the engine only.
 
+mod asking;
 mod bytes;
 mod connection;
 mod connection_limits;
@@ -48,6 +49,7 @@ mod tally;
 mod tls_interception;
 mod trust;
 mod unresolved;
+mod upstream_proxy;
 
 pub use credentials::{Credentials, EnvFault, EnvFileError, InEnvFileError, Known, Redact, danger_forward};
 pub use dial::judge_first;
@@ -57,10 +59,11 @@ pub use gateway::{Gateway, Served, Terms};
 pub use host_request::post_json;
 pub use live::{
     ANSWER_TIMEOUT, Change, ChangeRefused, Changed, LiveEvent, LivePolicy, LiveRule, LiveState, PolicyDigest,
-    PolicyVersion, Question, Until, rule_for,
+    PolicyVersion, Question, Until,
 };
 pub use pushes::Pushes;
 pub use record::{Counted, Counter, Recorder};
 pub use resolve::resolve;
 pub use sandbox_ca::{Authority, AuthorityError};
 pub use trust::check_authorities;
+pub use upstream_proxy::Proxy;

@@ -2,7 +2,8 @@
 //! opened again, by us either.
 
 use crate::stream::fault;
-use belljar_sys::rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::{caps, seccomp};
 use belljar_wire::message::{
@@ -12,6 +13,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath,
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
+use std::error::Error;
 
 /// Confines this process, which must have one thread, and with it all that it will start. Gives the Landlock version in force.
 pub(crate) fn confinement(confinement: &Confinement) -> Result<u32, Fault> {
@@ -77,7 +79,7 @@ pub(crate) enum Restricted {
 /// One layer of isolation of a sandbox without namespaces: of all paths of the host only those that are listed can be used, and signals do
 /// not leave it. What the version has must be there. (A layer without rules for paths would still forbid to move files between
 /// directories: landlock(7), `LANDLOCK_ACCESS_FS_REFER`.)
-pub(crate) fn restrict_to_paths(supervision: &Supervision, who: Restricted) -> Result<(), RulesetError> {
+pub(crate) fn restrict_to_paths(supervision: &Supervision, who: Restricted) -> Result<(), Box<dyn Error>> {
     let abi = known(supervision.landlock_abi);
     let all = AccessFs::from_all(abi);
     let mut ruleset =
@@ -99,8 +101,14 @@ pub(crate) fn restrict_to_paths(supervision: &Supervision, who: Restricted) -> R
             PathUse::Write => all & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::ResolveUnix),
             PathUse::Device => (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev) & all,
         };
+        let opened = match open_as_planned(path, path_use) {
+            Err(Errno::LOOP) if *path_use != PathUse::Device => {
+                return Err(format!("`{path}` was replaced by a link").into());
+            }
+            other => other,
+        };
         // A path that does not exist needs no permission.
-        if let Ok(opened) = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        if let Ok(opened) = opened {
             // What only directories have is left out where it is none.
             let is_directory = fstat(&opened)
                 .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
@@ -110,7 +118,20 @@ pub(crate) fn restrict_to_paths(supervision: &Supervision, who: Restricted) -> R
             }
         }
     }
-    created.restrict_self().map(drop)
+    created.restrict_self()?;
+    Ok(())
+}
+
+/// What is opened is what the host judged: its path had no link when it was planned, and one that was put there meanwhile, by another sandbox
+/// that works in a folder above, leads elsewhere.
+fn open_as_planned(path: &str, path_use: &PathUse) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    match path_use {
+        PathUse::Read | PathUse::Write | PathUse::List => {
+            openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+        }
+        PathUse::Device => openat(CWD, path, flags, Mode::empty()),
+    }
 }
 
 /// A version of Landlock as the crate names it.
@@ -128,3 +149,26 @@ const NEWEST: ABI = ABI::V9;
 /// Compiled by the build script from confine/syscalls.table.
 pub(crate) const DEFAULT_FILTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/default.bpf"));
 const NESTED_FILTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/nested.bpf"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_link_that_came_later_opens_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let top = folder.path().canonicalize().expect("a folder");
+        fs::create_dir_all(top.join("work/sub")).expect("a folder");
+        symlink(top.join("work"), top.join("link")).expect("a link");
+        let open = |path: &str, path_use| {
+            open_as_planned(top.join(path).to_str().expect("text"), &path_use).map(drop)
+        };
+        assert_eq!(open("work/sub", PathUse::Write), Ok(()));
+        for path in ["link", "link/sub"] {
+            assert_eq!(open(path, PathUse::Write), Err(Errno::LOOP), "{path}");
+            assert_eq!(open(path, PathUse::Read), Err(Errno::LOOP), "{path}");
+        }
+    }
+}

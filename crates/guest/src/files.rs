@@ -14,29 +14,39 @@ use std::io;
 
 /// Where paths start, and what holds them.
 pub(crate) struct PathRoot {
-    root: OwnedFd,
-    /// Absolute paths must begin with this; empty where the sandbox's own root is the limit.
-    prefix: String,
-    resolve: ResolveFlags,
+    roots: Vec<Root>,
+    /// All that is seen belongs to the sandbox, and its own root is the limit.
+    is_private: bool,
     workspace: String,
+}
+
+/// A directory that paths are resolved beneath.
+struct Root {
+    directory: OwnedFd,
+    /// Absolute paths begin with this; empty for `/`.
+    prefix: String,
 }
 
 impl PathRoot {
     pub(crate) fn open(root: FileRoot, workspace: String) -> Result<PathRoot, Fault> {
-        let (path, prefix, resolve) = match root {
-            FileRoot::Sandbox => ("/".to_string(), String::new(), ResolveFlags::empty()),
-            FileRoot::Beneath(path) => {
-                (path.clone(), path, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+        let open = |path: &str, prefix: &str| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let directory = openat(CWD, path, flags, Mode::empty());
+            let directory = directory.map_err(|errno| fault(format!("open {path}"), errno))?;
+            Ok(Root { directory, prefix: prefix.into() })
+        };
+        let (roots, is_private) = match root {
+            FileRoot::Sandbox => (vec![open("/", "")?], true),
+            FileRoot::Beneath(paths) => {
+                (paths.iter().map(|path| open(path, path)).collect::<Result<_, Fault>>()?, false)
             }
         };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = openat(CWD, &path, flags, Mode::empty()).map_err(|e| fault(format!("open {path}"), e))?;
-        Ok(PathRoot { root, prefix, resolve, workspace })
+        Ok(PathRoot { roots, is_private, workspace })
     }
 
     /// Whether all that is seen belongs to the sandbox.
     pub(crate) fn is_private(&self) -> bool {
-        self.prefix.is_empty()
+        self.is_private
     }
 
     /// A directory, for a command to start in.
@@ -45,7 +55,7 @@ impl PathRoot {
     }
 
     pub(crate) fn resolve(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let path = self.below_root(path)?;
+        let (root, path) = self.below_root(path)?;
         // Never our terminal, never wait for the other end of a pipe.
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let flags =
@@ -53,9 +63,9 @@ impl PathRoot {
         let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() };
         let opened = if self.is_private() {
             // All that is seen is the sandbox's, and the filter knows no openat2.
-            openat(&self.root, path, flags, mode)?
+            openat(root, path, flags, mode)?
         } else {
-            openat2(&self.root, path, flags, mode, self.resolve)?
+            openat2(root, path, flags, mode, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)?
         };
         refuse_own_proc(&opened)?;
         Ok(opened)
@@ -75,17 +85,19 @@ impl PathRoot {
         Ok((self.directory(parent)?, name))
     }
 
-    /// `path` relative to the root's descriptor.
-    fn below_root(&self, path: &str) -> Result<String, Errno> {
+    /// The directory that `path` lies beneath, and the path relative to that.
+    fn below_root(&self, path: &str) -> Result<(&OwnedFd, String), Errno> {
         let absolute =
             if path.starts_with('/') { path.to_string() } else { format!("{}/{path}", self.workspace) };
-        let below = absolute.strip_prefix(self.prefix.as_str()).ok_or(Errno::XDEV)?;
-        match below.trim_start_matches('/') {
+        let below = |root: &Root| {
+            let below = absolute.strip_prefix(root.prefix.as_str())?;
             // `/workspace-other` is not below `/workspace`.
-            _ if !self.prefix.is_empty() && !below.is_empty() && !below.starts_with('/') => Err(Errno::XDEV),
-            "" => Ok(".".into()),
-            below => Ok(below.into()),
-        }
+            let is_below = root.prefix.is_empty() || below.is_empty() || below.starts_with('/');
+            is_below.then(|| below.trim_start_matches('/').to_string())
+        };
+        let (root, below) =
+            self.roots.iter().find_map(|root| Some((root, below(root)?))).ok_or(Errno::XDEV)?;
+        Ok((&root.directory, if below.is_empty() { ".".into() } else { below }))
     }
 }
 
@@ -125,7 +137,11 @@ pub(crate) fn answer(place: &PathRoot, request: Request, stream: &mut Stream) ->
         Request::SetAttributes { path, prefix, attributes } => {
             done(attributes::set(place, path, prefix, attributes), || format!("write attributes of {path}"))
         }
-        Request::Exec(_) | Request::Connect { .. } | Request::Pause | Request::Resume => {
+        Request::Exec(_)
+        | Request::Connect { .. }
+        | Request::Pause
+        | Request::Resume
+        | Request::Listening => {
             Reply::Failed(fault("take something else for a file operation", Errno::INVAL))
         }
     };

@@ -3,7 +3,7 @@
 use crate::pages;
 use crate::serve::{Shared, on_to, page};
 use belljar_api::client::ClientError;
-use belljar_api::{ChangePolicy, CreateSandbox, WorkspaceRequest};
+use belljar_api::{AnswerQuestion, ChangePolicy, CreateSandbox, WorkspaceRequest};
 use belljar_spec::ErrorCode;
 use belljar_spec::egress::{RuleEffect, Verdict};
 use http_body_util::Full;
@@ -85,7 +85,9 @@ async fn change<'f>(
                 _ => return Err(Failed::Unknown),
             };
             let question = field("question").parse().map_err(|_| Failed::Unknown)?;
-            match sandbox.answer(question, verdict).await {
+            // The question that the page showed: a sandbox that was started again counts its own from the beginning.
+            let answer = AnswerQuestion { rule: Some(field("about").to_string()), verdict };
+            match sandbox.answer(question, &answer).await {
                 // Another person was quicker, or its time was over: the page shows it.
                 Err(ClientError::Api(error, _)) if error.code() == ErrorCode::NameUnknown => {}
                 outcome => drop(outcome?),

@@ -11,6 +11,7 @@ mod actions;
 mod decisions;
 mod html;
 mod pages;
+mod peer;
 mod serve;
 
 pub use serve::{Bound, Starter};

@@ -4,6 +4,7 @@ use crate::access::{Access, Closed};
 use crate::actions;
 use crate::decisions::Decisions;
 use crate::pages;
+use crate::peer::is_ours;
 use belljar_api::client::Client;
 use belljar_spec::{ErrorCode, SandboxError};
 use http_body_util::{BodyExt, Full, Limited};
@@ -73,12 +74,13 @@ impl Bound {
         loop {
             let Ok(place) = Arc::clone(&open).acquire_owned().await else { return };
             match self.listener.accept().await {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
+                    let is_ours = stream.local_addr().is_ok_and(|local| is_ours(peer, local));
                     let shared = Arc::clone(&self.shared);
                     tokio::spawn(async move {
                         let service = service_fn(move |request| {
                             let shared = Arc::clone(&shared);
-                            async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+                            async move { Ok::<_, Infallible>(answer(&shared, request, is_ours).await) }
                         });
                         let _ = http1::Builder::new()
                             .timer(TokioTimer::new())
@@ -105,8 +107,15 @@ fn own_address() -> Result<IpAddr, SandboxError> {
 
 type Page = Response<Full<Bytes>>;
 
-async fn answer(shared: &Shared, request: Request<Incoming>) -> Page {
-    let mut response = match routed(shared, request).await {
+async fn answer(shared: &Shared, request: Request<Incoming>, is_ours: bool) -> Page {
+    let answered = match is_ours {
+        true => routed(shared, request).await,
+        false => Err(Closed(
+            StatusCode::FORBIDDEN,
+            "this dashboard is another user's: open it in a browser of the user who started it",
+        )),
+    };
+    let mut response = match answered {
         Ok(response) => response,
         Err(Closed(status, why)) => page(status, pages::error(status, why, None)),
     };

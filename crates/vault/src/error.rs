@@ -136,8 +136,8 @@ impl VaultError {
             | VaultError::NoKeyFile { .. }
             | VaultError::NotAKey { .. }
             | VaultError::WrongKey { .. }
-            | VaultError::Changed { .. }
-            | VaultError::NoSuchSecret { .. } => ErrorCode::SecretFailed,
+            | VaultError::Changed { .. } => ErrorCode::SecretFailed,
+            VaultError::NoSuchSecret { .. } => ErrorCode::CredentialMissing,
         }
     }
 }

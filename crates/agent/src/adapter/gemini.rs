@@ -49,7 +49,7 @@ fn with_settings(setup: Setup, task: &Task) -> Setup {
         Some(model) => setup.args(["-m", &model.model]),
         None => setup,
     };
-    let settings = json!({
+    let mut settings = json!({
         // Without it, it takes no key that comes with another base.
         "security": { "auth": { "selectedType": "gemini-api-key" } },
         "privacy": { "usageStatisticsEnabled": false },
@@ -57,6 +57,10 @@ fn with_settings(setup: Setup, task: &Task) -> Setup {
         // Its own name for the file, and the one that all agents share.
         "context": { "fileName": ["GEMINI.md", "AGENTS.md"] },
     });
+    if let Some(attached) = &task.attached {
+        // Its own tools read no other folder beside the workspace.
+        settings["context"]["includeDirectories"] = json!([attached]);
+    }
     let setup = setup
         .env("GEMINI_API_KEY", KEY)
         .env("GOOGLE_GEMINI_BASE_URL", task.route)

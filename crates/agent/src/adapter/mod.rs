@@ -76,10 +76,12 @@ pub struct Task<'t> {
     pub prompt: Option<&'t str>,
     /// The conversation that the prompt is the end of; empty: the prompt alone.
     pub messages: &'t [Message],
+    /// Where the files are that the prompt comes with, if there are any.
+    pub attached: Option<String>,
     pub model: Option<&'t ModelName>,
     pub effort: Option<Effort>,
     pub web_search: bool,
-    /// The route to its model inside: `http://127.0.0.1:8080`.
+    /// The route to its model inside: `http://127.0.0.1:14180`.
     pub route: &'t str,
     /// What is spoken at the end of the route.
     pub upstream: UpstreamKind,

@@ -109,6 +109,7 @@ fn request(
         effort: phase.effort,
         web_search: phase.web_search.is_some(),
         context: phase.context.clone(),
+        attached: Vec::new(),
         cwd: None,
         time: [phase.budget.time, place.limits.timeout].into_iter().flatten().min(),
         conversation: Conversation::New,

@@ -191,6 +191,7 @@ mod tests {
             effort: None,
             web_search: false,
             context: Vec::new(),
+            attached: Vec::new(),
             cwd: None,
             time: None,
             conversation: Conversation::New,

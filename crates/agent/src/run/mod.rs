@@ -17,7 +17,7 @@ mod request;
 mod result;
 
 pub use interactive::open;
-pub use request::{Agent, Conversation, RunRequest};
+pub use request::{Agent, Attached, Conversation, RunRequest};
 pub use result::RunResult;
 
 use crate::adapter::{self, Adapter, Found, Resume, Setup, Task};
@@ -28,7 +28,7 @@ use crate::read;
 use crate::stop::StopReason;
 use crate::stream::Stream;
 use attend::{Attended, attend};
-use belljar_engine::{Engine, RefusedReport, Sandbox, Stage};
+use belljar_engine::{Engine, Sandbox, Stage};
 use belljar_spec::{
     Command, Compare, EnvName, ErrorCode, Permission, SandboxError, SharedPath, Stdin, Term, hint,
 };
@@ -185,11 +185,15 @@ pub(crate) async fn set_up(
     };
     let home = sandbox.variable("HOME").and_then(|home| home.to_str()).unwrap_or("/");
     let base = format!("http://127.0.0.1:{}", route.port);
+    let attached: Vec<String> =
+        request.attached.iter().map(|file| format!("{home}/{ATTACHED}/{}", file.name)).collect();
+    let prompt = with_attached(&request.prompt, &attached);
     let setup = kind(adapter)(&Task {
         program: &found.program,
         home,
         workspace: sandbox.workspace(),
-        prompt: Some(request.prompt.as_str()).filter(|prompt| !prompt.is_empty()),
+        prompt: Some(prompt.as_str()).filter(|prompt| !prompt.is_empty()),
+        attached: (!attached.is_empty()).then(|| format!("{home}/{ATTACHED}")),
         messages: request.messages.as_slice(),
         model: request.model.as_ref(),
         effort: request.effort,
@@ -213,6 +217,12 @@ pub(crate) async fn set_up(
         }
         sandbox.write_file(&path, content.as_bytes()).await?;
     }
+    if !attached.is_empty() {
+        sandbox.mkdir(&format!("{home}/{ATTACHED}"), true).await?;
+    }
+    for (path, file) in attached.iter().zip(&request.attached) {
+        sandbox.write_file(path, &file.content).await?;
+    }
     let mut command = Command::new(&setup.argv).map_err(|error| {
         ErrorCode::RequestValue
             .error(format!("{} cannot be started like this: {error}", adapter.title))
@@ -230,12 +240,24 @@ pub(crate) async fn set_up(
     Ok(command)
 }
 
+/// A prompt, and where the files are that it comes with.
+fn with_attached(prompt: &str, paths: &[String]) -> String {
+    let list = |path: &String| format!("\n- {path}");
+    match paths {
+        [] => prompt.to_string(),
+        paths => format!("{prompt}\n\nAttached files:{}", paths.iter().map(list).collect::<String>()),
+    }
+}
+
 /// PATH, with what the agent needs at its front.
 fn path_inside(found: &Found, sandbox: &Sandbox) -> Option<(EnvName, OsString)> {
     let usual = sandbox.variable("PATH").unwrap_or_default();
     let all = found.path.iter().cloned().chain(std::env::split_paths(&usual));
     Some(("PATH".parse().ok()?, std::env::join_paths(all).ok()?))
 }
+
+/// Below the home: not in the workspace, whose changes are the agent's.
+const ATTACHED: &str = "attached";
 
 async fn work(
     ready: &Ready,
@@ -273,7 +295,7 @@ async fn put_in_order(sandbox: &Sandbox, course: &mut Course<'_>) {
     course.begin(Step::Teardown);
     sandbox.dispose().await;
     course.begin(Step::Collect);
-    let refused = sandbox.refused().into_iter().map(RefusedReport::from).collect();
+    let refused = sandbox.refused_report();
     course.collect(sandbox.llm(), sandbox.llm_outcomes(), refused);
     course.answered_by(sandbox.llm_models());
     match sandbox.changes() {

@@ -19,6 +19,8 @@ pub struct RunRequest {
     pub web_search: bool,
     /// What the agent should know beside the folder's own AGENTS.md: names and texts.
     pub context: Vec<(String, String)>,
+    /// Files that the prompt comes with.
+    pub attached: Vec<Attached>,
     /// Where in the workspace it starts, if not at its top.
     pub cwd: Option<String>,
     /// How long the agent may run; the sandbox's wall time by default.
@@ -31,6 +33,14 @@ pub struct RunRequest {
     pub path: OsString,
     /// The place: workspace, egress, credentials, limits. Its route to a model must be set.
     pub sandbox: SandboxSpec,
+}
+
+/// A file beside a prompt: an image, a log. Inside it lies in the home, below `attached`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attached {
+    /// Of the file itself, without its folder.
+    pub name: String,
+    pub content: Vec<u8>,
 }
 
 /// Which conversation a prompt belongs to.

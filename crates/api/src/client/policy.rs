@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::client::error::ClientError;
 use crate::client::sandbox::Sandbox;
 use crate::{AnswerQuestion, ChangePolicy, PolicyChanged, SandboxQuestion};
-use belljar_spec::egress::{PolicyReport, Verdict};
+use belljar_spec::egress::PolicyReport;
 use hyper::Method;
 
 impl Client {
@@ -26,8 +26,8 @@ impl Sandbox {
     }
 
     /// Answers a question.
-    pub async fn answer(&self, question: u64, verdict: Verdict) -> Result<PolicyChanged, ClientError> {
+    pub async fn answer(&self, question: u64, answer: &AnswerQuestion) -> Result<PolicyChanged, ClientError> {
         let path = format!("/questions/{question}");
-        self.call(Method::POST, &path).json(&AnswerQuestion { verdict }).answer().await
+        self.call(Method::POST, &path).json(answer).answer().await
     }
 }

@@ -86,11 +86,13 @@ pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
 }
 
 fn setup(plan: &Plan, layout: &Layout, enforcement: &Enforcement, landlock_abi: u32) -> Setup {
+    let written =
+        layout.writable_on_host().iter().filter_map(|path| Some(path.to_str()?.to_string())).collect();
     Setup {
         version: belljar_wire::VERSION,
         steps: vec![belljar_wire::message::Step::Subreaper],
         confinement: plan.supervised(layout, enforcement, landlock_abi),
-        files: FileRoot::Beneath(layout.workspace.clone()),
+        files: FileRoot::Beneath(written),
         workspace: layout.workspace.clone(),
     }
 }

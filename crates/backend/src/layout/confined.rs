@@ -10,11 +10,11 @@ use super::home::{self, Homes};
 use super::java;
 use super::mounts::Mounts;
 use super::network;
-use super::opened::OpenedPaths;
+use super::opened::{OpenedPaths, moved};
 use super::{Bind, BindKind, BindOrigin, Layout, Wanted, asked_environment, environment, regional, shared};
 use super::{system, text, trust};
 use belljar_spec::workspace::{Shielded, View, WorkspaceMode};
-use belljar_spec::{Admin, ErrorCode, Hint, Nesting, SandboxError, SandboxSpec, Term, hint};
+use belljar_spec::{Admin, ErrorCode, Hint, Nesting, Permission, SandboxError, SandboxSpec, Term, hint};
 use belljar_wire::message::PathUse;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -36,18 +36,39 @@ impl Layout {
         let homes = Homes::here();
         let on_host =
             spec.workspace.as_deref().map(|path| shared::workspace(path, &homes, &mut opened)).transpose()?;
+        let named = shared::named(&spec.shared, on_host.as_deref(), &homes, &mut opened)?;
         let is_bound = spec.mode == WorkspaceMode::Bind;
         let is_judged = is_bound || matches!(spec.mode, WorkspaceMode::ManagedClone { .. });
         let around = Surroundings { homes: &homes, mounts: &Mounts::here(), opened: &opened };
-        guarded::refuse(on_host.as_deref().filter(|_| is_judged), &spec.mode, &[], None, around)?;
-        let written: Vec<&Path> = on_host.as_deref().filter(|_| is_bound).into_iter().collect();
-        shared::refuse_docker_sockets(written.iter().copied(), &belljar_docker::sockets(), &opened)?;
-        shared::refuse_our_own(&written, own, &opened)?;
+        guarded::refuse(on_host.as_deref().filter(|_| is_judged), &spec.mode, &named, None, around)?;
+        let of_bind = on_host.as_deref().filter(|_| is_bound).into_iter();
+        let of_host: Vec<&Path> = of_bind.chain(named.iter().map(|bind| &*bind.source)).collect();
+        shared::refuse_docker_sockets(of_host.iter().copied(), &belljar_docker::sockets(), &opened)?;
+        shared::refuse_our_own(&of_host, own, &opened)?;
+        if spec.persistent.is_some() {
+            let paths = spec.shared.iter().map(|shared| &*shared.path).chain(spec.workspace.as_deref());
+            let found: Vec<&Path> =
+                on_host.as_deref().into_iter().chain(named.iter().map(|bind| &*bind.source)).collect();
+            shared::refuse_moved(paths, &found)?;
+        }
+        if let Some(path) = spec.protected.first() {
+            let place = on_host.as_deref().unwrap_or(Path::new("")).join(path.as_str());
+            return Err(cannot_be_protected(
+                &place,
+                hint!("do not ask for paths to be protected, or use {}", Term::Backend.to("native")),
+            ));
+        }
         if let (true, Some(view)) = (is_bound, view) {
             refuse_what_cannot_be_protected(view)?;
         }
+        if let (true, Some(view), Some(judged)) = (is_bound, view, &on_host)
+            && *judged != view.folder
+        {
+            return Err(moved(judged));
+        }
+        // Real paths already. Resolved once more they could lead elsewhere by now; the guest follows no link on the way to them.
         let workspace = match view {
-            Some(view) => real(&view.folder)?,
+            Some(view) => view.folder.clone(),
             None => on_host.clone().unwrap_or_else(|| private.join(WORK)),
         };
         let home = match &spec.home {
@@ -69,12 +90,18 @@ impl Layout {
         binds.extend(readable("/proc".into()));
         binds.extend(bind(private.join(OWN), BindKind::ReadOnly, BindOrigin::Made(OWN)));
         let written = [workspace.clone(), home.clone(), temporary.clone()];
+        if let Some(inside) =
+            named.iter().find(|bind| written.iter().any(|path| bind.source.starts_with(path)))
+        {
+            let hint = hint!("omit it, or use {}", Term::Backend.to("native"));
+            return Err(cannot_be_protected(&inside.source, hint));
+        }
+        binds.extend(named);
         binds.extend(
             written.into_iter().filter_map(|path| bind(path, BindKind::ReadWrite, BindOrigin::Named)),
         );
-        // The worktree's part of the managed clone: no program of the host runs anything of it.
-        let git_directory =
-            view.and_then(|view| view.git.as_ref()).map(|git| real(&git.common)).transpose()?;
+        // Of a managed clone that this branch alone has: nothing of it can be protected (`belljar_workspace::managed::Sharing`).
+        let git_directory = view.and_then(|view| view.git.as_ref()).map(|git| git.common.clone());
         binds.extend(git_directory.and_then(|path| bind(path, BindKind::ReadWrite, BindOrigin::Named)));
 
         let model = spec.llm.as_ref().map(|llm| llm.port);
@@ -122,7 +149,16 @@ impl Layout {
                 BindKind::ReadOnly => PathUse::Read,
                 BindKind::ReadWrite | BindKind::Reopened => PathUse::Write,
             };
-            Some((bind.source.to_str()?.to_string(), path_use))
+            // A path that the caller named is real, and was judged; some of the system's own files are links.
+            let source = match bind.origin {
+                BindOrigin::Named | BindOrigin::Made(_) => bind.source.clone(),
+                BindOrigin::System
+                | BindOrigin::Home
+                | BindOrigin::Held
+                | BindOrigin::Planted
+                | BindOrigin::Guard => bind.source.canonicalize().ok()?,
+            };
+            Some((source.to_str()?.to_string(), path_use))
         });
         let devices = DEVICES.iter().map(|path| (path.to_string(), PathUse::Device));
         let listed = LISTED.iter().map(|path| (path.to_string(), PathUse::List));
@@ -157,9 +193,9 @@ fn refuse_what_takes_mounts(spec: &SandboxSpec, has_context: bool) -> Result<(),
             hint!("work on a branch with {}, or use {}", Term::Branch.to("NAME"), Term::Backend.to("native")),
         ),
         (
-            !spec.shared.is_empty(),
-            "show more folders of the host",
-            hint!("omit {} and {}, or use {}", Term::Ro, Term::Rw, Term::Backend.to("native")),
+            spec.shared.iter().any(|shared| shared.permission == Permission::Write),
+            "write to more folders of the host",
+            hint!("omit {}, or use {}", Term::Rw, Term::Backend.to("native")),
         ),
         (
             !spec.volumes.is_empty(),
@@ -201,23 +237,28 @@ fn refuse_what_cannot_be_protected(view: &View) -> Result<(), SandboxError> {
         (false, Some(shield)) => shield.path.clone(),
         (false, None) => return Ok(()),
     };
-    let message = format!(
-        "`{}` has to be protected, and the backend landlock cannot protect a path inside of a folder that the sandbox writes",
-        view.folder.join(what).display()
-    );
-    Err(ErrorCode::NotSupported.error(message).hint(hint!(
+    let hint = hint!(
         "work on a branch of the repository with {}, or use {} where it works ({} says why not)",
         Term::Branch.to("NAME"),
         Term::Backend.to("native"),
         Term::Capabilities
-    )))
+    );
+    Err(cannot_be_protected(&view.folder.join(what), hint))
+}
+
+fn cannot_be_protected(path: &Path, hint: Hint) -> SandboxError {
+    let message = format!(
+        "`{}` has to be protected, and the backend landlock cannot protect a path inside of a folder that the sandbox writes",
+        path.display()
+    );
+    ErrorCode::NotSupported.error(message).hint(hint)
 }
 
 /// What programs are told of their network.
 const NOTE: &str = "network.txt";
 /// Of the host's /etc beside what every sandbox sees. The names of users and machines are the host's own here; and what is closed is not
-/// absent: these are files that programs take it for an error not to be able to read.
-const MORE_OF_ETC: [&str; 34] = [
+/// absent: these are files that programs take it for an error not to be able to read. Not `apt` and `environment`, which may hold passwords.
+const MORE_OF_ETC: [&str; 32] = [
     "passwd",
     "group",
     "hosts",
@@ -237,7 +278,6 @@ const MORE_OF_ETC: [&str; 34] = [
     "terminfo",
     "magic",
     "mailcap",
-    "environment",
     "login.defs",
     "shells",
     "skel",
@@ -245,7 +285,6 @@ const MORE_OF_ETC: [&str; 34] = [
     "bash_completion.d",
     "python3",
     "R",
-    "apt",
     "dpkg",
     "manpath.config",
     "vim",

@@ -240,6 +240,9 @@ pub(crate) struct WishArgs {
     /// What it should know, beside the folder's own AGENTS.md: a file, or a folder with .md and .txt files; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) context: Vec<PathBuf>,
+    /// A file that the prompt is about, such as an image or a log, which is copied into the sandbox; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) attach: Vec<PathBuf>,
     /// How much may be used: `tokens=2m`, `calls=100`, `turns=30`, `time=10m`, `usd=5` (for models with a price:
     /// `belljar llm prices`), or several of them with commas
     #[arg(id = "run_budget", long = "budget", value_name = "BUDGET")]

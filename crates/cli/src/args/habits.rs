@@ -42,7 +42,15 @@ fn tip_for(error: &clap::Error) -> Option<&'static str> {
     };
     let Some(ContextValue::String(given)) = error.get(kind) else { return None };
     let given = given.split('=').next().unwrap_or(given);
-    table.iter().find(|(words, _)| words.contains(&given)).map(|(_, tip)| *tip)
+    let mut typed = std::env::args().skip(1);
+    let command = typed.next().filter(|first| first != given).unwrap_or_else(|| "belljar".into());
+    // The prompt of an agent, written as other programs take it.
+    if kind == ContextKind::InvalidArg && command == "agent" && !given.starts_with('-') {
+        return Some("the prompt is an option: `--prompt TEXT`, or `--prompt-file FILE`");
+    }
+    let in_command = format!("{command} {given}");
+    let tip = |word: &str| table.iter().find(|(words, _)| words.contains(&word)).map(|(_, tip)| *tip);
+    tip(&in_command).or_else(|| tip(given))
 }
 
 /// `belljar exec ls`: what is meant as the command was taken for the sandbox.
@@ -55,16 +63,24 @@ fn of_exec(error: &clap::Error) -> Option<&'static str> {
         .then_some("for the sandbox of this folder write `--` before the command: `belljar exec -- COMMAND`")
 }
 
+/// Words, and what to write instead. A word that counts below one command only stands behind that command's name.
 type Table = &'static [(&'static [&'static str], &'static str)];
 
 const FLAGS: Table = &[
+    (&["belljar -v", "belljar -version"], "`belljar --version`"),
+    (&["rm --all", "rm -a"], "`belljar rm $(belljar list --quiet)` removes all of them"),
+    (
+        &["apply --yes", "apply -y"],
+        "omit it: nothing is asked, and a file that changed here since is never overwritten",
+    ),
+    (&["serve --port", "serve -p"], "`--listen 127.0.0.1:PORT`"),
     (
         &["-v", "--volume", "--mount"],
         "`--ro PATH` or `--rw PATH` shows a path of the host at the same place inside; `belljar start --volume NAME` mounts a volume",
     ),
     (
         &["-p", "--publish", "-P"],
-        "`belljar forward . 3000` leads port 3000 of this machine to port 3000 inside, for a sandbox of `belljar start`",
+        "`belljar run`, `start` and `shell` take `-p 8080:3000`; `belljar forward . 8080:3000` leads there while a sandbox of `belljar start` lives",
     ),
     (
         &["--network", "--net"],
@@ -103,7 +119,25 @@ const COMMANDS: Table = &[
         &["inspect"],
         "`belljar list --json` shows sandboxes in full, `belljar sandbox plan` what a run would get",
     ),
-    (&["top"], "`belljar sandbox ps` lists the commands of a sandbox"),
+    (&["top", "stats"], "`belljar sandbox ps` lists the commands of a sandbox"),
+    (&["restart"], "`belljar stop`, then `belljar start`: the home and the files stay"),
+    (&["unpause"], "`belljar sandbox resume`"),
+    (
+        &["update", "upgrade", "self-update"],
+        "install the new version over this one: a daemon that runs is replaced by the next command",
+    ),
+    (
+        &["claude", "codex", "opencode", "pi", "gemini"],
+        "`belljar agent run NAME --prompt TEXT`, or `belljar agent shell NAME` for its own interface",
+    ),
+    (
+        &["daemon start", "daemon restart"],
+        "a command that needs the daemon starts it; `belljar serve` runs it in the foreground",
+    ),
+    (
+        &["config path", "config edit", "config get"],
+        "`belljar config init` writes your file and says where; `belljar config show` says where each value comes from",
+    ),
     (&["ssh", "enter"], "`belljar shell` opens a shell in a folder's sandbox"),
     (&["version"], "`belljar --version`"),
     (&["login"], "`belljar secrets set NAME` keeps a key; `docker login` is for registries"),
@@ -111,5 +145,5 @@ const COMMANDS: Table = &[
         &["set"],
         "`belljar config init` writes a file with all settings to edit; `belljar allow HOST` adds a host to a folder's",
     ),
-    (&["get"], "a value is never shown again: `belljar secrets list` shows names"),
+    (&["secrets get"], "a value is never shown again: `belljar secrets list` shows names"),
 ];

@@ -4,7 +4,7 @@ use super::credentials::CredentialArgs;
 use super::workspace::{GitArg, WorkspaceArgs};
 use super::{EgressArgs, LlmArgs};
 use belljar_config::{self as config, DefaultProfile, EgressFlags};
-use belljar_config::{Note, Surroundings, resolve};
+use belljar_config::{Note, Surroundings, UsersNetwork, resolve};
 use belljar_spec::egress::{Mode, RuleSource};
 use belljar_spec::git::BranchName;
 use belljar_spec::request::{EnvValue, GitHubRequest, HostPath, WebSearch, WorkspaceRequest};
@@ -50,6 +50,12 @@ impl SandboxOptions {
     /// Whether it was said where the workspace is inside.
     pub(crate) fn says_workspace_path(&self) -> bool {
         self.sandbox.workspace_path.is_some()
+    }
+
+    /// With every public name open; refused beside another mode.
+    pub(crate) fn opened(mut self) -> Result<SandboxOptions, SandboxError> {
+        self.egress.open()?;
+        Ok(self)
     }
 
     /// Works on this folder, if one is named.
@@ -130,6 +136,7 @@ impl SandboxOptions {
             forward: self.secrets.forward_secret.clone(),
             danger_forward_app_key: self.secrets.danger_forward_app_key,
             default_profile: DefaultProfile::Applied,
+            users_network: UsersNetwork::Applied,
             ..Surroundings::default()
         };
         let mut request = self.filled()?;
@@ -275,7 +282,7 @@ struct LimitArgs {
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     cpus: Option<Cpus>,
     /// Processes and threads [default: 4096]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NUMBER", value_parser = processes)]
     pids: Option<u32>,
     /// Open files of one process [default: 65536]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(3..))]
@@ -380,6 +387,16 @@ fn variable_of(text: &OsStr) -> Result<(EnvName, EnvValue), SandboxError> {
         })?),
     };
     Ok((name, value))
+}
+
+/// A number of processes.
+fn processes(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => {
+            Err(format!("`{text}` is not a number of processes: write one above 0, as in `512`"))
+        }
+        Ok(number) => Ok(number),
+    }
 }
 
 #[cfg(test)]

@@ -158,9 +158,10 @@ fn fall_back(base: &ImageName, as_json: bool) -> Result<u8, SandboxError> {
             "  hint: it is not made yet: `belljar images build-base --tag {}`",
             base.tag().unwrap_or("latest")
         ),
-        Some(true) | None => {
-            eprintln!("  hint: `belljar sandbox init --dockerfile` writes one to begin with")
-        }
+        Some(true) => eprintln!("  hint: `belljar sandbox init --dockerfile` writes one to begin with"),
+        None => eprintln!(
+            "  hint: no Docker daemon answers, so whether the image was made is not known: `belljar doctor` says more"
+        ),
     }
     print(format!("{base}\n").as_bytes())
 }

@@ -8,6 +8,9 @@ use std::time::Duration;
 pub(super) fn say_end(ended: &Ended, timeout: Option<Duration>, allow_more: fn(&str) -> String) -> u8 {
     if let Some(why) = &ended.not_started {
         eprintln!("belljar: {why}");
+        if let Some(hint) = meant_elsewhere(why) {
+            eprintln!("  hint: {hint}");
+        }
     }
     if ended.timed_out {
         let limit = timeout.map_or("it may".into(), |time| format!("{time:?}"));
@@ -20,6 +23,25 @@ pub(super) fn say_end(ended: &Ended, timeout: Option<Duration>, allow_more: fn(&
     }
     ended.exit_code()
 }
+
+/// For the name of an image or an agent where the command is expected.
+fn meant_elsewhere(why: &str) -> Option<String> {
+    let program = why.strip_prefix('`')?.strip_suffix("` was not found inside the sandbox")?;
+    let name = program.split(':').next().unwrap_or(program);
+    match () {
+        () if AGENTS.contains(&program) => Some(format!(
+            "`belljar agent shell {program}` opens that agent in a sandbox, `belljar agent run {program} --prompt TEXT` runs it"
+        )),
+        () if IMAGES.contains(&name) => {
+            Some("the first word is the command; an image is `--image NAME:TAG`".into())
+        }
+        () => None,
+    }
+}
+
+const AGENTS: [&str; 5] = ["claude", "codex", "gemini", "opencode", "pi"];
+/// Those that examples of Docker begin with, and that are no program as well.
+const IMAGES: [&str; 6] = ["alpine", "debian", "fedora", "golang", "postgres", "ubuntu"];
 
 /// What a limit means, and the flag that sets it.
 fn explained(limit: LimitHit) -> (&'static str, &'static str) {

@@ -8,7 +8,7 @@ use crate::args::{SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs
 use belljar_config::{self as config, EgressFlags};
 use belljar_spec::secret::{Credential, SecretName, SecretRef, SecretSource};
 use belljar_spec::{ErrorCode, SandboxError};
-use belljar_vault::{Listed, SetOutcome, Vault};
+use belljar_vault::{Listed, SetOutcome, Vault, VaultError};
 use serde_json::json;
 use std::fmt::Write;
 
@@ -93,7 +93,12 @@ fn good_for<'a>(name: &SecretName, credentials: &'a [Credential]) -> Vec<&'a Sec
 }
 
 fn remove(vault: &Vault, options: &SecretsRmArgs) -> Result<u8, SandboxError> {
-    vault.remove(&options.names)?;
+    vault.remove(&options.names).map_err(|error| match error {
+        VaultError::NoSuchSecret { .. } => {
+            SandboxError::from(error).hint("`belljar secrets list` lists what there is; nothing was removed")
+        }
+        error => error.into(),
+    })?;
     for name in &options.names {
         eprintln!("belljar: `{name}` is removed");
     }

@@ -67,6 +67,8 @@ pub(super) async fn answer(
         Request::SetAttributes { path, .. } => {
             Reply::Failed(fault(format!("set attributes of {path}"), fault::NOT_SUPPORTED))
         }
+        // A service says nothing of its network.
+        Request::Listening => Reply::Failed(fault("list ports".to_string(), fault::NOT_SUPPORTED)),
         Request::Exec(_) | Request::Connect { .. } | Request::Pause | Request::Resume => {
             Reply::Failed(fault("take something else for a file operation", Errno::INVAL))
         }

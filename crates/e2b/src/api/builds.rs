@@ -55,6 +55,9 @@ pub(super) async fn request(e2b: &E2b, caller: &Caller, request: Request<Incomin
     if tags.is_empty() {
         tags.push(USUAL_TAG.into());
     }
+    if tags.len() > MAX_TAGS {
+        return Err(Fault::bad_request(format!("a template has at most {MAX_TAGS} tags")));
+    }
     for word in tags.iter().map(String::as_str).chain([name]) {
         checked(word)?;
     }
@@ -185,6 +188,12 @@ pub(super) async fn start(
         return Err(Fault::conflict("this build was started already"));
     }
     let recipe = read_json::<BuildRequest>(request).await?.recipe()?;
+    let templates = e2b.templates.of_grant(&caller.grant);
+    let is_at_work = |build: &&Build| matches!(build.state, BuildState::Queued | BuildState::Building(_));
+    if templates.iter().flat_map(|template| &template.builds).filter(is_at_work).count() >= MAX_AT_WORK {
+        let message = format!("{MAX_AT_WORK} builds of this API key are being made: wait for one of them");
+        return Err(Fault::new(StatusCode::TOO_MANY_REQUESTS, message));
+    }
     e2b.templates.change_build(&template.id, build, |build| build.state = BuildState::Queued)?;
     let order = Order { caller: caller.clone(), template, build: build.into(), recipe };
     tokio::spawn(build::make(Arc::clone(e2b), order));
@@ -268,4 +277,6 @@ pub(super) async fn remove_tags(e2b: &E2b, caller: &Caller, request: Request<Inc
 
 const UPLOAD_LINK_S: i64 = 60 * 60;
 const MAX_IDLE: usize = 20;
+/// Of one grant: more would have the builds of all others wait.
+const MAX_AT_WORK: usize = 16;
 const MAX_TAGS: usize = 100;

@@ -68,6 +68,11 @@ async fn facts(
             return Err(Fault::not_served(what));
         }
     }
+    // It is kept as long as the sandbox is.
+    let metadata_bytes: usize = new.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if metadata_bytes > MAX_METADATA_BYTES {
+        return Err(Fault::bad_request(format!("`metadata` has at most {MAX_METADATA_BYTES} bytes")));
+    }
     let network: Network = match &new.network {
         None | Some(Value::Null) => Network::default(),
         Some(network) => serde_json::from_value(network.clone())
@@ -333,3 +338,4 @@ pub(super) async fn logs(
 const ID_BYTES: usize = 10;
 const MAX_REFRESH_S: u64 = 3600;
 const MAX_LOGS: usize = 1000;
+const MAX_METADATA_BYTES: usize = 64 * 1024;

@@ -204,6 +204,6 @@ async fn create(context: Context, asked: Asked) -> Result<Value, RpcError> {
 }
 
 /// Events that a client has not asked for.
-const MAX_COLLECTED: usize = 10_000;
+const MAX_COLLECTED: usize = 4000;
 /// Watchers of one sandbox that clients have not removed.
-const MAX_WATCHERS: usize = 256;
+const MAX_WATCHERS: usize = 32;

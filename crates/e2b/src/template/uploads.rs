@@ -43,7 +43,10 @@ impl Uploads {
         belljar_state::create_private(&directory).map_err(unkept)?;
         let name = crate::token::random::<8>().map_err(unkept)?;
         let part = directory.join(format!("{}.part", data_encoding::HEXLOWER.encode(&name)));
-        let written = write(&part, &mut body, MAX_BYTES.saturating_sub(kept)).await;
+        let has_room = || self.bytes_of(grant) <= MAX_BYTES;
+        let written = write(&part, &mut body, MAX_BYTES.saturating_sub(kept), &has_room).await;
+        // Others may have come at the same time, and each had seen room for itself.
+        let written = written.and_then(|()| if has_room() { Ok(()) } else { Err(no_room()) });
         match written.and_then(|()| fs::rename(&part, self.path(grant, files)).map_err(unkept)) {
             Ok(()) => Ok(()),
             Err(fault) => {
@@ -72,7 +75,12 @@ impl Uploads {
 }
 
 /// A thread of its own writes, since writing to a disk blocks.
-async fn write(path: &Path, body: &mut Incoming, most: u64) -> Result<(), Fault> {
+async fn write(
+    path: &Path,
+    body: &mut Incoming,
+    most: u64,
+    has_room: &(dyn Fn() -> bool + Sync),
+) -> Result<(), Fault> {
     let path = path.to_path_buf();
     let (to, mut pieces) = mpsc::channel::<Bytes>(PIECES);
     let writing = tokio::task::spawn_blocking(move || {
@@ -82,27 +90,41 @@ async fn write(path: &Path, body: &mut Incoming, most: u64) -> Result<(), Fault>
         }
         Ok(())
     });
-    let fed = feed(body, to, most).await;
+    let fed = feed(body, to, most, has_room).await;
     let written = writing.await.unwrap_or_else(|_| Err(io::Error::other("the writing thread ended")));
     written.map_err(unkept)?;
     fed
 }
 
 /// Stops early where the disk does; the writer says why.
-async fn feed(body: &mut Incoming, to: mpsc::Sender<Bytes>, most: u64) -> Result<(), Fault> {
-    let mut left = most;
+async fn feed(
+    body: &mut Incoming,
+    to: mpsc::Sender<Bytes>,
+    most: u64,
+    has_room: &(dyn Fn() -> bool + Sync),
+) -> Result<(), Fault> {
+    let (mut left, mut unseen) = (most, 0);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Fault::bad_request("the files did not come whole"))?;
         let Ok(bytes) = frame.into_data() else { continue };
-        left = left.checked_sub(bytes.len() as u64).ok_or_else(|| {
-            let message = format!("this API key has {} MiB for files of templates", MAX_BYTES >> 20);
-            Fault::new(StatusCode::INSUFFICIENT_STORAGE, message)
-        })?;
+        left = left.checked_sub(bytes.len() as u64).ok_or_else(no_room)?;
+        unseen += bytes.len() as u64;
+        if unseen >= LOOK_EVERY_BYTES {
+            unseen = 0;
+            if !has_room() {
+                return Err(no_room());
+            }
+        }
         if to.send(bytes).await.is_err() {
             return Ok(());
         }
     }
     Ok(())
+}
+
+fn no_room() -> Fault {
+    let message = format!("this API key has {} MiB for files of templates", MAX_BYTES >> 20);
+    Fault::new(StatusCode::INSUFFICIENT_STORAGE, message)
 }
 
 fn unkept(error: io::Error) -> Fault {
@@ -116,5 +138,7 @@ fn unkept(error: io::Error) -> Fault {
 
 /// Of one grant, all together.
 const MAX_BYTES: u64 = 4 << 30;
+/// How much of one upload comes between two looks at what the grant has.
+const LOOK_EVERY_BYTES: u64 = 16 << 20;
 const PIECES: usize = 8;
 const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);

@@ -161,6 +161,15 @@ fn egress(
     isolation: Isolation,
     spec: &SandboxSpec,
 ) -> Result<Option<EgressPolicy>, SandboxError> {
+    if let (Isolation::Absent, Some(port)) = (isolation, spec.forward_ports.first()) {
+        let message = format!(
+            "the backend {name} has no network of its own: nothing leads to its port {}",
+            port.inside
+        );
+        return Err(ErrorCode::NotSupported
+            .error(message)
+            .hint(hint!("use {}, or connect to the port on this machine", Term::Backend.to("native"))));
+    }
     match (isolation, &spec.egress) {
         (Isolation::Own | Isolation::Confined, policy) => Ok(Some(policy.clone().unwrap_or_default())),
         // The service holds it.

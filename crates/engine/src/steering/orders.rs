@@ -14,8 +14,8 @@ pub enum Order {
     Show {},
     /// Add a rule.
     Change { effect: RuleEffect, rule: String, lasting: RuleLasting, by: String },
-    /// Answer a question.
-    Answer { question: u64, verdict: Verdict, by: String },
+    /// Answer a question. `rule` is what it was shown to be about: numbers begin anew where a sandbox gets new processes.
+    Answer { question: u64, rule: String, verdict: Verdict, by: String },
     /// Tell what happens, until the connection ends.
     Watch {},
 }

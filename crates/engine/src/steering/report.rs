@@ -1,7 +1,7 @@
 //! What the gateway knows of a living policy, as it is told to those outside.
 
-use belljar_gateway::{LiveEvent, LivePolicy, LiveRule, LiveState, PolicyDigest, Question, Until, rule_for};
-use belljar_spec::egress::{EgressPolicy, LiveNotice, PolicyReport, QuestionReport, RuleEffect, RuleReport};
+use belljar_gateway::{LiveEvent, LivePolicy, LiveRule, LiveState, PolicyDigest, Question, Until};
+use belljar_spec::egress::{EgressPolicy, LiveNotice, PolicyReport, QuestionReport, RuleReport};
 use std::collections::VecDeque;
 use std::time::{Instant, UNIX_EPOCH};
 use tokio::sync::broadcast::Receiver;
@@ -46,16 +46,16 @@ fn live_rule(live: &LiveRule) -> RuleReport {
 }
 
 fn question_report(question: &Question) -> QuestionReport {
-    let Question { id, name, port, since, waiting } = question;
-    let rule = rule_for(name, *port, RuleEffect::Allow, &"".into());
+    let Question { id, name, port, since, waiting, why } = question;
     let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
     QuestionReport {
         id: *id,
         name: name.to_string(),
         port: *port,
-        rule: rule.map_or_else(|_| format!("={name}"), |rule| rule.to_string()),
+        rule: question.rule(),
         since_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
         waiting: *waiting as u64,
+        why: why.as_ref().map(ToString::to_string),
     }
 }
 

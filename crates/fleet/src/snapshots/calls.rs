@@ -62,8 +62,12 @@ impl Fleet {
         let entry = self.allowed(name, caller)?;
         must_own(&entry, caller)?;
         let owner = caller.grant().to_string();
-        if automatic.is_none() {
-            self.must_have_room(&owner, caller.most_snapshots()).await?;
+        let most = caller.most_snapshots().filter(|_| automatic.is_none());
+        // Until it is taken: two at once would both find room for the last one.
+        let mut _turn = None;
+        if let Some(most) = most {
+            _turn = Some(self.snapshot_turn(&owner).await);
+            self.must_have_room(&owner, most).await?;
         }
         let order = SnapshotOrder::Take { new: RequestedSnapshot { name: new, owner, automatic }, how };
         let report = self.ask(&entry, |answer| Command::Snapshot(Box::new(order), answer)).await?;
@@ -183,7 +187,10 @@ impl Fleet {
         let entry = self.allowed(name, caller)?;
         must_own(&entry, caller)?;
         let steps = undo.steps as usize;
-        let checkpoints = self.automatic_of(&entry.name, Automatic::Checkpoint).await?;
+        let mut checkpoints = self.automatic_of(&entry.name, Automatic::Checkpoint).await?;
+        // A removal that was interrupted may have left those of another sandbox that had this name.
+        let made_ms = self.get(name, caller).await?.created_ms;
+        checkpoints.retain(|checkpoint| checkpoint.created_ms >= made_ms);
         let at = checkpoints.len().checked_sub(steps).filter(|_| steps > 0);
         let Some(at) = at else {
             let message =
@@ -261,8 +268,7 @@ impl Fleet {
         .await
     }
 
-    async fn must_have_room(&self, owner: &str, most: Option<u32>) -> Result<(), SandboxError> {
-        let Some(most) = most else { return Ok(()) };
+    async fn must_have_room(&self, owner: &str, most: u32) -> Result<(), SandboxError> {
         let of = owner.to_string();
         let has = self
             .with_store(move |store| {

@@ -1,7 +1,10 @@
 //! Changes of a living policy: rules that come and go. Pure: the clock is an argument.
 
+use super::PolicyVersion;
 use belljar_audit::PolicyChange;
-use belljar_spec::egress::{EgressPolicy, PortRange, Rule, RuleEffect, RuleLasting};
+use belljar_spec::egress::{
+    EgressPolicy, Opening, PortRange, Rule, RuleEffect, RuleLasting, RuleSource, THIS_MACHINE,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,6 +49,11 @@ pub enum ChangeRefused {
     /// The sandbox's kernel leads only some ports to the gateway.
     #[error("the sandbox's kernel has no nf_tables: the port of `{0}` cannot be opened after the start")]
     PortNotLed(String),
+    /// Reserved ranges are opened before a sandbox starts, by the person whose machine it is.
+    #[error(
+        "`{0}`: a port of this machine can only be opened when a sandbox starts, by the person whose machine it is"
+    )]
+    ThisMachine(String),
     /// The sandbox has no network that could be opened.
     #[error("this sandbox was started with egress `none`, which cannot be opened while it lives")]
     EgressOff,
@@ -83,6 +91,12 @@ impl Layers {
         policy
     }
 
+    /// The policy of now as a version, with the rules for one connection beside it.
+    pub(crate) fn version(&self, number: u64) -> PolicyVersion {
+        let once = self.once().map(|(_, rule)| rule.clone()).collect();
+        PolicyVersion::new(self.policy(), number).with_once(once)
+    }
+
     /// The rules for one connection, and their places.
     pub(crate) fn once(&self) -> impl Iterator<Item = (usize, &Rule)> {
         let is_once = |(_, live): &(usize, &LiveRule)| live.until == Until::Used;
@@ -100,7 +114,7 @@ impl Layers {
         // The same once more counts from now.
         let is_taken_back = |live: &LiveRule| match (live.effect == *effect, effect) {
             (true, _) => live.rule.host == rule.host && live.rule.openings == rule.openings,
-            (false, RuleEffect::Allow) => rule.host.covers(&live.rule.host) && ports_meet(&live.rule, rule),
+            (false, RuleEffect::Allow) => takes_back(rule, &live.rule),
             (false, RuleEffect::Deny) => rule.host.covers(&live.rule.host) && covers(rule, &live.rule),
         };
         let (taken, remaining): (Vec<_>, Vec<_>) = self.rules.drain(..).partition(is_taken_back);
@@ -126,6 +140,9 @@ impl Layers {
         {
             return Err(ChangeRefused::NotByOperator(text()));
         }
+        if rule.host.name().as_str() == THIS_MACHINE {
+            return Err(ChangeRefused::ThisMachine(text()));
+        }
         if let Some(ports) = &self.ports {
             let is_led = |range: PortRange| range.first() == range.last() && ports.contains(&range.first());
             if !rule.openings.iter().any(|opening| is_led(opening.ports)) {
@@ -134,8 +151,8 @@ impl Layers {
         }
         // One that forbids all of it; one that forbids a port or a subdomain leaves the rest.
         let forbids = |deny: &&Rule| deny.host.covers(&rule.host) && covers(deny, rule);
-        // A narrow rule does not take back a wider one, whose other names would be open then.
-        let wider = |live: &&LiveRule| live.effect == RuleEffect::Deny && !rule.host.covers(&live.rule.host);
+        // A narrow rule does not take back a wider one, whose other names and ports would be open then.
+        let wider = |live: &&LiveRule| live.effect == RuleEffect::Deny && !takes_back(rule, &live.rule);
         let live = self.rules.iter().filter(wider).map(|live| &live.rule);
         match self.base.deny.iter().chain(live).find(forbids) {
             Some(deny) => Err(ChangeRefused::Denied(text(), deny.label.to_string())),
@@ -169,6 +186,18 @@ pub(crate) fn recorded(effect: RuleEffect) -> PolicyChange {
     }
 }
 
+/// Whether a rule that allows is the opposite of one that forbids: about all of its names, and about all of its ports, or written without
+/// any, as `deny NAME` is. One that names a port leaves the others forbidden.
+fn takes_back(allow: &Rule, deny: &Rule) -> bool {
+    let plain = Rule::allow(&allow.host.to_string(), RuleSource::Flag);
+    let names_no_port = plain.is_ok_and(|plain| plain.openings == allow.openings);
+    let within = |narrow: &Opening, wide: &Opening| {
+        wide.ports.first() <= narrow.ports.first() && narrow.ports.last() <= wide.ports.last()
+    };
+    let all_ports = deny.openings.iter().all(|narrow| allow.openings.iter().any(|wide| within(narrow, wide)));
+    allow.host.covers(&deny.host) && ports_meet(deny, allow) && (names_no_port || all_ports)
+}
+
 /// Whether there is a port that both rules are about.
 fn ports_meet(one: &Rule, other: &Rule) -> bool {
     one.openings.iter().any(|one| {
@@ -197,7 +226,6 @@ const MAX_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use belljar_spec::egress::RuleSource;
 
     fn layers(allow: &[&str], deny: &[&str]) -> Layers {
         let mut base = EgressPolicy::strict();
@@ -236,6 +264,8 @@ mod tests {
             (&[(Allow, "a.test"), (Deny, "a.test:80")], &["+a.test", "-a.test:80"]),
             (&[(Allow, "a.test"), (Allow, "a.test")], &["+a.test"]),
             (&[(Deny, "a.test"), (Allow, "c.test")], &["-a.test", "+c.test"]),
+            (&[(Deny, "a.test:8443"), (Allow, "a.test:8443")], &["+a.test:8443"]),
+            (&[(Deny, "a.test:8443"), (Allow, "a.test")], &["-a.test:8443", "+a.test"]),
         ] {
             let mut layers = layers(&[], &[]);
             for (effect, text) in changes {
@@ -269,6 +299,10 @@ mod tests {
         assert!(
             matches!(allow(&mut living, "b.a.test"), Err(ChangeRefused::Denied(..))),
             "a.test stays denied"
+        );
+        assert!(
+            matches!(allow(&mut living, "a.test:443"), Err(ChangeRefused::Denied(..))),
+            "its other ports stay denied"
         );
         assert_eq!(allow(&mut living, "a.test"), Ok(()));
         assert_eq!(operators.change(&once, Instant::now()), Err(ChangeRefused::DenyOnce));

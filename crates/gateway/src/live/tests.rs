@@ -19,6 +19,7 @@ fn live(policy: EgressPolicy, recorder: Recorder) -> Arc<LivePolicy> {
         credentials: Arc::new(Credentials::none()),
         authority: None,
         pushes: None,
+        proxy: None,
         rules: Vec::new(),
         ports: None,
     };
@@ -128,7 +129,7 @@ async fn an_answer_is_for_all_that_wait_and_no_answer_is_no() {
     let mut watched = live.watch();
     let (one, two) = (waiting(&live, "a.test"), waiting(&live, "a.test"));
     let Ok(LiveEvent::Opened(question)) = watched.recv().await else { panic!("it is told") };
-    live.answer(question.id, Verdict::Once, &by).unwrap();
+    live.answer(question.id, "=a.test", Verdict::Once, &by).unwrap();
     let (one, two) = (one.answer().await.ok().unwrap(), two.answer().await.ok().unwrap());
     assert!(!is_ended(&one) && !is_ended(&two));
     // Once is for those that waited.
@@ -137,11 +138,19 @@ async fn an_answer_is_for_all_that_wait_and_no_answer_is_no() {
     assert!(live.state().questions.is_empty(), "its time was over");
     let fourth = waiting(&live, "a.test");
     let id = live.state().questions[0].id;
-    live.answer(id, Verdict::Sandbox, &by).unwrap();
+    // What was judged is what is answered: a number alone may mean another question.
+    for other in ["=b.test", "a.test", "=a.test:8443", ""] {
+        assert_eq!(
+            live.answer(id, other, Verdict::Sandbox, &by),
+            Err(ChangeRefused::NoQuestion(id)),
+            "{other}"
+        );
+    }
+    live.answer(id, "=a.test", Verdict::Sandbox, &by).unwrap();
     assert!(fourth.answer().await.is_ok() && admitted(&live, "a.test", 443).is_ok());
-    assert_eq!(live.answer(id, Verdict::Deny, &by), Err(ChangeRefused::NoQuestion(id)));
+    assert_eq!(live.answer(id, "=a.test", Verdict::Deny, &by), Err(ChangeRefused::NoQuestion(id)));
     let fifth = waiting(&live, "b.test");
-    live.answer(live.state().questions[0].id, Verdict::Deny, &by).unwrap();
+    live.answer(live.state().questions[0].id, "=b.test", Verdict::Deny, &by).unwrap();
     assert_eq!(fifth.answer().await.err().map(|(_, reason)| reason), Some(Reason::NotApproved));
     assert_eq!(admitted(&live, "b.test", 443).err(), Some(Reason::NameDenied), "it is not asked again");
 }
@@ -155,10 +164,10 @@ fn a_question_does_not_open_what_the_start_forbids() {
     let _waiting = waiting(&live, "c.test");
     let id = live.state().questions[0].id;
     for answer in [Verdict::Once, Verdict::Sandbox] {
-        let refused = live.answer(id, answer, &"alice".into());
+        let refused = live.answer(id, "=c.test", answer, &"alice".into());
         assert!(matches!(refused, Err(ChangeRefused::NotByOperator(_))), "{refused:?}");
     }
-    live.answer(id, Verdict::Deny, &"alice".into()).unwrap();
+    live.answer(id, "=c.test", Verdict::Deny, &"alice".into()).unwrap();
 }
 
 /// Names that the two halves of the test's policies are about; a version allows either all of them by one rule's text, or none.
@@ -229,4 +238,27 @@ proptest! {
             }
         }
     }
+}
+
+/// A program's wish, in the mode `strict`: the name is asked for before it is dialled.
+#[tokio::test(start_paused = true)]
+async fn a_program_asks_for_a_name_and_the_answer_is_in_force() {
+    let live = live(EgressPolicy::strict().allow("known.test".parse().unwrap()), Recorder::new(None));
+    let request = |name: &str| live.request(&name.parse().unwrap(), 443, Some("to test".into()));
+    assert!(matches!(request("known.test"), Requested::Allowed));
+    assert!(matches!(request("host.belljar.internal"), Requested::Refused(_)));
+    for verdict in [Verdict::Once, Verdict::Sandbox, Verdict::Deny] {
+        let name = format!("{verdict:?}.test").to_lowercase();
+        let Requested::Waits(waiting) = request(&name) else { panic!("{name}: it is asked") };
+        let question = live.state().questions.remove(0);
+        assert_eq!(question.why.as_ref().map(|why| why.as_str()), Some("to test"));
+        live.answer(question.id, &question.rule(), verdict, &"a person".into()).unwrap();
+        assert_eq!(waiting.verdict().await, Some(verdict));
+        let admitted = |name: &str| matches!(live.admit(&name.parse().unwrap(), 443), Admission::Allowed(_));
+        assert_eq!(admitted(&name), verdict != Verdict::Deny, "{name}");
+        assert_eq!(admitted(&name), verdict == Verdict::Sandbox, "{name}: once");
+    }
+    let Requested::Waits(waiting) = request("silence.test") else { panic!("it is asked") };
+    assert_eq!(waiting.verdict().await, None);
+    assert!(live.state().questions.is_empty());
 }

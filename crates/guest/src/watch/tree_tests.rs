@@ -21,7 +21,7 @@ impl Watched {
             fs::create_dir_all(folder.path().join(below)).unwrap();
         }
         let path = folder.path().to_str().unwrap().to_string();
-        let place = Box::leak(Box::new(PathRoot::open(FileRoot::Beneath(path.clone()), path).unwrap()));
+        let place = Box::leak(Box::new(PathRoot::open(FileRoot::Beneath(vec![path.clone()]), path).unwrap()));
         let tree = Tree::watch(place, root, true).unwrap();
         Watched { folder, tree }
     }

@@ -35,14 +35,14 @@ struct Health {
     ok: bool,
 }
 
-/// Whether the daemon is there; the one path that needs no grant
+/// Check that the daemon runs; the one path that needs no grant
 #[utoipa::path(get, path = "/v1/health", tag = "daemon", security(()),
-    responses((status = 200, description = "It is", body = Health)))]
+    responses((status = 200, description = "The daemon is running", body = Health)))]
 async fn health() -> Json<Health> {
     Json(Health { ok: true })
 }
 
-/// What this machine can do
+/// Get what this machine supports
 #[utoipa::path(get, path = "/v1/capabilities", tag = "daemon",
     responses((status = 200, description = "Backends, modes and sizes", body = Capabilities)))]
 async fn capabilities(State(front): State<Arc<Front>>) -> Json<Capabilities> {
@@ -67,9 +67,9 @@ async fn capabilities(State(front): State<Arc<Front>>) -> Json<Capabilities> {
     })
 }
 
-/// The profiles that work here and that the caller may name
+/// List the profiles that work here and that the caller may name
 #[utoipa::path(get, path = "/v1/profiles", tag = "daemon", params(Part),
-    responses((status = 200, description = "A part of them", body = Page<ProfileInfo>)))]
+    responses((status = 200, description = "One page of profiles", body = Page<ProfileInfo>)))]
 async fn profiles(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -87,16 +87,16 @@ async fn profiles(
     Ok(Json(part.of(offered, |profile| profile.name.clone())?))
 }
 
-/// How the daemon is spoken to: this description
+/// Get this description of the API
 #[utoipa::path(get, path = "/v1/openapi.json", tag = "daemon",
-    responses((status = 200, description = "OpenAPI 3.1", body = Object)))]
+    responses((status = 200, description = "The OpenAPI 3.1 document", body = Object)))]
 async fn openapi(State(front): State<Arc<Front>>) -> ([(HeaderName, &'static str); 1], Bytes) {
     ([(CONTENT_TYPE, "application/json")], front.description.clone())
 }
 
 /// Metrics, for Prometheus and others that read OpenMetrics
 #[utoipa::path(get, path = "/metrics", tag = "daemon",
-    responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text")))]
+    responses((status = 200, description = "Metrics in OpenMetrics text format", body = String, content_type = "application/openmetrics-text")))]
 async fn metrics(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,

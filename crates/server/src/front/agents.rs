@@ -28,9 +28,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(run))
 }
 
-/// Every agent that is known, and whether it is installed here
+/// List known agents, and whether each is installed here
 #[utoipa::path(get, path = "/v1/agents", tag = "agents", operation_id = "list_agents", params(Part),
-    responses((status = 200, description = "A part of them", body = Page<AgentInfo>)))]
+    responses((status = 200, description = "One page of agents", body = Page<AgentInfo>)))]
 async fn list(
     Extension(asking): Extension<Asking>,
     QueryParams(part): QueryParams<Part>,
@@ -50,8 +50,8 @@ async fn list(
 /// Events are named `started`, `line` (of its log), `text_delta`, `usage` and `final`, which is the last one. A client that hangs
 /// up ends the run, with the work so far kept.
 #[utoipa::path(post, path = "/v1/agents/{id}/runs", tag = "agents", operation_id = "run_agent", request_body = AgentRun,
-    params(("id" = String, Path, description = "Of the agent")),
-    responses((status = 200, description = "What happens", body = RunEvent, content_type = "text/event-stream")))]
+    params(("id" = String, Path, description = "Name of the agent")),
+    responses((status = 200, description = "Events of the run", body = RunEvent, content_type = "text/event-stream")))]
 async fn run(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,

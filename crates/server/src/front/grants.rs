@@ -16,9 +16,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke))
 }
 
-/// Every grant
+/// List grants
 #[utoipa::path(get, path = "/v1/grants", tag = "grants", params(Part),
-    responses((status = 200, description = "A part of them", body = Page<GrantInfo>)))]
+    responses((status = 200, description = "One page of grants", body = Page<GrantInfo>)))]
 async fn list(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -30,9 +30,9 @@ async fn list(
     Ok(Json(part.of(grants, |grant| grant.id.clone())?))
 }
 
-/// Make a grant; its token is in the answer, and nowhere else
+/// Create a grant; its token is in the response, and nowhere else
 #[utoipa::path(post, path = "/v1/grants", tag = "grants", request_body = NewGrant,
-    responses((status = 201, description = "It counts from now on", body = NewToken)))]
+    responses((status = 201, description = "The new grant, with its token; the token is shown once", body = NewToken)))]
 async fn create(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -45,8 +45,8 @@ async fn create(
 
 /// Revoke a grant; what is being answered to its token ends at once
 #[utoipa::path(delete, path = "/v1/grants/{id}", tag = "grants",
-    params(("id" = String, Path, description = "Of the grant")),
-    responses((status = 204, description = "Its token is one of nothing")))]
+    params(("id" = String, Path, description = "Id of the grant")),
+    responses((status = 204, description = "The grant is revoked")))]
 async fn revoke(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,

@@ -30,7 +30,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
 /// What was run is answered with 200 however it ended: `ok` and `errorCode` say how. Where nothing may be run the answer is an
 /// error. A client that hangs up ends the run; the sandbox is gone in every case.
 #[utoipa::path(post, path = "/v1/run-once", tag = "runs", operation_id = "run_once", request_body = RunOnce,
-    responses((status = 200, description = "It is over", body = RunResult)))]
+    responses((status = 200, description = "Result of the run", body = RunResult)))]
 async fn run_once(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,

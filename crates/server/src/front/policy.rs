@@ -33,10 +33,10 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
     OpenApiRouter::new().routes(routes!(show, change)).routes(routes!(questions)).routes(routes!(answer))
 }
 
-/// The policy in force in a sandbox that lives, each rule with its place
+/// Get the policy in force in a running sandbox, each rule with its file and line
 #[utoipa::path(get, path = "/v1/sandboxes/{name}/policy", tag = "egress", operation_id = "get_policy",
-    params(("name" = String, Path, description = "Of the sandbox")),
-    responses((status = 200, description = "This", body = PolicyReport)))]
+    params(("name" = String, Path, description = "Name or id of the sandbox")),
+    responses((status = 200, description = "The policy in force", body = PolicyReport)))]
 async fn show(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -51,9 +51,9 @@ async fn show(
 /// It takes effect at once: no later connection is decided without it, and connections that it denies end. A grant may allow what it
 /// could have asked for when the sandbox was made, and deny anything.
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/policy", tag = "egress", operation_id = "change_policy",
-    params(("name" = String, Path, description = "Of the sandbox")),
+    params(("name" = String, Path, description = "Name or id of the sandbox")),
     request_body = ChangePolicy,
-    responses((status = 200, description = "It is in force", body = PolicyChanged)))]
+    responses((status = 200, description = "The change is in force", body = PolicyChanged)))]
 async fn change(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -81,10 +81,10 @@ async fn change(
 
 /// Answer a question of a sandbox
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/questions/{question}", tag = "egress", operation_id = "answer_question",
-    params(("name" = String, Path, description = "Of the sandbox"),
-        ("question" = u64, Path, description = "Its number")),
+    params(("name" = String, Path, description = "Name or id of the sandbox"),
+        ("question" = u64, Path, description = "Number of the question")),
     request_body = AnswerQuestion,
-    responses((status = 200, description = "It is answered", body = PolicyChanged)))]
+    responses((status = 200, description = "The question is answered, and the answer is in force", body = PolicyChanged)))]
 async fn answer(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -95,19 +95,20 @@ async fn answer(
     let question: u64 = question.parse().map_err(|_| invalid("a question has a number"))?;
     let Body(request) = request?;
     let one = front.steered(&asking, &name, May::Steer).await?;
-    let verdict = request.verdict;
+    let AnswerQuestion { rule: shown, verdict } = request;
     let by = who(&asking);
     let outcome = front
         .blocking(move |_| {
             let state = state()?;
+            // Judged by what it is about, and sent with that: a number that means no question yet may mean one a moment later.
+            let open = one.policy(&state)?.questions;
+            let found = open.into_iter().find(|open| open.id == question);
+            let found = found.filter(|found| shown.is_none_or(|shown| shown == found.rule));
+            let rule = found.ok_or_else(|| over(question))?.rule;
             if verdict != Verdict::Deny {
-                let open = one.policy(&state)?.questions;
-                // One that is over is the sandbox's to say.
-                if let Some(known) = open.iter().find(|open| open.id == question) {
-                    may_change(&asking, RuleEffect::Allow, &known.rule)?;
-                }
+                may_change(&asking, RuleEffect::Allow, &rule)?;
             }
-            changed(one.order(&state, &Order::Answer { question, verdict, by })?)
+            changed(one.order(&state, &Order::Answer { question, rule, verdict, by })?)
         })
         .await?;
     Ok(Json(outcome))
@@ -126,9 +127,9 @@ struct Which {
     follow: Option<bool>,
 }
 
-/// The questions of the caller's sandboxes that wait for a person
+/// List questions of the caller's sandboxes that wait for a person
 #[utoipa::path(get, path = "/v1/questions", tag = "egress", operation_id = "list_questions", params(Which),
-    responses((status = 200, description = "A part of them, or with `follow` events", content(
+    responses((status = 200, description = "One page of open questions, or with `follow` a stream of events", content(
         (Page<SandboxQuestion> = "application/json"), (SandboxNotice = "text/event-stream")))))]
 async fn questions(
     State(front): State<Arc<Front>>,
@@ -212,6 +213,12 @@ fn not_alive(name: &str) -> SandboxError {
     ErrorCode::SandboxNotAlive
         .error(format!("`{name}` does not live, or its policy cannot be changed"))
         .hint("a sandbox without egress, and one of an older belljar, takes no changes")
+}
+
+fn over(question: u64) -> SandboxError {
+    ErrorCode::NameUnknown
+        .error(format!("there is no question {question} about this: it was answered, or its time was over"))
+        .hint("list the questions that wait")
 }
 
 fn state() -> Result<PathBuf, SandboxError> {

@@ -39,13 +39,13 @@ struct Which {
     follow: Option<bool>,
 }
 
-/// What was decided on the egress of a sandbox
+/// List egress decisions of a sandbox
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/egress", tag = "records",
-    params(("name" = String, Path, description = "Of the sandbox"), Which,
+    params(("name" = String, Path, description = "Name or id of the sandbox"), Which,
         ("last-event-id" = Option<String>, Header, description = "With `follow`: continue after this event")),
     responses(
-        (status = 200, description = "A part of them, or with `follow` all of them as they come", content(
+        (status = 200, description = "One page of records, or with `follow` all of them as they are written", content(
             (Page<AuditRecord> = "application/json"), (String = "text/event-stream")))),
 )]
 async fn egress(
@@ -58,13 +58,13 @@ async fn egress(
     records(front, asking, name, which, headers, is_egress).await
 }
 
-/// Every record of a sandbox
+/// List all records of a sandbox
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/audit", tag = "records",
-    params(("name" = String, Path, description = "Of the sandbox"), Which,
+    params(("name" = String, Path, description = "Name or id of the sandbox"), Which,
         ("last-event-id" = Option<String>, Header, description = "With `follow`: continue after this event")),
     responses(
-        (status = 200, description = "A part of them, or with `follow` all of them as they come", content(
+        (status = 200, description = "One page of records, or with `follow` all of them as they are written", content(
             (Page<AuditRecord> = "application/json"), (String = "text/event-stream")))),
 )]
 async fn audit(
@@ -212,6 +212,8 @@ fn is_egress(record: &Record) -> bool {
         | ApprovalRequested { .. }
         | ApprovalAnswered { .. } => true,
         SandboxStarted { .. }
+        | CommandStarted { .. }
+        | CommandEnded { .. }
         | FolderShared { .. }
         | SnapshotTaken { .. }
         | SnapshotRestored { .. }

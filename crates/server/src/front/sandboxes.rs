@@ -34,8 +34,8 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
         description = "Asked again with the same key and the same body, it is the same sandbox and no second one")),
     request_body = CreateSandbox,
     responses(
-        (status = 201, description = "It was made", body = Created),
-        (status = 200, description = "It was there, or was woken up", body = Created)))]
+        (status = 201, description = "The sandbox is created", body = Created),
+        (status = 200, description = "The sandbox existed, and runs", body = Created)))]
 async fn create(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -154,9 +154,9 @@ struct How {
     force: bool,
 }
 
-/// The sandboxes that the caller may use
+/// List the sandboxes that the caller may use
 #[utoipa::path(get, path = "/v1/sandboxes", tag = "sandboxes", operation_id = "list_sandboxes", params(Which),
-    responses((status = 200, description = "A part of them, by name", body = Page<SandboxInfo>)))]
+    responses((status = 200, description = "One page of sandboxes, sorted by name", body = Page<SandboxInfo>)))]
 async fn list(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -168,10 +168,10 @@ async fn list(
     Ok(Json(front.fleet.list(&filter, &asking).await))
 }
 
-/// What is known of a sandbox
+/// Get a sandbox
 #[utoipa::path(get, path = "/v1/sandboxes/{name}", tag = "sandboxes", operation_id = "get_sandbox",
-    params(("name" = String, Path, description = "Of the sandbox")),
-    responses((status = 200, description = "This", body = SandboxInfo)))]
+    params(("name" = String, Path, description = "Name or id of the sandbox")),
+    responses((status = 200, description = "The sandbox", body = SandboxInfo)))]
 async fn get(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -181,10 +181,10 @@ async fn get(
     Ok(Json(front.fleet.get(&name, &asking).await?))
 }
 
-/// Remove a sandbox with all its files, regardless of leases and whether it is persistent or not
+/// Delete a sandbox with all its files, also a persistent one, and regardless of leases
 #[utoipa::path(delete, path = "/v1/sandboxes/{name}", tag = "sandboxes", operation_id = "delete_sandbox",
-    params(("name" = String, Path, description = "Of the sandbox"), How),
-    responses((status = 204, description = "It is gone")))]
+    params(("name" = String, Path, description = "Name or id of the sandbox"), How),
+    responses((status = 204, description = "The sandbox is deleted")))]
 async fn delete(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -202,8 +202,8 @@ async fn delete(
 
 /// Pause all processes inside
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/pause", tag = "sandboxes", operation_id = "pause_sandbox",
-    params(("name" = String, Path, description = "Of the sandbox")),
-    responses((status = 200, description = "It stands", body = SandboxInfo)))]
+    params(("name" = String, Path, description = "Name or id of the sandbox")),
+    responses((status = 200, description = "The sandbox is paused", body = SandboxInfo)))]
 async fn pause(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -215,8 +215,8 @@ async fn pause(
 
 /// Resume all processes inside
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/resume", tag = "sandboxes", operation_id = "resume_sandbox",
-    params(("name" = String, Path, description = "Of the sandbox")),
-    responses((status = 200, description = "Resumed", body = SandboxInfo)))]
+    params(("name" = String, Path, description = "Name or id of the sandbox")),
+    responses((status = 200, description = "The sandbox is resumed", body = SandboxInfo)))]
 async fn resume(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -226,10 +226,10 @@ async fn resume(
     Ok(Json(front.fleet.resume(&name, &asking).await?))
 }
 
-/// End everything inside; a persistent sandbox keeps its files, another is gone
+/// Stop a sandbox; a persistent one keeps its files, another is removed
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/stop", tag = "sandboxes", operation_id = "stop_sandbox",
-    params(("name" = String, Path, description = "Of the sandbox")),
-    responses((status = 200, description = "It has ended", body = SandboxInfo)))]
+    params(("name" = String, Path, description = "Name or id of the sandbox")),
+    responses((status = 200, description = "The sandbox is stopped", body = SandboxInfo)))]
 async fn stop(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -239,11 +239,11 @@ async fn stop(
     Ok(Json(front.fleet.stop(&name, &asking).await?))
 }
 
-/// A lease counts anew
+/// Renew a lease
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/leases/{lease}", tag = "sandboxes", operation_id = "renew_lease",
-    params(("name" = String, Path, description = "Of the sandbox"), ("lease" = String, Path, description = "Its id")),
+    params(("name" = String, Path, description = "Name or id of the sandbox"), ("lease" = String, Path, description = "Id of the lease")),
     request_body = RenewLease,
-    responses((status = 200, description = "Until when", body = LeaseInfo)))]
+    responses((status = 200, description = "The lease, with its new end", body = LeaseInfo)))]
 async fn renew(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -256,10 +256,10 @@ async fn renew(
     Ok(Json(renewed?))
 }
 
-/// End a lease on a sandbox
+/// Release a lease on a sandbox
 #[utoipa::path(delete, path = "/v1/sandboxes/{name}/leases/{lease}", tag = "sandboxes", operation_id = "drop_lease",
-    params(("name" = String, Path, description = "Of the sandbox"), ("lease" = String, Path, description = "Its id")),
-    responses((status = 204, description = "It is not held by this lease any more")))]
+    params(("name" = String, Path, description = "Name or id of the sandbox"), ("lease" = String, Path, description = "Id of the lease")),
+    responses((status = 204, description = "The lease is released")))]
 async fn release(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,

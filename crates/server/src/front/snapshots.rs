@@ -32,9 +32,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
 
 /// Take a snapshot of the files of a persistent sandbox
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/snapshots", tag = "snapshots", operation_id = "take_snapshot",
-    params(("name" = String, Path, description = "Of the sandbox")),
+    params(("name" = String, Path, description = "Name or id of the sandbox")),
     request_body = TakeSnapshot,
-    responses((status = 201, description = "It was taken", body = SnapshotInfo)))]
+    responses((status = 201, description = "The snapshot is taken", body = SnapshotInfo)))]
 async fn take(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -45,9 +45,9 @@ async fn take(
     Ok((StatusCode::CREATED, Json(front.fleet.snapshot(&name, &request, &asking).await?)))
 }
 
-/// The snapshots that the caller took, the oldest first
+/// List snapshots of the caller, the oldest first
 #[utoipa::path(get, path = "/v1/snapshots", tag = "snapshots", operation_id = "list_snapshots",
-    responses((status = 200, description = "All of them", body = Page<SnapshotInfo>)))]
+    responses((status = 200, description = "The snapshots", body = Page<SnapshotInfo>)))]
 async fn list(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -56,10 +56,10 @@ async fn list(
     Ok(Json(Page { items: front.fleet.snapshots(&asking).await?, next: None }))
 }
 
-/// What is known of a snapshot, with its size
+/// Get a snapshot, with its size
 #[utoipa::path(get, path = "/v1/snapshots/{name}", tag = "snapshots", operation_id = "get_snapshot",
-    params(("name" = String, Path, description = "Its name or its id")),
-    responses((status = 200, description = "This", body = SnapshotInfo)))]
+    params(("name" = String, Path, description = "Name or id of the snapshot")),
+    responses((status = 200, description = "The snapshot", body = SnapshotInfo)))]
 async fn get(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -74,8 +74,8 @@ async fn get(
 
 /// Remove a snapshot; sandboxes that were made from it keep their files
 #[utoipa::path(delete, path = "/v1/snapshots/{name}", tag = "snapshots", operation_id = "delete_snapshot",
-    params(("name" = String, Path, description = "Its name or its id")),
-    responses((status = 204, description = "It is gone")))]
+    params(("name" = String, Path, description = "Name or id of the snapshot")),
+    responses((status = 204, description = "The snapshot is deleted")))]
 async fn remove(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -86,11 +86,11 @@ async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Make sandboxes like this one, with the files that it has now
+/// Fork a sandbox: make others like it, with the files that it has now
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/fork", tag = "snapshots", operation_id = "fork_sandbox",
-    params(("name" = String, Path, description = "Of the sandbox")),
+    params(("name" = String, Path, description = "Name or id of the sandbox")),
     request_body = ForkSandbox,
-    responses((status = 201, description = "They are ready", body = Forked)))]
+    responses((status = 201, description = "The forks are ready", body = Forked)))]
 async fn fork(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -134,9 +134,9 @@ async fn fork(
 ///
 /// No command may run in it.
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/restore", tag = "snapshots", operation_id = "restore_sandbox",
-    params(("name" = String, Path, description = "Of the sandbox")),
+    params(("name" = String, Path, description = "Name or id of the sandbox")),
     request_body = RestoreSandbox,
-    responses((status = 200, description = "It has the files of the snapshot", body = Restored)))]
+    responses((status = 200, description = "The sandbox has the files of the snapshot", body = Restored)))]
 async fn restore(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -151,9 +151,9 @@ async fn restore(
 
 /// Put a sandbox back to one of its last checkpoints
 #[utoipa::path(post, path = "/v1/sandboxes/{name}/undo", tag = "snapshots", operation_id = "undo_sandbox",
-    params(("name" = String, Path, description = "Of the sandbox")),
+    params(("name" = String, Path, description = "Name or id of the sandbox")),
     request_body = UndoSandbox,
-    responses((status = 200, description = "It has the files of the checkpoint", body = Restored)))]
+    responses((status = 200, description = "The sandbox has the files of the checkpoint", body = Restored)))]
 async fn undo(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,

@@ -27,7 +27,7 @@ struct How {
 
 /// Remove what dead sandboxes left; never what lives, nor what is meant to stay
 #[utoipa::path(post, path = "/v1/sweep", tag = "sandboxes", params(How),
-    responses((status = 200, description = "What was done, or would be", body = Sweep)))]
+    responses((status = 200, description = "What was removed, or would be", body = Sweep)))]
 async fn sweep(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,

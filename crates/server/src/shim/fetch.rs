@@ -34,7 +34,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<LiveSandbox>> {
 /// Make an HTTP request under the sandbox's egress policy. A refused one is `egress_refused`; any answer of the server is an answer.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/fetch", tag = "egress", operation_id = "fetch",
-    params(("name" = String, Path, description = "The sandbox.")),
+    params(("name" = String, Path, description = "Name of the sandbox.")),
     request_body = Fetch,
     responses(
         (status = 200, description = "The server answered, with any status.", body = Fetched),

@@ -19,10 +19,10 @@ pub(super) fn routes() -> OpenApiRouter<Arc<LiveSandbox>> {
 /// List what the sandbox tried to reach and may not, since it was started.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/refusals", tag = "egress", operation_id = "list_refusals",
-    params(("name" = String, Path, description = "The sandbox.")),
+    params(("name" = String, Path, description = "Name of the sandbox.")),
     responses(
-        (status = 200, description = "All of them, each once.", body = Page<RefusedInfo>),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "The refusals, each once.", body = Page<RefusedInfo>),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 async fn refusals(State(live): State<Arc<LiveSandbox>>) -> Answer<Json<Page<RefusedInfo>>> {

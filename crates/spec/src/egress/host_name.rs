@@ -45,6 +45,9 @@ pub enum HostNameError {
         "`{0}` is not a host name: write letters, digits and hyphens between single dots, as in `example.com`"
     )]
     Malformed(Printable),
+    /// A list, as other programs take it.
+    #[error("`{0}` are several: give each host name by itself")]
+    Several(Printable),
     /// More than DNS carries.
     #[error("`{0}` is too long for a host name: at most 253 characters, 63 between two dots")]
     TooLong(Printable),
@@ -56,6 +59,9 @@ impl FromStr for HostName {
     fn from_str(text: &str) -> Result<HostName, HostNameError> {
         if let Some(address) = spelled_address(text) {
             return Err(HostNameError::Address(address));
+        }
+        if text.split([',', ';', ' ']).filter(|part| !part.is_empty()).nth(1).is_some() {
+            return Err(HostNameError::Several(text.into()));
         }
         let ascii = to_ascii(text).ok_or_else(|| HostNameError::Malformed(text.into()))?;
         let name = ascii.strip_suffix('.').unwrap_or(&ascii);

@@ -30,6 +30,7 @@ impl SandboxRequest {
             env,
             limits: _,
             ports: _,
+            forward_ports: _,
             nested: _,
             volumes,
             user: _,

@@ -267,8 +267,8 @@ pub struct Landlock {
 pub enum FileRoot {
     /// The kernel holds them: all that is visible is the sandbox's.
     Sandbox,
-    /// There is no isolation: the kernel resolves every path beneath this directory or not at all.
-    Beneath(String),
+    /// The host's paths are visible: the kernel resolves every path beneath one of these directories or not at all.
+    Beneath(Vec<String>),
 }
 
 /// The answer to `Setup`.

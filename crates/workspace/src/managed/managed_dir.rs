@@ -46,9 +46,15 @@ pub(super) struct Label {
 }
 
 impl ManagedCloneDir {
-    /// The one for a repository of the host's.
+    /// The one for a repository of the host's, which its branches share.
     pub(super) fn of(state: &Path, common: &Path) -> ManagedCloneDir {
         ManagedCloneDir::at(all(state).join(name_of(common)))
+    }
+
+    /// The one for a branch of it alone.
+    pub(super) fn of_branch(state: &Path, common: &Path, branch: &BranchName) -> ManagedCloneDir {
+        // No plain name has the letter.
+        ManagedCloneDir::at(all(state).join(format!("{}={}", name_of(common), tree_name(branch))))
     }
 
     /// The one with this name, if it is there.
@@ -224,6 +230,15 @@ mod tests {
         assert_eq!(folders.len(), names.len(), "{folders:?}");
         assert!(folders.iter().all(|name| name.len() < 200 && !name.contains('/')));
         assert!(folders.contains("a-b"));
+    }
+
+    #[test]
+    fn a_clone_for_one_branch_is_another_one() {
+        let (state, common) = (Path::new("/state"), Path::new("/home/ada/engine/.git"));
+        let of = |branch: &str| ManagedCloneDir::of_branch(state, common, &branch.parse().unwrap()).name();
+        let names = [ManagedCloneDir::of(state, common).name(), of("work"), of("a/b"), of("a-b")];
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
+        assert!(names.iter().all(|name| !name.contains('/')));
     }
 
     #[test]

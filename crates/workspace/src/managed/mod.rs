@@ -176,11 +176,30 @@ pub struct ManagedWorktree {
     pub in_use: bool,
 }
 
+/// Which branches of a repository have their worktrees in one managed clone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// All of them: what is the same for all is held by the backend.
+    AllBranches,
+    /// One: the sandbox may change everything of its clone, and git in the sandboxes of other branches runs nothing from there.
+    OneBranch,
+}
+
 /// A worktree for a branch of the repository that a folder is in; without a name, for the one that is checked out there.
 pub fn provision(
     state: &Path,
     folder: &Path,
     branch: Option<&BranchName>,
+) -> Result<Provisioned, ManagedCloneError> {
+    provision_in(state, folder, branch, Sharing::AllBranches)
+}
+
+/// The same in a managed clone of this kind.
+pub fn provision_in(
+    state: &Path,
+    folder: &Path,
+    branch: Option<&BranchName>,
+    sharing: Sharing,
 ) -> Result<Provisioned, ManagedCloneError> {
     let git = Git::find()?;
     let host = HostWorktree::find(folder)?;
@@ -188,14 +207,17 @@ pub fn provision(
         return Err(ManagedCloneError::Partial(host.top));
     }
     host.refuse_odd_files()?;
-    let place = ManagedCloneDir::of(state, &host.common);
-    let lock = place.lock()?;
-    belongs_to(&git, &place, &host)?;
-    store::bring_up_to_date(&git, &place, &host)?;
     let branch = match branch {
         Some(branch) => branch.clone(),
         None => checked_out(&git, &host)?,
     };
+    let place = match sharing {
+        Sharing::AllBranches => ManagedCloneDir::of(state, &host.common),
+        Sharing::OneBranch => ManagedCloneDir::of_branch(state, &host.common, &branch),
+    };
+    let lock = place.lock()?;
+    belongs_to(&git, &place, &host)?;
+    store::bring_up_to_date(&git, &place, &host)?;
     let name = tree_name(&branch);
     let tree = Tree { git: &git, place: &place, lock: &lock, host: &host, branch: &branch, name };
     let Provided { outcome, commit, held_up } = tree.provide()?;

@@ -6,6 +6,7 @@ mod container;
 mod conversations;
 mod failures;
 mod hostile;
+mod landlock;
 mod limits;
 mod outside;
 mod shell;

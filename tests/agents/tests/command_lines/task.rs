@@ -15,6 +15,7 @@ for_agents! {
     a_model_that_is_busy_once_is_asked_again: claude codex pi;
     a_commit_in_the_folder_is_the_hosts: claude codex opencode pi gemini;
     what_is_not_committed_on_a_branch_is_told: codex;
+    a_file_that_is_attached_is_read: claude gemini;
 }
 
 fn a_task_of_two_turns_is_done(agent: &str) {
@@ -62,6 +63,22 @@ fn a_commit_in_the_folder_is_the_hosts(agent: &str) {
     assert_eq!(job.git(&["status", "--porcelain", "--branch"]), "## main\n");
     assert_eq!(job.git(&["for-each-ref", "--format=%(refname)"]), "refs/heads/main\n");
     job.git(&["fsck", "--strict"]);
+}
+
+/// Any bytes, beside the workspace.
+fn a_file_that_is_attached_is_read(agent: &str) {
+    let read = "cat ~/attached/notes.txt; od -An -tx1 ~/attached/pixel.png; ls";
+    let job = Job::script(agent, [ModelStep::run(read), ModelStep::say("It is a pixel.")]);
+    let files = tempfile::tempdir().unwrap();
+    let path = |name: &str| files.path().join(name).to_str().unwrap().to_string();
+    std::fs::write(path("notes.txt"), "of the user\n").unwrap();
+    std::fs::write(path("pixel.png"), b"\x89PNG\0\xff").unwrap();
+    let done = job.args(["--attach", &path("notes.txt"), "--attach", &path("pixel.png")]).run();
+    succeeded(&done);
+    let result = &done.tool_results()[0];
+    assert!(result.contains("of the user") && result.contains("89 50 4e 47 00 ff"), "{result}");
+    let Entry::User { message } = &done.lines[0].entry else { panic!("{:?}", done.lines[0]) };
+    assert!(!serde_json::to_string(message).unwrap().contains(files.path().to_str().unwrap()));
 }
 
 /// Only commits come to the branch here; the rest stays where the agent worked.

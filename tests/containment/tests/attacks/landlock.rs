@@ -504,12 +504,19 @@ fn what_takes_mounts_is_refused_by_name_and_nothing_is_shown_unprotected() {
     if !is_selected() {
         return;
     }
-    let requested: [SpecChange; 6] = [
+    let requested: [SpecChange; 8] = [
         ("an overlay", |spec, _| spec.mode = WorkspaceMode::Overlay { layer: None }),
-        ("a folder more", |spec, _| spec.shared.push(share(Path::new("/srv"), Permission::Read))),
+        ("a folder more to write to", |spec, _| {
+            spec.shared.push(share(Path::new("/srv"), Permission::Write))
+        }),
+        ("a folder to read inside of one to write", |spec, folder| {
+            fs::create_dir(folder.join("inside")).unwrap();
+            spec.shared.push(share(&folder.join("inside"), Permission::Read));
+        }),
         ("sandboxes inside", |spec, _| spec.nesting = Nesting::Allowed),
         ("root inside", |spec, _| spec.admin = Admin::Root),
         ("a repository", |_, folder| fs::create_dir_all(folder.join(".git/hooks")).unwrap()),
+        ("a path that is not there yet", |spec, _| spec.protected.push("missing".parse().unwrap())),
         ("settings that the host runs", |_, folder| fs::create_dir(folder.join(".husky")).unwrap()),
     ];
     for (what, change) in requested {
@@ -521,4 +528,107 @@ fn what_takes_mounts_is_refused_by_name_and_nothing_is_shown_unprotected() {
             Ok(_) => panic!("{what} is not refused"),
         }
     }
+}
+
+#[test]
+fn a_folder_that_is_shared_to_be_read_is_read_and_no_more() {
+    if !is_selected() {
+        return;
+    }
+    let outside = folder();
+    fs::write(outside.path().join("file"), "content").unwrap();
+    fs::create_dir(outside.path().join("closed")).unwrap();
+    let jail =
+        try_jail(LANDLOCK, |spec, _| spec.shared.push(share(outside.path(), Permission::Read))).unwrap();
+    let worked = jail.successes(
+        r#"
+os.chdir(sys.argv[1])
+assert open('file').read() == 'content'
+attack('write', lambda: open('file', 'w'))
+attack('make', lambda: open('new', 'w'))
+attack('remove', lambda: os.unlink('file'))
+attack('link out', lambda: os.link('file', os.environ['HOME'] + '/file'))
+attack('mode', lambda: os.chmod('file', 0o777))
+attack('above', lambda: os.listdir('..'))
+"#,
+        &[outside.path().to_str().unwrap()],
+    );
+    assert!(worked.is_empty(), "{worked:?}");
+}
+
+#[test]
+fn a_sandbox_of_one_branch_puts_nothing_where_git_of_another_branch_runs_it() {
+    if !is_selected() {
+        return;
+    }
+    let (repository, state) = (folder(), folder());
+    let on_host = |argv: &[&str]| {
+        let git = Command::new("git").args(argv).current_dir(repository.path()).output().unwrap();
+        assert!(git.status.success(), "{argv:?}: {}", text(&git.stderr));
+        text(&git.stdout)
+    };
+    on_host(&["init", "-q", "-b", "main"]);
+    on_host(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"]);
+    let on_branch = |branch: &str, script: &str| {
+        let argv = ["run", "--backend", "landlock", "--branch", branch, "--", "sh", "-c", script];
+        text(&run_in(repository.path(), state.path(), &argv).stdout)
+    };
+    on_branch("other", "true");
+    let attack = r#"common=$(git rev-parse --git-common-dir)
+git config core.hooksPath /x; git config user.evil yes; touch "$common/config.worktree"
+printf '#!/bin/sh\necho ran' > "$common/hooks/post-commit"; chmod +x "$common/hooks/post-commit"
+for other in "$common"/../../*/repo; do [ "$other" -ef "$common" ] || ls "$other"; done 2> /dev/null
+git config --unset core.hooksPath; rm "$common/hooks/post-commit"
+git commit -q --allow-empty -m inside && git push -q && git branch more && git branch -D -q more && git log --oneline -1 --format=%s"#;
+    assert_eq!(
+        on_branch("work", attack),
+        "inside\n",
+        "nothing of the other's is seen, and then the work itself"
+    );
+    assert_eq!(on_host(&["log", "-1", "--format=%s", "work"]), "inside\n");
+    assert_eq!(on_branch("other", "git config user.evil; git log -1 --format=%s"), "first\n");
+    // Nor does one of another backend have what this one wrote.
+    let native = ["run", "--backend", "native", "--branch", "work", "--", "git", "config", "user.evil"];
+    let native = run_in(repository.path(), state.path(), &native);
+    assert!(text(&native.stdout).is_empty(), "{}", text(&native.stdout));
+}
+
+#[test]
+fn a_socket_for_names_that_was_shut_down_costs_nothing_outside() {
+    if !is_selected() {
+        return;
+    }
+    let (workspace, state) = (folder(), folder());
+    let script = "import socket, sys\ns = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(8)]\n\
+        [one.shutdown(how) for how in (0, 1, 2) for one in s[how::3]]\nprint('ready', flush=True)\nsys.stdin.read()";
+    let mut belljar = Command::new(belljar())
+        .args(["run", "--backend", "landlock", "--", "python3", "-c", script])
+        .current_dir(workspace.path())
+        .env("XDG_STATE_HOME", state.path())
+        .env("XDG_CONFIG_HOME", state.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = [0; 6];
+    belljar.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let ticks = || -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", belljar.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    let before = ticks();
+    std::thread::sleep(Duration::from_secs(1));
+    let spent = ticks() - before;
+    drop(belljar.stdin.take());
+    belljar.wait().unwrap();
+    // Of processor time; a thread that finds something to read for ever takes 100, and on a busy machine some dozens.
+    assert!(spent < 10, "{spent} ticks");
+}
+
+fn run_in(folder: &Path, state: &Path, argv: &[&str]) -> std::process::Output {
+    let mut belljar = Command::new(belljar());
+    belljar.args(argv).current_dir(folder).env("XDG_STATE_HOME", state).env("XDG_CONFIG_HOME", state);
+    belljar.output().unwrap()
 }

@@ -6,6 +6,7 @@ mod agents;
 mod fetch;
 mod fuzz;
 mod grants;
+mod links;
 mod metrics;
 mod neighbours;
 mod once;

@@ -88,6 +88,9 @@ fn a_question_is_told_and_answered_over_the_api() {
         let path = sandbox.path(&format!("/questions/{}", one["question"]["id"]));
         asks.post(&path, &json!({ "verdict": verdict }))
     };
+    // A page that shows the question of an earlier life names that one.
+    let path = sandbox.path(&format!("/questions/{}", first["question"]["id"]));
+    asks.post(&path, &json!({ "verdict": "sandbox", "rule": "=other.example" })).refused(404, "name_unknown");
     answer(&first, "sandbox").ok();
     // The name resolves nowhere, and the program tries the next one.
     let second = question("no.example");

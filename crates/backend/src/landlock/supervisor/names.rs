@@ -7,7 +7,7 @@
 use super::Shared;
 use super::caller::Caller;
 use super::judge::{Address, Flags, MAX_ADDRESS, NameOf, Pointer, ReceivedInto, SentTo, sockaddr};
-use super::table::{held_by_programs, inode};
+use super::table::{Sweeps, held_by_programs, inode};
 use super::tcp::Outcome;
 use belljar_sys::arrivals;
 use belljar_sys::notify::{Answer, Place};
@@ -62,7 +62,7 @@ impl Pair {
 /// All pairs.
 pub(super) struct Pairs {
     pairs: Mutex<HashMap<u64, Arc<Pair>>>,
-    limit: Mutex<usize>,
+    sweeps: Mutex<Sweeps>,
     /// Readable when there is a new one, or an end to it all.
     changed: OwnedFd,
 }
@@ -70,7 +70,7 @@ pub(super) struct Pairs {
 impl Pairs {
     pub(super) fn new() -> Result<Pairs, Errno> {
         let changed = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Pairs { pairs: Mutex::default(), limit: Mutex::default(), changed })
+        Ok(Pairs { pairs: Mutex::default(), sweeps: Mutex::default(), changed })
     }
 
     fn pairs(&self) -> MutexGuard<'_, HashMap<u64, Arc<Pair>>> {
@@ -81,6 +81,11 @@ impl Pairs {
         self.pairs().get(&number).cloned()
     }
 
+    /// Nothing more comes of it.
+    fn let_go(&self, over: &Arc<Pair>) {
+        self.pairs().retain(|_, pair| !Arc::ptr_eq(pair, over));
+    }
+
     /// Has the thread that answers look again.
     pub(super) fn wake(&self) {
         let _ = write(&self.changed, &1u64.to_ne_bytes());
@@ -88,11 +93,11 @@ impl Pairs {
 
     fn keep(&self, number: u64, pair: Arc<Pair>) -> Result<(), Errno> {
         let mut pairs = self.pairs();
-        let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
-        if pairs.len() >= (*limit).max(SPARE) {
+        let mut sweeps = self.sweeps.lock().unwrap_or_else(PoisonError::into_inner);
+        if sweeps.is_due(pairs.len(), MAX_PAIRS) {
             let held = held_by_programs();
             pairs.retain(|number, pair| held.contains(number) || !pair.has_arrived.load(Ordering::SeqCst));
-            *limit = 2 * pairs.len() + SPARE;
+            sweeps.done(pairs.len());
         }
         if pairs.len() >= MAX_PAIRS {
             return Err(Errno::NFILE);
@@ -341,19 +346,24 @@ pub(super) fn serve(shared: &Weak<Shared>) {
         let pairs: Vec<Arc<Pair>> = shared.pairs.pairs().values().cloned().collect();
         let mut waiting = vec![PollFd::new(&shared.pairs.changed, PollFlags::IN)];
         waiting.extend(line.iter().map(|line| PollFd::new(&line.stream, PollFlags::IN)));
-        waiting.extend(pairs.iter().map(|pair| PollFd::new(&pair.outer, PollFlags::IN)));
+        waiting.extend(pairs.iter().map(|pair| PollFd::new(&pair.outer, PollFlags::IN | PollFlags::RDHUP)));
         let _ = poll(&mut waiting, Some(&LOOK_AGAIN_AT_ALL));
-        let ready: Vec<bool> = waiting.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let revents: Vec<PollFlags> = waiting.iter().map(PollFd::revents).collect();
+        let ready: Vec<bool> = revents.iter().map(|revents| !revents.is_empty()).collect();
         drop(waiting);
         if ready[0] {
             let _ = read(&shared.pairs.changed, &mut [0u8; 8][..]);
         }
-        let of_pairs = if line.is_some() { &ready[2..] } else { &ready[1..] };
+        let of_pairs = if line.is_some() { &revents[2..] } else { &revents[1..] };
         if line.is_some() && ready[1] && line.as_mut().is_some_and(|line| line.bring_answers().is_err()) {
             line = None;
         }
-        for (pair, _) in pairs.iter().zip(of_pairs).filter(|(_, ready)| **ready) {
+        for (pair, revents) in pairs.iter().zip(of_pairs).filter(|(_, revents)| !revents.is_empty()) {
             ask_all(&shared, &mut line, pair);
+            // The program shut its end down (shutdown(2)), and that is readable for ever.
+            if revents.intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR) {
+                shared.pairs.let_go(pair);
+            }
         }
     }
 }
@@ -452,7 +462,6 @@ const MAX_PACKET_BYTES: usize = 65_536;
 const MAX_QUESTION_BYTES: usize = 4096;
 /// A client with more questions at once has to ask again.
 const MAX_ASKING: usize = 512;
-const SPARE: usize = 128;
 const MAX_PAIRS: usize = 1024;
 /// A caller that was killed is noticed after this time.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

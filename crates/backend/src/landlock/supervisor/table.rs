@@ -12,6 +12,7 @@ use belljar_sys::rustix::process::{Resource, getrlimit};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A socket that was given to a program, and is neither connected nor listening.
 pub(super) struct Kept {
@@ -39,8 +40,28 @@ struct State {
     kept: HashMap<u64, Kept>,
     /// Ports that programs inside listen at, with the inodes of their sockets.
     listening: HashMap<u16, u64>,
-    /// How many there may be before the next sweep.
+    sweeps: Sweeps,
+}
+
+/// When the descriptors of all processes are looked at, which takes long: where there are twice as many sockets as the last look left, and
+/// where there is no room for more, at most once in a while.
+#[derive(Default)]
+pub(super) struct Sweeps {
     limit: usize,
+    last: Option<Instant>,
+}
+
+impl Sweeps {
+    /// Whether one is due, with so many sockets of so many that there may be.
+    pub(super) fn is_due(&self, kept: usize, most: usize) -> bool {
+        let is_recent = self.last.is_some_and(|last| last.elapsed() < BETWEEN_FULL_SWEEPS);
+        kept >= self.limit.max(SPARE) || (kept >= most && !is_recent)
+    }
+
+    /// One was made, and left so many.
+    pub(super) fn done(&mut self, left: usize) {
+        *self = Sweeps { limit: 2 * left + SPARE, last: Some(Instant::now()) };
+    }
 }
 
 /// The number that /proc shows a socket by.
@@ -63,9 +84,10 @@ impl Table {
     /// Keeps a socket. Too many are refused.
     pub(super) fn keep(&self, inode: u64, kept: Kept) -> Result<(), Errno> {
         let mut state = self.state();
-        if state.kept.len() >= state.limit.max(SPARE) {
+        if state.sweeps.is_due(state.kept.len(), self.most) {
             sweep(&mut state.kept);
-            state.limit = 2 * state.kept.len() + SPARE;
+            let left = state.kept.len();
+            state.sweeps.done(left);
         }
         if state.kept.len() >= self.most {
             return Err(Errno::NFILE);
@@ -132,8 +154,26 @@ pub(super) fn held_by_programs() -> HashSet<u64> {
     held
 }
 
+/// Of one kind.
 const SPARE: usize = 256;
+const BETWEEN_FULL_SWEEPS: Duration = Duration::from_secs(1);
 /// More than this one program that connects everywhere has at once.
 const MAX_KEPT: usize = 4096;
 /// Of the files that this process may have open, one sandbox gets this part.
 const SHARE: u64 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_is_full_is_looked_through_again() {
+        let most = 1000;
+        let mut sweeps = Sweeps::default();
+        assert!(!sweeps.is_due(SPARE - 1, most) && sweeps.is_due(SPARE, most));
+        sweeps.done(900);
+        assert!(!sweeps.is_due(999, most) && !sweeps.is_due(most, most), "it was just looked through");
+        sweeps.last = Instant::now().checked_sub(BETWEEN_FULL_SWEEPS);
+        assert!(!sweeps.is_due(999, most) && sweeps.is_due(most, most), "what was closed since makes room");
+    }
+}

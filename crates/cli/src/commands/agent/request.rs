@@ -34,8 +34,9 @@ pub(super) fn request(
     sandbox_options: SandboxOptions,
     says: bool,
 ) -> Result<(RunRequest, Vec<Note>), SandboxError> {
-    let WishArgs { model, effort, context, budget } = wish;
+    let WishArgs { model, effort, context, attach, budget } = wish;
     let (context, budget) = (input::context(&context)?, budget.unwrap_or_default());
+    let attached = input::attached(&attach)?;
     let Standing { sandbox_options, below } = Standing::of(sandbox_options, says)?;
     let (request, surroundings) = sandbox_options.into_request()?;
     let web_search = request.web_search.is_some();
@@ -49,6 +50,7 @@ pub(super) fn request(
         effort,
         web_search,
         context,
+        attached,
         cwd: below,
         time,
         conversation: Conversation::New,

@@ -54,8 +54,8 @@ fn print(out: &mut impl Write, report: &Report) -> Result<(), Stop> {
     let lines: u64 = report.logs.iter().map(|log| log.lines).sum();
     let read = format!("{}, {}", plural(report.logs.len() as u64, "log"), plural(lines, "line"));
     match (count(Severity::Error) as u64, count(Severity::Warning) as u64) {
-        (0, 0) => writeln!(out, "{read}: all as it was written")?,
-        (0, warnings) => writeln!(out, "{read}: all as it was written, {}", plural(warnings, "warning"))?,
+        (0, 0) => writeln!(out, "{read}: all as they were written")?,
+        (0, warnings) => writeln!(out, "{read}: all as they were written, {}", plural(warnings, "warning"))?,
         (errors, warnings) => {
             writeln!(out, "{read}: {}, {}", plural(errors, "error"), plural(warnings, "warning"))?;
         }

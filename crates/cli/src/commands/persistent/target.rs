@@ -81,9 +81,12 @@ fn choose(word: &str, all: Vec<SandboxInfo>) -> Result<SandboxInfo, SandboxError
     let meant: Vec<&SandboxInfo> = all.iter().filter(begins).collect();
     match meant.as_slice() {
         [one] => Ok((*one).clone()),
-        [] => Err(ErrorCode::SandboxNotFound
-            .error(format!("there is no sandbox `{word}`"))
-            .hint(on_offer(all.iter()))),
+        [] => Err(ErrorCode::SandboxNotFound.error(format!("there is no sandbox `{word}`")).hint(
+            match word.bytes().all(|byte| byte.is_ascii_digit()) && !word.is_empty() {
+                true => format!("a command is named in full: `cmd_{word}`"),
+                false => on_offer(all.iter()),
+            },
+        )),
         several => Err(ErrorCode::RequestValue
             .error(format!("`{word}` could be several sandboxes"))
             .hint(on_offer(several.iter().copied()))),
@@ -121,6 +124,7 @@ mod tests {
             workspace: None,
             egress: "strict".into(),
             ports: Vec::new(),
+            forwarded: Vec::new(),
             leases: Vec::new(),
             commands: 0,
             created_ms: 0,

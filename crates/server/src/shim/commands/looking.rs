@@ -20,13 +20,13 @@ use tokio::time::timeout;
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/commands", tag = "commands", operation_id = "list_commands",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("limit" = Option<u16>, Query, description = "How many, 1 to 1000.", minimum = 1, maximum = 1000),
-        ("after" = Option<String>, Query, description = "`next` of the part before this one."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("limit" = Option<u16>, Query, description = "Page size, 1 to 1000.", minimum = 1, maximum = 1000),
+        ("after" = Option<String>, Query, description = "`next` of the page before."),
     ),
     responses(
-        (status = 200, description = "Some of them, the oldest first.", body = Page<CommandInfo>),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "One page of commands, the oldest first.", body = Page<CommandInfo>),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn list(
@@ -50,12 +50,12 @@ pub(super) async fn list(
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/commands/{command}", tag = "commands", operation_id = "get_command",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
     ),
     responses(
-        (status = 200, description = "What is known of it, without its output.", body = CommandInfo),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "State and result of the command, without its output.", body = CommandInfo),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn show(Named(command): Named) -> Json<CommandInfo> {
@@ -75,15 +75,15 @@ pub(super) struct OutputQuery {
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/commands/{command}/output", tag = "commands", operation_id = "get_output",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
-        ("from" = Option<u64>, Query, description = "The cursor to continue from."),
-        ("follow" = Option<bool>, Query, description = "Go on until it ends. Left out: yes."),
+        ("from" = Option<u64>, Query, description = "Cursor to continue from."),
+        ("follow" = Option<bool>, Query, description = "Whether to stream until the command ends. Default: true."),
         ("Last-Event-ID" = Option<String>, Header, description = "The same as `from`, as browsers say it."),
     ),
     responses(
-        (status = 200, description = "What it writes.", body = CommandEvent, content_type = "text/event-stream"),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "Output of the command.", body = CommandEvent, content_type = "text/event-stream"),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn output(
@@ -121,13 +121,13 @@ pub(super) struct WaitQuery {
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/commands/{command}/wait", tag = "commands", operation_id = "wait_for_command",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
-        ("timeout_s" = Option<u64>, Query, description = "How long to wait. Left out: until it ends.", maximum = 31536000),
+        ("timeout_s" = Option<u64>, Query, description = "Longest time to wait. Default: until the command ends.", maximum = 31536000),
     ),
     responses(
         (status = 200, description = "The command; its `state` says whether it has ended.", body = CommandInfo),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn wait(

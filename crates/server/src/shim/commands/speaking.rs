@@ -24,12 +24,12 @@ use std::sync::Arc;
 #[utoipa::path(
     delete, path = "/v1/sandboxes/{name}/commands/{command}", tag = "commands", operation_id = "kill_command",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
     ),
     responses(
-        (status = 200, description = "How it ended.", body = CommandInfo),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "Result of the command.", body = CommandInfo),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn kill(Named(command): Named) -> Json<CommandInfo> {
@@ -50,14 +50,14 @@ pub(super) struct StdinQuery {
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/commands/{command}/stdin", tag = "commands", operation_id = "write_stdin",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
-        ("end" = Option<bool>, Query, description = "Nothing comes after this."),
+        ("end" = Option<bool>, Query, description = "Whether standard input ends after this."),
     ),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
-        (status = 204, description = "It was written."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The bytes are written."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn stdin(
@@ -90,13 +90,13 @@ pub(super) async fn stdin(
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/commands/{command}/signal", tag = "commands", operation_id = "signal_command",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
     ),
     request_body = SendSignal,
     responses(
-        (status = 204, description = "It was sent."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The signal is sent."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn send_signal(Named(command): Named, Body(body): Body<SendSignal>) -> Answer<StatusCode> {
@@ -108,13 +108,13 @@ pub(super) async fn send_signal(Named(command): Named, Body(body): Body<SendSign
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/commands/{command}/resize", tag = "commands", operation_id = "resize_command",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
     ),
     request_body = Resize,
     responses(
-        (status = 204, description = "It has it."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The terminal is resized."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn resize(Named(command): Named, Body(size): Body<Resize>) -> Answer<StatusCode> {
@@ -145,13 +145,13 @@ pub(super) struct AttachQuery {
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/commands/{command}/attach", tag = "commands", operation_id = "attach_command",
     params(
-        ("name" = String, Path, description = "The sandbox."),
+        ("name" = String, Path, description = "Name of the sandbox."),
         ("command" = String, Path, description = "The command: `cmd_1`."),
-        ("from" = Option<u64>, Query, description = "The cursor to begin with."),
+        ("from" = Option<u64>, Query, description = "Cursor to begin with."),
     ),
     responses(
-        (status = 101, description = "A WebSocket."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 101, description = "Upgrade to a WebSocket."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn attach(

@@ -26,13 +26,13 @@ use std::sync::Arc;
 /// all its output. The header `x-belljar-command` of the answer has its name before it ends.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/commands", tag = "commands", operation_id = "start_command",
-    params(("name" = String, Path, description = "The sandbox.")),
+    params(("name" = String, Path, description = "Name of the sandbox.")),
     request_body = StartCommand,
     responses(
-        (status = 200, description = "It ended; or, as events, what happens.", content(
+        (status = 200, description = "Result of the command; or, as events, its output and its end.", content(
             (CommandInfo = "application/json"), (CommandEvent = "text/event-stream"))),
-        (status = 201, description = "It runs in the background.", body = CommandInfo),
-        (status = "4XX", description = "It was not started.", body = ErrorBody),
+        (status = 201, description = "The command runs in the background.", body = CommandInfo),
+        (status = "4XX", description = "The command was not started.", body = ErrorBody),
     )
 )]
 pub(super) async fn start(

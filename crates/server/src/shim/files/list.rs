@@ -27,14 +27,14 @@ pub(super) struct ListQuery {
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/files/list", tag = "files", operation_id = "list_files",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("path" = Option<String>, Query, description = "Relative to the workspace, or absolute, inside. Left out: the workspace."),
-        ("limit" = Option<u16>, Query, description = "How many, 1 to 1000.", minimum = 1, maximum = 1000),
-        ("after" = Option<String>, Query, description = "`next` of the part before this one."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("path" = Option<String>, Query, description = "Path relative to the workspace, or absolute inside. Default: the workspace."),
+        ("limit" = Option<u16>, Query, description = "Page size, 1 to 1000.", minimum = 1, maximum = 1000),
+        ("after" = Option<String>, Query, description = "`next` of the page before."),
     ),
     responses(
-        (status = 200, description = "Some of its entries, sorted by name.", body = Page<FileEntry>),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "One page of the folder's entries, sorted by name.", body = Page<FileEntry>),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn list(

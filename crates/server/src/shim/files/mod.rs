@@ -53,13 +53,13 @@ impl PathQuery {
 #[utoipa::path(
     delete, path = "/v1/sandboxes/{name}/files", tag = "files", operation_id = "remove_file",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
-        ("recursive" = Option<bool>, Query, description = "A folder with all in it."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("path" = String, Query, description = "Path relative to the workspace, or absolute inside."),
+        ("recursive" = Option<bool>, Query, description = "Whether a folder is removed with everything in it."),
     ),
     responses(
-        (status = 204, description = "It is gone."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The file or folder is removed."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 async fn remove(
@@ -71,16 +71,16 @@ async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What a path is. A link is not followed.
+/// Get the attributes of a file. A link is not followed.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/files/stat", tag = "files", operation_id = "stat_file",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("path" = String, Query, description = "Path relative to the workspace, or absolute inside."),
     ),
     responses(
-        (status = 200, description = "What is known of it.", body = FileStat),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "Attributes of the file.", body = FileStat),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 async fn stat(
@@ -101,14 +101,14 @@ async fn stat(
     }))
 }
 
-/// Give a file or a folder another name. What has that name is replaced.
+/// Rename a file or a folder. A file of the new name is replaced.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/files/move", tag = "files", operation_id = "move_file",
-    params(("name" = String, Path, description = "The sandbox.")),
+    params(("name" = String, Path, description = "Name of the sandbox.")),
     request_body = MoveFile,
     responses(
-        (status = 204, description = "It has it."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The file is moved."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 async fn rename(State(live): State<Arc<LiveSandbox>>, Body(body): Body<MoveFile>) -> Answer<StatusCode> {
@@ -120,11 +120,11 @@ async fn rename(State(live): State<Arc<LiveSandbox>>, Body(body): Body<MoveFile>
 /// Make a folder.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{name}/files/folder", tag = "files", operation_id = "make_folder",
-    params(("name" = String, Path, description = "The sandbox.")),
+    params(("name" = String, Path, description = "Name of the sandbox.")),
     request_body = MakeFolder,
     responses(
-        (status = 204, description = "It is there."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The folder exists."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 async fn folder(State(live): State<Arc<LiveSandbox>>, Body(body): Body<MakeFolder>) -> Answer<StatusCode> {
@@ -138,14 +138,14 @@ fn attribute((name, value): (OsString, Vec<u8>)) -> (String, String) {
     (name.to_string_lossy().into_owned(), String::from_utf8_lossy(&value).into_owned())
 }
 
-/// Give a file attributes, in the place of those whose names begin with the same.
+/// Set attributes of a file, in the place of those whose names begin with `prefix`.
 #[utoipa::path(
     put, path = "/v1/sandboxes/{name}/files/attributes", tag = "files", operation_id = "set_file_attributes",
-    params(("name" = String, Path, description = "The sandbox.")),
+    params(("name" = String, Path, description = "Name of the sandbox.")),
     request_body = SetAttributes,
     responses(
-        (status = 204, description = "It has them."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 204, description = "The attributes are set."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 async fn set_attributes(

@@ -20,12 +20,12 @@ use std::sync::Arc;
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/files", tag = "files", operation_id = "read_file",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("path" = String, Query, description = "Path relative to the workspace, or absolute inside."),
     ),
     responses(
-        (status = 200, description = "Its content.", body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "Content of the file.", body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn read(
@@ -57,14 +57,14 @@ pub(super) async fn read(
 #[utoipa::path(
     put, path = "/v1/sandboxes/{name}/files", tag = "files", operation_id = "write_file",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("path" = String, Query, description = "Path relative to the workspace, or absolute inside."),
     ),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
-        (status = 201, description = "It is new."),
-        (status = 204, description = "It has new content."),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 201, description = "The file is created."),
+        (status = 204, description = "The content of the file is replaced."),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn write(

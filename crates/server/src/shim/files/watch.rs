@@ -20,13 +20,13 @@ use std::time::Duration;
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/files/watch", tag = "files", operation_id = "watch_files",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
-        ("recursive" = Option<bool>, Query, description = "Also all below it."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("path" = String, Query, description = "Path relative to the workspace, or absolute inside."),
+        ("recursive" = Option<bool>, Query, description = "Whether everything below the folder is watched."),
     ),
     responses(
-        (status = 200, description = "What happens.", body = WatchEvent, content_type = "text/event-stream"),
-        (status = "4XX", description = "Why not.", body = ErrorBody),
+        (status = 200, description = "Changes of files.", body = WatchEvent, content_type = "text/event-stream"),
+        (status = "4XX", description = "The request was refused or failed: the body says why.", body = ErrorBody),
     )
 )]
 pub(super) async fn watch(

@@ -21,13 +21,13 @@ use tokio::io::copy_bidirectional;
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/ports/{port}/{path}", tag = "ports", operation_id = "ask_port",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("port" = u16, Path, description = "One of the `ports` that the sandbox was made with."),
-        ("path" = String, Path, description = "What is asked for inside."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("port" = u16, Path, description = "One of the `ports` of the sandbox."),
+        ("path" = String, Path, description = "Path of the request inside."),
     ),
     responses(
-        (status = "default", description = "What the server inside answers.", body = Vec<u8>, content_type = "*/*"),
-        (status = "4XX", description = "Why the request was not sent; or what the server answers.", body = ErrorBody),
+        (status = "default", description = "Response of the server inside.", body = Vec<u8>, content_type = "*/*"),
+        (status = "4XX", description = "The request was not sent; or the response of the server inside.", body = ErrorBody),
     )
 )]
 pub(super) async fn pass(port: Port, mut request: Request) -> Answer<Response> {

@@ -17,13 +17,13 @@ use tokio::io::copy_bidirectional;
 #[utoipa::path(
     get, path = "/v1/sandboxes/{name}/ports/{port}", tag = "ports", operation_id = "connect_port",
     params(
-        ("name" = String, Path, description = "The sandbox."),
-        ("port" = u16, Path, description = "One of the `ports` that the sandbox was made with."),
+        ("name" = String, Path, description = "Name of the sandbox."),
+        ("port" = u16, Path, description = "One of the `ports` of the sandbox."),
     ),
     responses(
-        (status = 101, description = "Bytes follow."),
-        (status = "default", description = "What the server inside answers.", body = Vec<u8>, content_type = "*/*"),
-        (status = "4XX", description = "Why the request was not sent; or what the server answers.", body = ErrorBody),
+        (status = 101, description = "The connection continues as plain bytes."),
+        (status = "default", description = "Response of the server inside.", body = Vec<u8>, content_type = "*/*"),
+        (status = "4XX", description = "The request was not sent; or the response of the server inside.", body = ErrorBody),
     )
 )]
 pub(super) async fn open(port: Port, mut request: Request) -> Answer<Response> {

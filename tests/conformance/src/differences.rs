@@ -42,6 +42,11 @@ pub fn shares_folders(backend: BackendName) -> bool {
     backend != BackendName::E2b
 }
 
+/// What the user is called that commands run as. A service's templates have their own.
+pub fn user_inside(backend: BackendName) -> &'static str {
+    if backend == BackendName::E2b { "user" } else { "agent" }
+}
+
 /// Whether a sandbox has a workspace and ports without the host's.
 pub fn isolates(backend: BackendName) -> bool {
     backend.assurance().isolates()

@@ -452,21 +452,6 @@ impl Enforcement {
         Ok((cgroup, enforcement))
     }
 
-    /// What a service holds is its template's to say.
-    pub(crate) fn of_service(plan: &Plan) -> Result<Enforcement, SandboxError> {
-        let enforcement = Enforcement {
-            memory_by_cgroup: false,
-            pids_by_cgroup: false,
-            cpus_by_cgroup: false,
-            own_user_namespace: false,
-            limits_processes: false,
-            own_filesystem: false,
-            shares_user: false,
-        };
-        enforcement.accept(&plan.limits)?;
-        Ok(enforcement)
-    }
-
     /// A container holds all of them.
     pub(crate) fn of_container(plan: &Plan) -> Result<Enforcement, SandboxError> {
         let enforcement = Enforcement {

@@ -68,7 +68,7 @@ fn what_a_service_cannot_do_is_refused_before_anything_is_made() {
     for (words, why) in [
         (&["--workspace", &folder][..], "a folder of this machine is not in it"),
         (&["--ro", &folder], "no path of this machine is in it"),
-        (&["--memory", "1g"], "memory"),
+        (&["--memory", "1g"], "its template's to say"),
         (&["--egress", "ask"], "asks no person"),
         (&["--allow", "db.example:5432"], "rules have no ports"),
         (&["--at-least", "namespace"], "and not namespace"),

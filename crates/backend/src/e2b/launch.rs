@@ -4,7 +4,6 @@ use super::own::{self, Note};
 use super::{Remote, check, network};
 use crate::cgroup::Counters;
 use crate::guest::{Behind, ControlSocket, Process};
-use crate::plan::Enforcement;
 use crate::{Drawing, Guest, LimitsHeld, Meanwhile, Plan};
 use belljar_e2b_client::{Lifetime, NewSandbox, RemoteSandbox, Serving};
 use belljar_spec::secret::Forwarded;
@@ -98,10 +97,19 @@ pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
 
 /// Refuses what only this machine could do.
 fn accept(plan: &Plan) -> Result<(), SandboxError> {
-    Enforcement::of_service(plan)?;
-    if plan.limits.open_files.origin == Origin::Requested {
+    let limits = &plan.limits;
+    let refused = [
+        ("memory", limits.memory.origin),
+        ("processors", limits.cpus.origin),
+        ("processes", limits.pids.origin),
+        ("open files", limits.open_files.origin),
+        ("disk", limits.disk.origin),
+    ];
+    if let Some((name, _)) = refused.iter().find(|(_, origin)| *origin == Origin::Requested) {
+        let message =
+            format!("how much {name} a sandbox of an E2B-compatible service has is its template's to say");
         return Err(ErrorCode::LimitUnavailable
-            .error("an E2B-compatible service does not limit open files")
+            .error(message)
             .hint(hint!("omit the limit, or use {}", Term::Backend.to("native"))));
     }
     let SandboxSpec { credentials, github, forwarded, .. } = plan.spec();

@@ -7,9 +7,23 @@ use belljar_spec::{ErrorCode, SandboxError, Term, hint};
 /// What the service is told.
 pub(super) fn rules(policy: &EgressPolicy) -> Result<Network, SandboxError> {
     // Taken apart, so that a new part of a policy is not let through unseen. What is private to this machine (its reserved ranges, its
-    // resolvers, its authorities) is out of reach there.
-    let EgressPolicy { mode, allow, deny, only, private: _, resolvers: _, authorities: _, inspect, limits } =
-        policy;
+    // resolvers, its authorities, the proxy of its network) is out of reach there.
+    let EgressPolicy {
+        mode,
+        allow,
+        deny,
+        only,
+        private: _,
+        host_ports,
+        resolvers: _,
+        proxy: _,
+        authorities: _,
+        inspect,
+        limits,
+    } = policy;
+    if let Some(port) = host_ports.first() {
+        return Err(refused(&format!("it reaches no port of this machine ({port})")));
+    }
     if *inspect {
         return Err(refused("it cannot look into TLS (`inspect`)"));
     }

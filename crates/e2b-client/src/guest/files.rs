@@ -65,6 +65,7 @@ pub(super) async fn answer(
         Request::SetAttributes { path, .. } => {
             Reply::Failed(fault(format!("set attributes of {path}"), fault::NOT_SUPPORTED))
         }
+        Request::Listening => Reply::Failed(fault("list ports", fault::NOT_SUPPORTED)),
         Request::Exec(_) | Request::Connect { .. } | Request::Pause | Request::Resume => {
             Reply::Failed(fault("take something else for a file operation", Errno::INVAL))
         }

@@ -57,13 +57,13 @@ impl Messages {
 
     /// What the user says now, behind what was said so far.
     pub fn prompt(&self) -> String {
-        let mut said = self.0.iter().filter(|message| message.role != Role::System).collect::<Vec<_>>();
-        let last = said.pop().map_or("", |message| message.content.as_str());
-        if said.is_empty() {
+        let mut earlier = self.0.iter().filter(|message| message.role != Role::System).collect::<Vec<_>>();
+        let last = earlier.pop().map_or("", |message| message.content.as_str());
+        if earlier.is_empty() {
             return last.to_string();
         }
         let mut prompt = String::from("The conversation so far:\n");
-        for message in said {
+        for message in earlier {
             let author = match message.role {
                 Role::User => "User",
                 Role::Assistant | Role::System => "Assistant",

@@ -2,7 +2,7 @@
 
 use crate::address::Addresses;
 use crate::http::Failure;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use serde::Deserialize;
@@ -20,12 +20,13 @@ pub(crate) fn unanswered(addresses: &Addresses, doing: &str, failure: &Failure) 
 
 /// The service said no.
 pub(crate) fn refused(addresses: &Addresses, doing: &str, status: StatusCode, body: &Bytes) -> SandboxError {
-    let said = message(body).unwrap_or_else(|| status.to_string());
-    let message = format!("the E2B-compatible service at `{addresses}` did not {doing}: {said}");
+    let detail = message(body).unwrap_or_else(|| status.to_string());
+    let message = format!("the E2B-compatible service at `{addresses}` did not {doing}: {detail}");
     match status {
-        StatusCode::UNAUTHORIZED => ErrorCode::CredentialMissing.error(message).hint(
-            "its API key is not accepted: store a valid one with `belljar secret set E2B_API_KEY`, or name another below [e2b]",
-        ),
+        StatusCode::UNAUTHORIZED => ErrorCode::CredentialMissing.error(message).hint(hint!(
+            "its API key is not accepted: store a valid one ({}), or name another below [e2b]",
+            CommandLine::SecretsSet.of(KEY_NAME)
+        )),
         StatusCode::FORBIDDEN => ErrorCode::NotGranted
             .error(message)
             .hint("the owner of the service can allow it; on a belljar it is a ceiling of the key's grant"),
@@ -33,7 +34,9 @@ pub(crate) fn refused(addresses: &Addresses, doing: &str, status: StatusCode, bo
         StatusCode::NOT_FOUND => ErrorCode::SandboxNotFound
             .error(message)
             .hint("see that the template exists there, and that the sandbox was not ended by others"),
-        StatusCode::NOT_IMPLEMENTED => ErrorCode::NotSupported.error(message).hint("omit what the message names"),
+        StatusCode::NOT_IMPLEMENTED => {
+            ErrorCode::NotSupported.error(message).hint("omit what the message names")
+        }
         status if status.is_client_error() => {
             ErrorCode::RequestValue.error(message).hint("omit what the message names, or use another backend")
         }
@@ -49,11 +52,11 @@ pub(crate) fn strange(addresses: &Addresses, doing: &str, why: &str) -> SandboxE
 /// What an error's body says, for a person: one line, and not endless.
 pub(crate) fn message(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
-    struct Said {
+    struct ErrorBody {
         message: String,
     }
-    let said: Said = serde_json::from_slice(body).ok()?;
-    Some(visible(&said.message))
+    let detail: ErrorBody = serde_json::from_slice(body).ok()?;
+    Some(visible(&detail.message))
 }
 
 /// Foreign text without control characters, of a bounded length.
@@ -61,4 +64,6 @@ pub(crate) fn visible(text: &str) -> String {
     text.chars().take(MAX_MESSAGE_CHARS).map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
+/// The secret that a key is looked for in, where no other is named.
+pub(crate) const KEY_NAME: &str = "E2B_API_KEY";
 const MAX_MESSAGE_CHARS: usize = 400;

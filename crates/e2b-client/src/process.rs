@@ -83,7 +83,7 @@ impl Envd {
         self.unary("process.Process/SendSignal", &message).await.map(drop)
     }
 
-    /// Runs a script of ours with `sh` to its end, with these arguments; gives its exit code and what it said.
+    /// Runs a script of ours with `sh` to its end, with these arguments; gives its exit code and what it wrote.
     pub(crate) async fn script(&self, script: &str, args: &[&str]) -> Result<(i32, String), CallError> {
         let words = ["sh", "-c", script, "sh"];
         let env = [("LC_ALL".to_string(), "C".to_string())].into();
@@ -95,20 +95,20 @@ impl Envd {
             stdin: false,
         };
         let mut events = self.start(&start).await?;
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         while let Some(event) = events.next().await? {
             match event {
                 Event::Started(_) => {}
                 Event::Stdout(bytes) | Event::Stderr(bytes) => {
-                    let room = MAX_SCRIPT_OUTPUT_BYTES.saturating_sub(said.len());
-                    said.extend(bytes.into_iter().take(room));
+                    let room = MAX_SCRIPT_OUTPUT_BYTES.saturating_sub(output.len());
+                    output.extend(bytes.into_iter().take(room));
                 }
                 Event::Ended(ending) => {
                     let code = match ending {
                         Ending::Exited(code) => code,
                         Ending::Signaled(signal) => 128 + signal,
                     };
-                    return Ok((code, String::from_utf8_lossy(&said).into_owned()));
+                    return Ok((code, String::from_utf8_lossy(&output).into_owned()));
                 }
             }
         }
@@ -237,12 +237,14 @@ mod tests {
 
     #[test]
     fn messages_say_what_happens_to_a_command() {
-        let said = |message: Value| event(&json!({ "event": message }));
-        assert_eq!(said(json!({ "start": { "pid": 7 } })), Ok(Some(Event::Started(7))));
-        assert_eq!(said(json!({ "data": { "stderr": "aGk=" } })), Ok(Some(Event::Stderr(b"hi".to_vec()))));
-        assert_eq!(said(json!({ "data": { "pty": "aGk=" } })), Ok(Some(Event::Stdout(b"hi".to_vec()))));
-        assert_eq!(said(json!({ "keepalive": {} })), Ok(None));
-        assert_eq!(said(json!({ "newer": {} })), Ok(None));
-        assert!(said(json!({ "start": {} })).is_err() && said(json!({ "data": { "stdout": "%" } })).is_err());
+        let output = |message: Value| event(&json!({ "event": message }));
+        assert_eq!(output(json!({ "start": { "pid": 7 } })), Ok(Some(Event::Started(7))));
+        assert_eq!(output(json!({ "data": { "stderr": "aGk=" } })), Ok(Some(Event::Stderr(b"hi".to_vec()))));
+        assert_eq!(output(json!({ "data": { "pty": "aGk=" } })), Ok(Some(Event::Stdout(b"hi".to_vec()))));
+        assert_eq!(output(json!({ "keepalive": {} })), Ok(None));
+        assert_eq!(output(json!({ "newer": {} })), Ok(None));
+        assert!(
+            output(json!({ "start": {} })).is_err() && output(json!({ "data": { "stdout": "%" } })).is_err()
+        );
     }
 }

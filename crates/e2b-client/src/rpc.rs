@@ -89,14 +89,14 @@ impl Envd {
                 is_over: false,
             });
         }
-        let mut said = Vec::new();
+        let mut detail = Vec::new();
         while let Ok(Some(Ok(frame))) = timeout(SILENCE, body.frame()).await {
-            said.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-            if said.len() > MAX_ERROR_BYTES {
+            detail.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+            if detail.len() > MAX_ERROR_BYTES {
                 break;
             }
         }
-        Err(refusal(status, &said))
+        Err(refusal(status, &detail))
     }
 
     /// A request for the content of a file. `query` is encoded.
@@ -124,8 +124,8 @@ pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> CallError {
     if let Ok(error) = serde_json::from_slice::<RpcError>(body) {
         return CallError::Rpc(RpcError { message: visible(&error.message), ..error });
     }
-    let said = message(body).unwrap_or_else(|| status.to_string());
-    if status == StatusCode::BAD_GATEWAY && said.contains("was not found") {
+    let detail = message(body).unwrap_or_else(|| status.to_string());
+    if status == StatusCode::BAD_GATEWAY && detail.contains("was not found") {
         return CallError::NoSandbox;
     }
     let code = match status {
@@ -134,9 +134,9 @@ pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> CallError {
         StatusCode::FORBIDDEN => "permission_denied",
         StatusCode::TOO_MANY_REQUESTS | StatusCode::INSUFFICIENT_STORAGE => "resource_exhausted",
         status if status.is_client_error() => "invalid_argument",
-        _ => return CallError::Failed(Failure::Broken(said)),
+        _ => return CallError::Failed(Failure::Broken(detail)),
     };
-    CallError::Rpc(RpcError { code: code.into(), message: said })
+    CallError::Rpc(RpcError { code: code.into(), message: detail })
 }
 
 /// The messages of an answer. Dropped, its connection is closed.
@@ -287,8 +287,8 @@ mod tests {
         let rpc = |code: &str, message: &str| {
             CallError::Rpc(RpcError { code: code.into(), message: message.into() })
         };
-        let said = br#"{"code":"not_found","message":"no \u001b[31msuch"}"#;
-        assert_eq!(refusal(StatusCode::NOT_FOUND, said), rpc("not_found", "no  [31msuch"));
+        let detail = br#"{"code":"not_found","message":"no \u001b[31msuch"}"#;
+        assert_eq!(refusal(StatusCode::NOT_FOUND, detail), rpc("not_found", "no  [31msuch"));
         let plain = br#"{"code":404,"message":"path does not exist"}"#;
         assert_eq!(refusal(StatusCode::NOT_FOUND, plain), rpc("not_found", "path does not exist"));
         assert!(matches!(refusal(StatusCode::BAD_GATEWAY, b"<html>"), CallError::Failed(_)));

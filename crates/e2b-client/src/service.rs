@@ -2,10 +2,10 @@
 //! service's own: backends block.
 
 use crate::address::Addresses;
-use crate::error::{refused, strange, unanswered};
+use crate::error::{KEY_NAME, refused, strange, unanswered};
 use crate::headers;
 use crate::http::{Call, Http};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_vault::Secret;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -115,7 +115,7 @@ impl Service {
         let headers = headers::of_key(key).map_err(|_| {
             ErrorCode::CredentialMissing
                 .error("the API key of the E2B-compatible service cannot be sent: it is not one line of text")
-                .hint("store it again: `belljar secret set E2B_API_KEY`")
+                .hint(hint!("store it again: {}", CommandLine::SecretsSet.of(KEY_NAME)))
         })?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -212,12 +212,12 @@ impl Service {
         time_limit: Duration,
         work: impl Future<Output = Result<T, SandboxError>> + Send + 'static,
     ) -> Result<T, SandboxError> {
-        let (tell, told) = mpsc::sync_channel(1);
+        let (tell, answer) = mpsc::sync_channel(1);
         self.handle().spawn(async move {
             // A caller that no longer waits has its error already.
             let _ = tell.send(work.await);
         });
-        told.recv_timeout(time_limit).unwrap_or_else(|_| {
+        answer.recv_timeout(time_limit).unwrap_or_else(|_| {
             let message =
                 format!("the E2B-compatible service at `{}` does not answer", self.shared.addresses);
             Err(ErrorCode::StartFailed.error(message).hint("see that it runs, and try again"))
@@ -357,7 +357,7 @@ impl Shared {
 }
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// `belljar doctor` asks all backends.
+/// All backends are asked together.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than any answer is waited for.
 const CALL_TIMEOUT: Duration = Duration::from_secs(180);

@@ -638,6 +638,7 @@ fn sharing_of(backend: BackendName) -> Sharing {
         BackendName::Native
         | BackendName::Bwrap
         | BackendName::Docker(_)
+        | BackendName::E2b
         | BackendName::Container
         | BackendName::Host => Sharing::AllBranches,
     }

@@ -4,7 +4,7 @@
 use belljar_backend::{Named, Remote, Service, forget_remote, service};
 use belljar_config as config;
 use belljar_spec::secret::SecretRef;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_vault::{Secret, SecretStore};
 use std::env;
 use std::path::{Path, PathBuf};
@@ -50,8 +50,8 @@ fn configured(
     settings: &config::E2bSettings,
     secrets: impl FnOnce() -> Arc<dyn SecretStore>,
 ) -> Result<Service, SandboxError> {
-    let or_variable = |said: &Option<String>, name: &str| {
-        said.clone().or_else(|| env::var(name).ok().filter(|value| !value.is_empty()))
+    let or_variable = |setting: &Option<String>, name: &str| {
+        setting.clone().or_else(|| env::var(name).ok().filter(|value| !value.is_empty()))
     };
     let named = Named {
         domain: or_variable(&settings.domain, "E2B_DOMAIN"),
@@ -68,7 +68,10 @@ fn configured(
         secrets.read_text(&reference).map_err(|error| {
             ErrorCode::CredentialMissing
                 .error(format!("the API key of the E2B-compatible service cannot be read: {error}"))
-                .hint("store it with `belljar secret set E2B_API_KEY`, or name another secret as `key` below [e2b]")
+                .hint(hint!(
+                    "store it ({}), or name another secret as `key` below [e2b]",
+                    CommandLine::SecretsSet.of(KEY)
+                ))
                 .caused_by(error)
         })
     })

@@ -109,8 +109,7 @@ macro_rules! for_every_isolated_backend {
             => [$($($all)*)? $($($living_all)*)?] []
             [$($($launcher)*)? $($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
         $crate::for_every_backend!(@module e2b $crate::BackendName::E2b
-            => [] [$($($living_all)*)?]
-            [$($($all)*)? $($($launcher)*)? $($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
+            => [] [$($($living_all)*)?] []);
         $crate::for_every_backend!(@module docker $crate::DOCKER
             => [$($($all)*)? $($($launcher)*)?] [$($($living_all)*)?]
             [$($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
@@ -276,30 +275,8 @@ fn tried(backend: BackendName) -> Result<(), SandboxError> {
 /// The subject of a test and why this backend has none of it, by the function's path (`contract::SUBJECT::NAME`).
 fn lacks(backend: BackendName, function: &str) -> Option<(&'static str, &'static str)> {
     let is_subject = |(subject, _): &&(&str, &str)| function.contains(&format!("::{subject}::"));
-    let begins = |(subject, _): &&(&str, &str)| function.contains(&format!("::{subject}"));
-    match backend {
-        BackendName::Landlock => LACKS.iter().find(is_subject).copied(),
-        BackendName::E2b => ELSEWHERE.iter().find(begins).copied(),
-        _ => None,
-    }
+    LACKS.iter().find(is_subject).copied().filter(|_| backend == BackendName::Landlock)
 }
-
-/// What a service elsewhere does not do for us; the backend refuses by name what a caller asks of it (its own unit tests, and
-/// `errors.rs`). The service's side of most of it is tried by its own tests, `tests/e2b`.
-const ELSEWHERE: [(&str, &str); 12] = [
-    ("agent_context", "it is mounted beside a folder"),
-    ("credentials_", "no gateway of ours is in its path"),
-    ("devoured", "its limits are its template's"),
-    ("egress_", "no gateway of ours is in its path"),
-    ("git_inside", "no folder of the host is in it"),
-    ("image_roots", "its root is its template's"),
-    ("persistent", "no folder of the host is in it"),
-    ("limits", "its limits are its template's"),
-    ("llm_", "no gateway of ours is in its path"),
-    ("registry_tls", "its root is its template's"),
-    ("roots", "its root is its template's"),
-    ("terminate_", "no gateway of ours is in its path"),
-];
 
 /// What `landlock` refuses by name; `landlock.rs` of containment tries that.
 const LACKS: [(&str, &str); 5] = [

@@ -75,8 +75,8 @@ fn what_a_service_cannot_do_is_refused_before_anything_is_made() {
     ] {
         let words: Vec<&str> = words.iter().copied().chain(["--", "true"]).collect();
         let output = run(&home, &words);
-        let said = text(&output.stderr);
-        assert!(output.status.code() == Some(125) && said.contains(why), "{words:?}: {said}");
+        let stderr = text(&output.stderr);
+        assert!(output.status.code() == Some(125) && stderr.contains(why), "{words:?}: {stderr}");
     }
     let (url, wrong) = (format!("http://{}", served.address), format!("{}0", &key[..key.len() - 1]));
     let stranger =

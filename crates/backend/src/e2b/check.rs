@@ -1,7 +1,7 @@
 //! Which service, and whether it takes the key.
 
 use belljar_e2b_client::{Addresses, Named, Service};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{CommandLine, ErrorCode, SandboxError, hint};
 use belljar_vault::Secret;
 
 /// The service at these addresses; its key is read only where there is one.
@@ -14,7 +14,8 @@ pub fn service(
 }
 
 pub(super) fn not_configured() -> SandboxError {
-    ErrorCode::BackendUnavailable.error("no E2B-compatible service is configured").hint(
-        "set `domain` below [e2b] of your belljar.toml, or E2B_DOMAIN, and store its API key: `belljar secret set E2B_API_KEY`",
-    )
+    ErrorCode::BackendUnavailable.error("no E2B-compatible service is configured").hint(hint!(
+        "set `domain` below [e2b] of your belljar.toml, or E2B_DOMAIN, and store its API key: {}",
+        CommandLine::SecretsSet.of("E2B_API_KEY")
+    ))
 }

@@ -68,9 +68,9 @@ fn begin(plan: &Plan, remote: &Remote, new: NewSandbox) -> Result<RemoteSandbox,
 fn lifetime(plan: &Plan) -> Lifetime {
     let is_persistent = plan.spec().persistent.is_some();
     let longest = plan.limits.wall_time;
-    let asked = if longest.origin == Origin::Asked { longest.value.as_secs() } else { 0 };
+    let requested_s = if longest.origin == Origin::Requested { longest.value.as_secs() } else { 0 };
     Lifetime {
-        timeout: asked.clamp(LEASE_S, MAX_LEASE_S),
+        timeout: requested_s.clamp(LEASE_S, MAX_LEASE_S),
         auto_pause: is_persistent,
         auto_pause_memory: false,
     }
@@ -99,7 +99,7 @@ pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
 /// Refuses what only this machine could do.
 fn accept(plan: &Plan) -> Result<(), SandboxError> {
     Enforcement::of_service(plan)?;
-    if plan.limits.open_files.origin == Origin::Asked {
+    if plan.limits.open_files.origin == Origin::Requested {
         return Err(ErrorCode::LimitUnavailable
             .error("an E2B-compatible service does not limit open files")
             .hint(hint!("omit the limit, or use {}", Term::Backend.to("native"))));

@@ -120,9 +120,9 @@ mod tests {
         let open = rules(&EgressPolicy::open()).expect("it can be");
         assert!(open.allow_internet_access);
         let strict = rules(&allow(&["example.com", "=one.test", "example.com"])).expect("it can be");
-        let told = strict.network.expect("rules");
-        assert_eq!(told.allow_out, ["*.example.com", "example.com", "one.test"]);
-        assert_eq!((told.deny_out, told.allow_public_traffic), (vec!["0.0.0.0/0".to_string()], false));
+        let sent = strict.network.expect("rules");
+        assert_eq!(sent.allow_out, ["*.example.com", "example.com", "one.test"]);
+        assert_eq!((sent.deny_out, sent.allow_public_traffic), (vec!["0.0.0.0/0".to_string()], false));
     }
 
     #[test]

@@ -15,11 +15,7 @@ impl Layout {
         let seen: Option<(&str, Hint)> = match spec {
             spec if spec.workspace.is_some() && !is_own => Some((
                 "a folder of this machine is not in it",
-                hint!(
-                    "omit {}, and put files in by `belljar cp` or the API, or use {}",
-                    Term::Folder,
-                    native
-                ),
+                hint!("omit {}, and put files in over the API, or use {}", Term::Folder, native),
             )),
             spec if !matches!(spec.mode, WorkspaceMode::Bind | WorkspaceMode::Own(_)) => Some((
                 "no clone and no layer of this machine is in it",

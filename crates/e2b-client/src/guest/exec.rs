@@ -93,7 +93,7 @@ impl Command<'_> {
                 // What is on its way arrives first.
                 () = async { self.remote.pause.paused().await; sleep(LAST_WORDS).await } => Ok(None),
             };
-            let told = match next {
+            let sent = match next {
                 Ok(Some(Event::Started(_))) => Ok(()),
                 Ok(Some(Event::Stdout(bytes))) => self.to.lock().await.pieces(Tag::Stdout, &bytes).await,
                 Ok(Some(Event::Stderr(bytes))) => self.to.lock().await.pieces(Tag::Stderr, &bytes).await,
@@ -112,7 +112,7 @@ impl Command<'_> {
                     None => return Outcome::Lost,
                 },
             };
-            if told.is_err() {
+            if sent.is_err() {
                 return Outcome::Unheard;
             }
         }
@@ -181,8 +181,9 @@ impl Command<'_> {
             }
             taken += bytes.len();
             if taken >= STDIN_WINDOW / 4 {
-                let said = ExecEvent::Taken(u32::try_from(std::mem::take(&mut taken)).unwrap_or(u32::MAX));
-                let _ = self.to.lock().await.message(&said).await;
+                let taken_event =
+                    ExecEvent::Taken(u32::try_from(std::mem::take(&mut taken)).unwrap_or(u32::MAX));
+                let _ = self.to.lock().await.message(&taken_event).await;
             }
         }
         std::future::pending().await

@@ -41,7 +41,7 @@ pub(super) fn of_sentence(sentence: &str) -> Option<Errno> {
 }
 
 /// For a person.
-pub(super) fn said(error: &CallError) -> String {
+pub(super) fn describe(error: &CallError) -> String {
     match error {
         CallError::Rpc(RpcError { code, message }) => format!("{message} ({code})"),
         CallError::NoSandbox => "the service knows no such sandbox".into(),

@@ -10,7 +10,7 @@ use crate::http::Failure;
 use crate::rpc::CallError;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::frame::{Frame, Tag};
-use belljar_wire::message::{Bytes, Change, ChangeKind, Entry, EntryKind, Fault, Reply, Request};
+use belljar_wire::message::{Bytes, Change, ChangeKind, Entry, EntryKind, Fault, Metadata, Reply, Request};
 use futures_util::stream::poll_fn;
 use std::io;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub(super) async fn answer(
         Request::Write { path } => return write(remote, &path, from, to).await,
         Request::Watch { path, recursive } => return watch(remote, &path, recursive, from, to).await,
         Request::ReadDir { path } => return list(remote, &path, to).await,
+        // Asked to see whether the guest answers, which is us. A service that is out of reach for a while is no guest that hangs.
+        Request::Stat { path } if path == "/" => Reply::Metadata(root()),
         Request::Stat { path } => match envd.stat(&absolute(&path)).await {
             Ok(entry) => {
                 let owner = remote.accounts.numbers(envd, &entry.owner, &entry.group).await;
@@ -91,7 +93,7 @@ async fn by_script(remote: &Remote, doing: String, script: &str, args: &[&str]) 
 async fn script_fault(remote: &Remote, doing: &str, script: &str, args: &[&str]) -> Result<(), Fault> {
     match remote.envd.script(script, args).await {
         Ok((0, _)) => Ok(()),
-        Ok((_, said)) => Err(fault(doing, fault::of_sentence(&said).unwrap_or(Errno::IO))),
+        Ok((_, output)) => Err(fault(doing, fault::of_sentence(&output).unwrap_or(Errno::IO))),
         Err(error) => Err(failed(doing, &error)),
     }
 }
@@ -192,7 +194,7 @@ async fn watch(
             next = changes.next() => next,
             _ = from.frame() => return Ok(()),
         };
-        let told = match next {
+        let batch = match next {
             Ok(Some((kind, path))) => vec![Change { kind, path: Bytes(path.into_bytes()) }],
             // The folder is gone.
             Ok(None) => Vec::new(),
@@ -207,11 +209,24 @@ async fn watch(
             }
             Err(CallError::Failed(_)) => Vec::new(),
         };
-        let is_last = told.is_empty() || matches!(told[..], [Change { kind: ChangeKind::Overflow, .. }]);
-        to.message(&Reply::Changes(told)).await?;
+        let is_last = batch.is_empty() || matches!(batch[..], [Change { kind: ChangeKind::Overflow, .. }]);
+        to.message(&Reply::Changes(batch)).await?;
         if is_last {
             return Ok(());
         }
+    }
+}
+
+/// What every root is.
+fn root() -> Metadata {
+    Metadata {
+        kind: EntryKind::Directory,
+        size: 0,
+        mtime_ms: 0,
+        mode: 0o755,
+        owner: (0, 0),
+        link: None,
+        attributes: Vec::new(),
     }
 }
 

@@ -99,7 +99,7 @@ impl Serving {
                 Err(error) if fault::errno(&error) != fault::EXISTS => {
                     let message = format!(
                         "the folder {WORKSPACE} of the remote sandbox cannot be made: {}",
-                        fault::said(&error)
+                        fault::describe(&error)
                     );
                     Err(ErrorCode::StartFailed
                         .error(message)

@@ -140,9 +140,9 @@ pub(super) async fn resume(remote: &Remote) -> Result<(), Fault> {
 
 /// Stops all processes that the user may signal, but those that are needed to say so; gives those that did not stand still before.
 async fn stop(remote: &Remote) -> Result<Vec<String>, CallError> {
-    let (_, said) = remote.envd.script(STOP, &[]).await?;
+    let (_, output) = remote.envd.script(STOP, &[]).await?;
     let mut stopped: Vec<String> = Vec::new();
-    for pid in said.lines().filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit())) {
+    for pid in output.lines().filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit())) {
         if !stopped.iter().any(|known| known == pid) {
             stopped.push(pid.to_string());
         }

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 /// Dials; blocks until there is a connection or a refusal.
 pub(super) fn dial(remote: &Arc<Remote>, handle: &Handle, port: u16) -> io::Result<TcpStream> {
     let (ours, theirs) = tcp_pair()?;
-    let (tell, told) = mpsc::sync_channel(1);
+    let (tell, answer) = mpsc::sync_channel(1);
     let remote = Arc::clone(remote);
     handle.spawn(async move {
         let theirs = TcpStream::from(theirs);
@@ -32,7 +32,7 @@ pub(super) fn dial(remote: &Arc<Remote>, handle: &Handle, port: u16) -> io::Resu
             }
         }
     });
-    told.recv_timeout(DIAL_TIMEOUT).map_err(|_| io::ErrorKind::TimedOut)??;
+    answer.recv_timeout(DIAL_TIMEOUT).map_err(|_| io::ErrorKind::TimedOut)??;
     Ok(TcpStream::from(ours))
 }
 

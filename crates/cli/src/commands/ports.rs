@@ -32,7 +32,10 @@ where
     let is_read = isatty(stderr());
     let task = async move {
         // Nothing that reads a log waits for a port.
-        while is_read {
+        if !is_read {
+            return;
+        }
+        loop {
             sleep(LOOK_INTERVAL).await;
             // A backend without a network of its own never has an answer; a sandbox that ends has none either.
             let Some(open) = look().await else { return };

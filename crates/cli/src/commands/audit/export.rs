@@ -56,13 +56,19 @@ fn read(
     };
     let mut reader = match Reader::open(&log.path) {
         Ok(reader) => reader,
-        Err(error) => return Ok(damaged(error)),
+        Err(error) => {
+            damaged(error);
+            return Ok(());
+        }
     };
     loop {
         let record = match reader.next_record() {
             Ok(Some(record)) => record,
             Ok(None) => return Ok(()),
-            Err(error) => return Ok(damaged(error)),
+            Err(error) => {
+                damaged(error);
+                return Ok(());
+            }
         };
         let time = record.time.as_deref().and_then(Stamp::parse).map(Stamp::since_epoch).unwrap_or_default();
         if time >= since {

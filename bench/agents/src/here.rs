@@ -14,6 +14,8 @@ pub(crate) fn run(adapter: &Adapter, found: &Found, model: &str, folder: &Path) 
         home: home.path().to_str().ok_or("a home that is not valid UTF-8")?,
         workspace: folder.to_str().ok_or("a folder that is not valid UTF-8")?,
         prompt: Some(PROMPT),
+        messages: &[],
+        attached: None,
         model: None,
         effort: None,
         web_search: false,

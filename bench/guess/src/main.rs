@@ -349,7 +349,7 @@ const VALUE: &str = "ghp_R34lS3cretV4lueQ7zx9PmK2bT5";
 const OTHER: &str = "ghp_Q21kR8bqdsU9ktdP0yw4OlJ7aS6";
 /// A letter that VALUE has not at its last two places; both are then wrong.
 const WRONG_END: &str = "X";
-const ROUTE_PORT: u16 = 8080;
+const ROUTE_PORT: u16 = 14180;
 const REQUESTS: usize = 4000;
 /// Bytes in a chunk.
 const EVENTS: usize = 1000;

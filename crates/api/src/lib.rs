@@ -45,7 +45,7 @@ pub use profile::ProfileInfo;
 pub use read::read;
 pub use refusal::RefusedInfo;
 pub use sandbox::{
-    CreateSandbox, Created, LeaseInfo, RenewLease, SandboxInfo, Scope, State, Sweep, SweptSandbox,
+    CreateSandbox, Created, LeaseInfo, OpenPort, RenewLease, SandboxInfo, Scope, State, Sweep, SweptSandbox,
 };
 pub use snapshot::{
     AutomaticSnapshot, ForkSandbox, Forked, RestoreSandbox, Restored, SnapshotInfo, SnapshotMethod,

@@ -1,6 +1,6 @@
 //! Sandboxes: asked for, and told of.
 
-use belljar_spec::SandboxRequest;
+use belljar_spec::{ForwardedAt, SandboxRequest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -100,7 +100,11 @@ pub struct SandboxInfo {
     pub workspace: Option<String>,
     /// The egress mode inside, of its present or last life.
     pub egress: String,
+    /// Ports inside that can be reached over the API.
     pub ports: Vec<u16>,
+    /// Ports of the host that lead to ports inside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forwarded: Vec<ForwardedAt>,
     /// Those of the caller; the owner of this machine sees all of them.
     pub leases: Vec<LeaseInfo>,
     /// How many commands run.
@@ -118,6 +122,12 @@ pub struct SandboxInfo {
     /// It was started before it was asked for (`[daemon] warm`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm: bool,
+}
+
+/// A TCP port that a program inside listens at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OpenPort {
+    pub port: u16,
 }
 
 /// Where a sandbox is in its life.

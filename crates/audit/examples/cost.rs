@@ -41,8 +41,15 @@ fn measure(directory: &std::path::Path) -> Result<(), AuditError> {
     let rule = Rule::allow("example.com", RuleSource::Flag).expect("a rule").label;
     let refused = Event::refused(&Refusal::new(name.clone(), Some(443), Reason::NameNotAllowed), 1);
     let (protocol, address) = (belljar_spec::egress::Protocol::Tls, [93, 184, 216, 34].into());
-    let opened =
-        Event::ConnectionOpened { connection: 1, name, port: 443, protocol, rule: rule.to_string(), address };
+    let opened = Event::ConnectionOpened {
+        connection: 1,
+        name,
+        port: 443,
+        protocol,
+        rule: rule.to_string(),
+        address: Some(address),
+        proxy: None,
+    };
     let closed = Event::ConnectionClosed {
         connection: 1,
         sent: 1,

@@ -34,7 +34,25 @@ pub enum Event {
         /// The digest of its policy; nothing of older logs, and without a policy.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         policy: Option<String>,
+        /// The folder that it works on, the name of one that is kept, and the number of the user who started it; nothing of older logs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        folder: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        uid: Option<u32>,
         belljar: String,
+    },
+    /// A command was started from outside. `words` are the program and its arguments, without what is or looks like a secret.
+    CommandStarted { command: u64, words: Vec<Printable> },
+    /// It ended: with an exit code, or not (`lost`); `limit` is the one that it hit.
+    CommandEnded {
+        command: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<String>,
+        millis: u64,
     },
     /// The policy of the living sandbox was changed: a rule was added or removed, by whom, and until when. `policy` is the digest of the
     /// policy that decides from here on, and `ended` the number of connections that it does not allow any more.
@@ -53,6 +71,9 @@ pub enum Event {
         name: HostName,
         port: u16,
         times: u64,
+        /// What a program inside says that it is for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<Printable>,
     },
     /// The question has ended: answered, or nobody answered in time.
     ApprovalAnswered {
@@ -80,7 +101,12 @@ pub enum Event {
         port: u16,
         protocol: Protocol,
         rule: String,
-        address: IpAddr,
+        /// Where it is dialled; nothing where the proxy looks the name up.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        address: Option<IpAddr>,
+        /// The proxy that it goes through.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        proxy: Option<String>,
     },
     /// The connection ended. `address` is the one that answered, if it is not the one that was dialled first.
     ConnectionClosed {
@@ -447,6 +473,9 @@ mod tests {
                     inspect: false,
                     loosened: vec![],
                     policy: None,
+                    folder: None,
+                    name: None,
+                    uid: None,
                     belljar: "0.1.0".into(),
                 },
                 r#"{"kind":"sandbox_started","backend":"native","mode":"strict","rules":["`example.com` (--allow)"],"loosened":[],"belljar":"0.1.0"}"#,
@@ -459,9 +488,25 @@ mod tests {
                     inspect: true,
                     loosened: vec![],
                     policy: Some("00ff".into()),
+                    folder: Some("/srv/web".into()),
+                    name: Some("bj-web".into()),
+                    uid: Some(1000),
                     belljar: "0.1.0".into(),
                 },
-                r#"{"kind":"sandbox_started","backend":"native","mode":"open","rules":[],"inspect":true,"loosened":[],"policy":"00ff","belljar":"0.1.0"}"#,
+                r#"{"kind":"sandbox_started","backend":"native","mode":"open","rules":[],"inspect":true,"loosened":[],"policy":"00ff","folder":"/srv/web","name":"bj-web","uid":1000,"belljar":"0.1.0"}"#,
+            ),
+            (
+                Event::CommandStarted { command: 1, words: vec!["npm".into(), "test".into()] },
+                r#"{"kind":"command_started","command":1,"words":["npm","test"]}"#,
+            ),
+            (
+                Event::CommandEnded {
+                    command: 1,
+                    exit_code: Some(124),
+                    limit: Some("timeout".into()),
+                    millis: 7,
+                },
+                r#"{"kind":"command_ended","command":1,"exit_code":124,"limit":"timeout","millis":7}"#,
             ),
             (
                 Event::NameRefused {
@@ -484,7 +529,7 @@ mod tests {
                 r#"{"kind":"policy_changed","change":"allowed","rule":"=a.example:8443","lasting":"10m","by":"alice","policy":"00ff","ended":0}"#,
             ),
             (
-                Event::ApprovalRequested { question: 7, name: name.clone(), port: 443, times: 1 },
+                Event::ApprovalRequested { question: 7, name: name.clone(), port: 443, times: 1, why: None },
                 r#"{"kind":"approval_requested","question":7,"name":"api.example.com","port":443,"times":1}"#,
             ),
             (
@@ -520,7 +565,8 @@ mod tests {
                     port: 443,
                     protocol: Protocol::Tls,
                     rule: label.to_string(),
-                    address: IpAddr::from([93, 184, 216, 34]),
+                    address: Some(IpAddr::from([93, 184, 216, 34])),
+                    proxy: None,
                 },
                 r#"{"kind":"connection_opened","connection":1,"name":"api.example.com","port":443,"protocol":"tls","rule":"`example.com` (--allow)","address":"93.184.216.34"}"#,
             ),

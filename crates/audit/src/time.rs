@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,27 @@ impl Stamp {
     /// The beginning of a second, counted from 1970.
     pub fn at(second: u64) -> Stamp {
         Stamp { micros: second.saturating_mul(1_000_000) }
+    }
+
+    /// A stamp as it is written; nothing of any other text.
+    pub fn parse(text: &str) -> Option<Stamp> {
+        let bytes = text.as_bytes();
+        let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'.'), (26, b'Z')];
+        if bytes.len() != 27 || marks.iter().any(|(at, mark)| bytes[*at] != *mark) {
+            return None;
+        }
+        let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
+        let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+        if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+            return None;
+        }
+        let time = number(11, 13)? * 3600 + number(14, 16)? * 60 + number(17, 19)?;
+        Some(Stamp { micros: (days(year, month, day) * 86_400 + time) * 1_000_000 + number(20, 26)? })
+    }
+
+    /// How long after the beginning of 1970.
+    pub fn since_epoch(self) -> Duration {
+        Duration::from_micros(self.micros)
     }
 
     /// Its second, counted from 1970.
@@ -59,6 +80,15 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
+/// The reverse, from 1970 on.
+fn days(year: u64, month: u64, day: u64) -> u64 {
+    let year = year - u64::from(month <= 2);
+    let (era, year_of_era) = (year / 400, year % 400);
+    let shifted_month = if month > 2 { month - 3 } else { month + 9 };
+    let day_of_year = (153 * shifted_month + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +106,7 @@ mod tests {
         ];
         for (micros, text) in cases {
             assert_eq!(Stamp { micros }.to_string(), text);
+            assert_eq!(Stamp::parse(text), Some(Stamp { micros }), "{text}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What every backend can do.
 
-use crate::{Drawing, Guest, Plan, bwrap, container, docker, host, landlock, native};
+use crate::{Drawing, Guest, Plan, bwrap, container, docker, e2b, host, landlock, native};
 use belljar_spec::{BackendName, Runtime, SandboxError};
 
 /// A backend.
@@ -9,7 +9,7 @@ pub trait Backend: Sync {
     fn name(&self) -> BackendName;
 
     /// Whether it works here. The error says why not, and what to do. Tries, rather than guesses, where that takes some
-    /// milliseconds; a daemon is asked.
+    /// milliseconds; a daemon is asked. Of `e2b` the engine knows which service it is, and asks that.
     fn check(&self) -> Result<(), SandboxError>;
 
     /// Builds the isolation and starts the guest in it; returns when the guest is confined and takes requests. An error of
@@ -30,6 +30,7 @@ pub fn backend(name: BackendName) -> &'static dyn Backend {
         BackendName::Docker(Runtime::Runsc) => &docker::Docker(Runtime::Runsc),
         BackendName::Docker(Runtime::Kata) => &docker::Docker(Runtime::Kata),
         BackendName::Landlock => &landlock::Landlock,
+        BackendName::E2b => &e2b::E2b,
         BackendName::Container => &container::Container,
         BackendName::Host => &host::Host,
     }

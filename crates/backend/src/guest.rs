@@ -22,6 +22,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A guest that takes requests. Dropped, it is killed, with everything it started.
@@ -40,6 +41,8 @@ pub struct Guest {
     /// How long it may take until it is ready.
     time_limit: Duration,
     behind: Option<Box<dyn Behind>>,
+    /// Makes connections to its ports, where that is not the guest's or a supervisor's work.
+    dial: Option<Arc<Dial>>,
     /// The listener of its filter, until a supervisor has it.
     listener: Option<OwnedFd>,
     supervised: Option<Supervised>,
@@ -90,6 +93,7 @@ impl Guest {
             started: Instant::now(),
             time_limit: Limits::DEFAULT_READY,
             behind: None,
+            dial: None,
             listener: None,
             supervised: None,
             _root: None,
@@ -212,7 +216,15 @@ impl Guest {
 
     /// Connects to ports that programs inside listen at, where the guest is not needed for it. It may block.
     pub fn dial(&self) -> Option<Dial> {
+        if let Some(dial) = self.dial.clone() {
+            return Some(Box::new(move |port| dial(port)));
+        }
         self.supervised.as_ref().map(|supervised| supervised.supervisor.dial())
+    }
+
+    /// Its ports are reached like this.
+    pub(crate) fn dialled_by(&mut self, dial: Dial) {
+        self.dial = Some(Arc::new(dial));
     }
 
     /// Takes note of the egress sockets that another process opened for it.
@@ -364,6 +376,11 @@ impl Process {
     /// A guest without a namespace.
     pub(crate) fn without_namespace(started: Started) -> Process {
         Process { started: Begun::ByUs(started), guest: None, end: End::Leaves }
+    }
+
+    /// What stands for a sandbox elsewhere: a descriptor that is at its end when the sandbox is gone.
+    pub(crate) fn remote(alive: OwnedFd) -> Process {
+        Process { started: Begun::ByOthers(alive), guest: None, end: End::Leaves }
     }
 
     /// Process 1 of a container.

@@ -16,6 +16,7 @@ mod contract;
 mod control_socket;
 mod docker;
 mod drawing;
+mod e2b;
 mod embedded;
 mod guest;
 mod host;
@@ -34,6 +35,7 @@ pub use container::{around_us as container_around_us, landlock_is_filtered};
 pub use contract::{Backend, Meanwhile, backend};
 pub use docker::{fetch_image, image_root};
 pub use drawing::{Drawing, LimitsHeld};
+pub use e2b::{Named, Remote, Service, forget as forget_remote, service};
 pub use embedded::hold_guest_program;
 pub use guest::{Dial, Guest, guest_gone};
 pub use layout::{

@@ -2,6 +2,7 @@
 
 use crate::cgroup::Cgroup;
 use crate::drawing::LimitsHeld;
+use crate::e2b::Remote;
 use crate::landlock;
 use crate::layout::{
     Bind, BindKind, DaemonImage, EnvFiles, GitInside, Layout, Marker, RootTree, SealedLayers, Wanted,
@@ -41,6 +42,7 @@ pub struct Plan {
     prepared: Option<PathBuf>,
     private: Option<PathBuf>,
     sealed: Option<SealedLayers>,
+    remote: Option<Remote>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
 
@@ -71,16 +73,18 @@ pub enum Isolation {
     Own,
     /// The host's own paths and network, of which rules of the kernel leave a part.
     Confined,
+    /// That of a service elsewhere, which no gateway of ours and no folder of the host is in.
+    Remote,
     /// None: the host's own paths.
     Absent,
 }
 
 impl Isolation {
-    /// Whether there is one that can hold a policy.
+    /// Whether there is one here that can hold a policy.
     pub fn holds(self) -> bool {
         match self {
             Isolation::Own | Isolation::Confined => true,
-            Isolation::Absent => false,
+            Isolation::Remote | Isolation::Absent => false,
         }
     }
 }
@@ -108,6 +112,7 @@ impl Plan {
             prepared: None,
             private: None,
             sealed: None,
+            remote: None,
             layout: OnceLock::new(),
         }
     }
@@ -201,6 +206,16 @@ impl Plan {
     pub fn with_private(mut self, directory: PathBuf) -> Plan {
         self.private = Some(directory);
         self
+    }
+
+    /// The same, made by a service elsewhere.
+    pub fn made_by(mut self, remote: Remote) -> Plan {
+        self.remote = Some(remote);
+        self
+    }
+
+    pub(crate) fn remote(&self) -> Option<&Remote> {
+        self.remote.as_ref()
     }
 
     /// Where that is for this one.
@@ -315,9 +330,10 @@ impl Plan {
                 };
                 match self.isolation {
                     Isolation::Confined => Layout::confined(wanted, &self.private()),
-                    Isolation::Own | Isolation::Absent => Layout::isolated(wanted),
+                    Isolation::Own | Isolation::Remote | Isolation::Absent => Layout::isolated(wanted),
                 }
             }
+            Isolation::Remote => Layout::remote(&self.spec, self.context.as_ref()),
             Isolation::Absent if self.context.is_some() => Err(context_needs_isolation()),
             Isolation::Absent => Layout::without_root(&self.spec, self.view.as_ref()),
         };

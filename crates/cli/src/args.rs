@@ -29,7 +29,8 @@ pub(crate) use agent::{
     AgentRunArgs, AgentRunsArgs, AgentShellArgs, BillField, ConversationArgs, OwnArgs, WishArgs,
 };
 pub(crate) use audit::{
-    AuditArgs, AuditCommand, AuditPruneArgs, AuditShowArgs, AuditTailArgs, AuditVerifyArgs,
+    AuditArgs, AuditCommand, AuditExportArgs, AuditPruneArgs, AuditShowArgs, AuditTailArgs, AuditVerifyArgs,
+    ExportFormat,
 };
 pub(crate) use build::{BuildArgs, BuildBaseArgs, OwnImageArgs};
 pub(crate) use daemon::{
@@ -46,7 +47,7 @@ pub(crate) use llm::{LlmArgs, LlmCommand, LlmPricesArgs, LlmSpendArgs};
 pub(crate) use mcp::McpArgs;
 pub(crate) use persistent::{
     AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, ForkArgs, ForwardArgs, HowArg, InitArgs, ListArgs,
-    LogsArgs, PersistentCommand, PersistentListArgs, PortPair, PsArgs, RestoreArgs, RmArgs, SandboxCommand,
+    LogsArgs, PersistentCommand, PersistentListArgs, PsArgs, RestoreArgs, RmArgs, SandboxCommand,
     SnapshotArgs, SnapshotsArgs, SnapshotsCommand, StartArgs, TargetArgs, UndoArgs, VolumeCommand,
     VolumesArgs, WhichArgs,
 };
@@ -55,12 +56,13 @@ pub(crate) use sandbox::{SandboxOptions, variables_of, workspace};
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
     ConfigCommand, ConfigInitArgs, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand,
-    PolicyExplainArgs, TrustArgs,
+    PolicyExplainArgs, PolicySuggestArgs, TrustArgs,
 };
 pub(crate) use show_run::ShowRunArgs;
-pub(crate) use steer::{AllowArgs, ApproveArgs, DenyArgs, PolicyShowArgs, SteerCommand, WhyArgs};
+pub(crate) use steer::{AllowArgs, ApproveArgs, AskArgs, DenyArgs, PolicyShowArgs, SteerCommand, WhyArgs};
 pub(crate) use upkeep::{DuArgs, PruneArgs, UninstallArgs, UpkeepCommand};
 
+use belljar_spec::ForwardedPort;
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -136,6 +138,7 @@ impl Args {
             Some(Command::Integrate(options)) => options.json,
             Some(Command::Policy { command: PolicyCommand::Explain(options) }) => options.json,
             Some(Command::Policy { command: PolicyCommand::Show(options) }) => options.json,
+            Some(Command::Policy { command: PolicyCommand::Suggest(options) }) => options.json,
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             Some(
                 Command::Zygote { .. }
@@ -421,6 +424,11 @@ pub(crate) struct RunArgs {
     #[arg(short = 'w', long, alias = "workdir", value_name = "DIR")]
     pub(crate) cwd: Option<String>,
     #[command(flatten)]
+    pub(crate) forward: ForwardedArgs,
+    /// With egress `open`, and at the end the smallest policy that would have sufficed, as a diff of the folder's configuration
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) learn: bool,
+    #[command(flatten)]
     pub(crate) terminal: TerminalArgs,
     /// Print no notes of belljar's own; errors, warnings and refusals remain
     #[arg(short, long)]
@@ -433,6 +441,15 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+/// Ports of this machine that lead into a sandbox, as long as it lives.
+#[derive(Debug, Default, Clone, ClapArgs)]
+pub(crate) struct ForwardedArgs {
+    /// Lead a port of this machine (of 127.0.0.1 if no address is given) to a port inside [default: the same]; 0 is any free one; may be
+    /// repeated
+    #[arg(short = 'p', long = "port", value_name = "[ADDRESS:]PORT[:INSIDE]")]
+    pub(crate) ports: Vec<ForwardedPort>,
+}
+
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct ShellArgs {
     /// The folder [default: the current one]
@@ -441,6 +458,8 @@ pub(crate) struct ShellArgs {
     /// A one-shot sandbox, removed when the shell exits
     #[arg(long)]
     pub(crate) once: bool,
+    #[command(flatten)]
+    pub(crate) forward: ForwardedArgs,
     #[command(flatten)]
     pub(crate) image: OwnImageArgs,
     #[command(flatten)]

@@ -32,6 +32,7 @@ fn words(term: Term) -> &'static str {
         Term::Egress => "--egress",
         Term::EgressAllow => "--allow",
         Term::EgressGroups => "--group",
+        Term::EgressHostPorts => "--allow-host",
         Term::Env => "--env",
         Term::Folder => "--workspace",
         Term::GitHub => "--github",

@@ -22,6 +22,32 @@ pub struct Allowed {
     pub is_new: bool,
 }
 
+/// A file as it is, and as it would be with more rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RulesProposal {
+    pub file: PathBuf,
+    pub before: String,
+    pub after: String,
+}
+
+/// The repository's file with these rules beside those that it has, for a person to look at. Nothing is written, and nothing in the file is
+/// believed.
+pub fn propose_rules(workspace: &Path, rules: &[String]) -> Result<RulesProposal, SandboxError> {
+    let file = workspace.join(FOLDER).join(FILE);
+    let before = match read::repository(workspace) {
+        Ok(Some(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
+        Ok(None) => String::new(),
+        Err(unread) => return Err(failed(&file, &io::Error::other(unread.to_string()))),
+    };
+    let mut after = before.clone();
+    // Each is put before the others.
+    for rule in rules.iter().rev() {
+        RuleList::Allow.judge(rule)?;
+        after = with_rule(&after, RuleList::Allow, rule).unwrap_or(after);
+    }
+    Ok(RulesProposal { file, before, after })
+}
+
 /// Which list of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleList {

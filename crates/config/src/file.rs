@@ -26,6 +26,7 @@ pub(crate) struct File {
     pub(crate) golden: Option<Spanned<GoldenTable>>,
     pub(crate) daemon: Option<Spanned<DaemonTable>>,
     pub(crate) images: Option<Spanned<ImagesTable>>,
+    pub(crate) e2b: Option<Spanned<E2bTable>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -38,12 +39,24 @@ pub(crate) struct Egress {
     pub(crate) deny: Vec<Spanned<String>>,
     pub(crate) only: Option<Spanned<Vec<Spanned<String>>>>,
     pub(crate) private: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(crate) host_ports: Option<Spanned<Vec<Spanned<i64>>>>,
     pub(crate) resolvers: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(crate) proxy: Option<Spanned<ProxyTable>>,
     pub(crate) authorities: Option<Spanned<Vec<Spanned<String>>>>,
     pub(crate) inspect: Option<Spanned<bool>>,
     pub(crate) connections: Option<Spanned<i64>>,
     pub(crate) bytes: Option<Spanned<Scalar>>,
     pub(crate) rule: Vec<RuleTable>,
+}
+
+/// `[egress.proxy]`: what the gateway dials through.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ProxyTable {
+    pub(crate) url: Option<Spanned<String>>,
+    pub(crate) secret: Option<Spanned<String>>,
+    pub(crate) resolve: Option<Spanned<String>>,
+    pub(crate) except: Vec<Spanned<String>>,
 }
 
 /// `[[egress.rule]]`: a rule that does not fit in a line.
@@ -197,6 +210,17 @@ pub(crate) struct ImagesTable {
     pub(crate) mirrors: BTreeMap<String, Spanned<String>>,
     pub(crate) plain_http: Vec<Spanned<String>>,
     pub(crate) authorities: Vec<Spanned<String>>,
+}
+
+/// `[e2b]`: a service elsewhere that makes sandboxes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct E2bTable {
+    pub(crate) domain: Option<Spanned<String>>,
+    pub(crate) api_url: Option<Spanned<String>>,
+    pub(crate) sandbox_url: Option<Spanned<String>>,
+    pub(crate) key: Option<Spanned<String>>,
+    pub(crate) template: Option<Spanned<String>>,
 }
 
 /// A number or text: users write `443` and `"8000-8100"` in one list.

@@ -1,6 +1,6 @@
 //! The settings of one run.
 
-use belljar_spec::egress::{GroupName, Mode, Rule, RuleSource};
+use belljar_spec::egress::{GroupName, HostPort, Mode, Rule, RuleSource};
 use belljar_spec::request::EgressRequest;
 
 /// From the command line, or a program: not a layer, but within the operator's limits.
@@ -14,6 +14,8 @@ pub struct EgressFlags {
     pub deny: Vec<Rule>,
     /// `--group`.
     pub groups: Vec<GroupName>,
+    /// `--allow-host`.
+    pub host_ports: Vec<(HostPort, RuleSource)>,
     /// `--inspect`.
     pub inspect: bool,
 }
@@ -26,6 +28,7 @@ impl EgressFlags {
             allow: request.allow.iter().map(|rule| rule.rule(source.clone())).collect(),
             deny: request.deny.iter().map(|rule| rule.rule(source.clone())).collect(),
             groups: request.groups.clone(),
+            host_ports: request.host_ports.iter().map(|port| (*port, source.clone())).collect(),
             inspect: request.inspect,
         }
     }

@@ -2,8 +2,9 @@
 
 use crate::authorities::AuthorityFile;
 use crate::daemon_table::DaemonSettings;
+use crate::e2b_table::E2bSettings;
 use crate::fault::{at, nearest};
-use crate::file::{Egress, File, Scalar};
+use crate::file::{Egress, File, ProxyTable, Scalar};
 use crate::git_table::GitSettings;
 use crate::golden_table::GoldenSettings;
 use crate::images_table::ImageSettings;
@@ -13,8 +14,10 @@ use crate::profile_table::Profile;
 use crate::read::Text;
 use crate::sandbox_table::SandboxSettings;
 use crate::{credential_table, github_table, profile_table, rule_table};
+use belljar_gateway::decide::reserved;
 use belljar_spec::egress::{
-    EgressLimits, GroupName, HostPattern, Mode, Printable, Rule, RuleLabel, RuleSource, groups,
+    EgressLimits, GroupName, HostPattern, HostPort, Mode, Printable, Rule, RuleLabel, RuleSource,
+    UpstreamProxy, groups,
 };
 use belljar_spec::secret::{Credential, GitHubApp};
 use belljar_spec::workspace::{HidePattern, ProtectedPath, ProtectedPathError};
@@ -50,7 +53,11 @@ pub struct Settings {
     /// Lower layers may allow nothing else.
     pub only: Option<At<Vec<HostPattern>>>,
     pub private: Vec<At<IpNet>>,
+    /// Ports of this machine that may be reached.
+    pub host_ports: Vec<At<HostPort>>,
     pub resolvers: Option<At<Vec<SocketAddr>>>,
+    /// What is dialled through.
+    pub proxy: Option<At<UpstreamProxy>>,
     /// CAs that the gateway trusts for servers, besides the system's.
     pub authorities: Vec<At<AuthorityFile>>,
     /// The line that turns on TLS interception for every name.
@@ -89,6 +96,8 @@ pub struct Settings {
     pub daemon: DaemonSettings,
     /// Where images come from.
     pub images: ImageSettings,
+    /// A service elsewhere that makes sandboxes.
+    pub e2b: E2bSettings,
 }
 
 impl Settings {
@@ -103,7 +112,9 @@ impl Settings {
             deny: Vec::new(),
             only: None,
             private: Vec::new(),
+            host_ports: Vec::new(),
             resolvers: None,
+            proxy: None,
             authorities: Vec::new(),
             inspect: None,
             connections: None,
@@ -124,6 +135,7 @@ impl Settings {
             golden: GoldenSettings::default(),
             daemon: DaemonSettings::default(),
             images: ImageSettings::default(),
+            e2b: E2bSettings::default(),
         }
     }
 
@@ -171,7 +183,9 @@ impl Settings {
             deny,
             only,
             private,
+            host_ports,
             resolvers,
+            proxy,
             authorities,
             inspect,
             connections,
@@ -182,12 +196,15 @@ impl Settings {
         let reader = Reader { text };
         reader.may_say("widest", &widest, &[Layer::Operator, Layer::User])?;
         reader.may_say("only", &only, &[Layer::Operator])?;
-        reader.may_say("private", &private, &[Layer::Operator])?;
+        reader.may_say("private", &private, &[Layer::Operator, Layer::User])?;
+        reader.may_say("host_ports", &host_ports, &[Layer::Operator, Layer::User])?;
         reader.may_say("resolvers", &resolvers, &[Layer::Operator, Layer::User])?;
+        reader.may_say("proxy", &proxy, &[Layer::Operator, Layer::User])?;
         reader.may_say("authorities", &authorities, &[Layer::Operator, Layer::User])?;
         reader.may_say("llm", &llm, &[Layer::Operator, Layer::User])?;
         reader.may_say("sandbox", &file.sandbox, &[Layer::Repository])?;
         reader.may_say("images", &file.images, &[Layer::Operator, Layer::User])?;
+        reader.may_say("e2b", &file.e2b, &[Layer::Operator, Layer::User])?;
         reader.may_say("agent", &file.agent, &[Layer::Operator, Layer::User])?;
         reader.may_say("git", &file.git, &[Layer::Operator, Layer::User])?;
         // A repository, and so an agent, must not unprotect its own paths.
@@ -203,7 +220,9 @@ impl Settings {
             deny: reader.rules(&deny, Rule::deny)?,
             only: only.map(|only| reader.only(&only)).transpose()?,
             private: private.map(|private| reader.private(&private)).transpose()?.unwrap_or_default(),
+            host_ports: host_ports.map(|ports| reader.host_ports(&ports)).transpose()?.unwrap_or_default(),
             resolvers: resolvers.map(|resolvers| reader.resolvers(&resolvers)).transpose()?,
+            proxy: proxy.map(|proxy| reader.proxy(&proxy)).transpose()?,
             authorities: authorities.map(|files| reader.authorities(&files)).transpose()?.unwrap_or_default(),
             inspect: inspect
                 .filter(|inspect| *inspect.get_ref())
@@ -279,6 +298,11 @@ impl Settings {
             images: file
                 .images
                 .map(|images| ImageSettings::understand(text, images.get_ref()))
+                .transpose()?
+                .unwrap_or_default(),
+            e2b: file
+                .e2b
+                .map(|e2b| E2bSettings::understand(text, e2b.get_ref()))
                 .transpose()?
                 .unwrap_or_default(),
             ..Settings::silent(text.layer)
@@ -374,7 +398,18 @@ impl Reader<'_> {
     }
 
     fn private(&self, ranges: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<At<IpNet>>, SandboxError> {
-        ranges.get_ref().iter().map(|range| self.parsed(range, |text| private_range(text))).collect()
+        let range = |text: &String| {
+            let range = private_range(text)?;
+            match self.text.layer {
+                Layer::User if !reserved::is_users_to_open(range) => Err(not_yours(range)),
+                Layer::Operator | Layer::User | Layer::Repository => Ok(range),
+            }
+        };
+        ranges.get_ref().iter().map(|written| self.parsed(written, range)).collect()
+    }
+
+    fn host_ports(&self, ports: &Spanned<Vec<Spanned<i64>>>) -> Result<Vec<At<HostPort>>, SandboxError> {
+        ports.get_ref().iter().map(|port| self.parsed(port, |port| port.to_string().parse())).collect()
     }
 
     fn resolvers(
@@ -384,6 +419,25 @@ impl Reader<'_> {
         let one = |server: &Spanned<String>| Ok(self.parsed(server, |text| resolver(text))?.value);
         let value = servers.get_ref().iter().map(one).collect::<Result<_, SandboxError>>()?;
         Ok(At { value, place: self.place(servers) })
+    }
+
+    fn proxy(&self, table: &Spanned<ProxyTable>) -> Result<At<UpstreamProxy>, SandboxError> {
+        let place = self.place(table);
+        let ProxyTable { url, secret, resolve, except } = table.get_ref();
+        let Some(url) = url else {
+            return Err(at(&place, "`[egress.proxy]` has no `url`")
+                .hint("write `url = \"http://proxy.example.com:3128\"`, or take the table out"));
+        };
+        let secret = secret.as_ref().map(|secret| self.parsed(secret, |text| text.parse())).transpose()?;
+        let resolve = resolve.as_ref().map(|side| self.parsed(side, |text| text.parse())).transpose()?;
+        let host = |host: &Spanned<String>| Ok(self.parsed(host, |text| text.parse::<HostPattern>())?.value);
+        let value = UpstreamProxy {
+            at: self.parsed(url, |text| text.parse())?.value,
+            secret: secret.map(|secret| secret.value),
+            resolve: resolve.map(|side| side.value).unwrap_or_default(),
+            except: except.iter().map(host).collect::<Result<_, SandboxError>>()?,
+        };
+        Ok(At { value, place })
     }
 
     fn authorities(
@@ -405,6 +459,19 @@ impl Reader<'_> {
 /// The source of a rule in a file.
 pub(crate) fn source(place: Position) -> RuleSource {
     RuleSource::File { path: place.file, line: place.line }
+}
+
+/// Why a range is the operator's to open.
+fn not_yours(range: IpNet) -> String {
+    match range.addr().is_loopback() {
+        true => format!(
+            "`{range}` is this machine's loopback device: write `host_ports = [5432]` with the ports that are needed"
+        ),
+        false => format!(
+            "`{range}` is not a range of private networks: only the operator of this machine can open it, in {}",
+            Layer::Operator.file()
+        ),
+    }
 }
 
 fn private_range(text: &str) -> Result<IpNet, String> {
@@ -570,12 +637,35 @@ mod tests {
     }
 
     #[test]
+    fn a_user_opens_private_networks_and_ports_and_the_operator_all_else() {
+        for range in ["127.0.0.0/8", "::1/128", "169.254.0.0/16", "169.254.169.254/32", "fd00:ec2::254/128"] {
+            let line = format!("[egress]\nprivate = [\"{range}\"]\n");
+            understand(Layer::Operator, &line).expect(range);
+            understand(Layer::User, &line).expect_err(range);
+        }
+        for ports in ["[53]", "[0]", "[65536]", "[-1]", "[\"5432\"]"] {
+            understand(Layer::User, &format!("[egress]\nhost_ports = {ports}\n")).expect_err(ports);
+        }
+        for proxy in [
+            "{}",
+            "{ url = \"http://me:secret@proxy.example.com\" }",
+            "{ url = \"http://p.example.com\", resolve = \"there\" }",
+        ] {
+            let error = understand(Layer::User, &format!("[egress]\nproxy = {proxy}\n")).expect_err(proxy);
+            assert!(!error.message.contains("secret@"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_layer_says_only_what_it_may() {
         use Layer::{Operator, Repository, User};
         for (line, may) in [
-            ("private = [\"10.0.0.0/8\"]", &[Operator][..]),
-            ("private = []", &[Operator]),
-            ("only = []", &[Operator]),
+            ("only = []", &[Operator][..]),
+            ("private = [\"10.0.0.0/8\"]", &[Operator, User]),
+            ("private = []", &[Operator, User]),
+            ("host_ports = [5432]", &[Operator, User]),
+            ("host_ports = []", &[Operator, User]),
+            ("proxy = { url = \"http://proxy.example.com:3128\" }", &[Operator, User]),
             ("widest = \"open\"", &[Operator, User]),
             ("resolvers = []", &[Operator, User]),
             ("authorities = []", &[Operator, User]),

@@ -8,6 +8,7 @@ use crate::merge::{Layers, Origins};
 use crate::origin::{At, ConfigPaths, Position};
 use crate::profile_table::Profile;
 use crate::read::{self, FILE, FOLDER};
+use crate::request::UsersNetwork;
 use crate::sandbox_table::SandboxSettings;
 use crate::trust::{self, Standing};
 use belljar_spec::egress::{EgressPolicy, RuleSource};
@@ -137,7 +138,7 @@ pub fn load_for_command(
     egress: EgressRequest,
     source: &RuleSource,
 ) -> Result<Loaded, SandboxError> {
-    load_then(&ConfigPaths::real(), workspace, |profile| {
+    load_then(&ConfigPaths::real(), workspace, UsersNetwork::Applied, |profile| {
         let request = SandboxRequest { egress, ..SandboxRequest::default() };
         EgressFlags::of(&filled(request, profile).egress, source)
     })
@@ -149,7 +150,7 @@ pub fn load_from(
     workspace: Option<&Path>,
     flags: EgressFlags,
 ) -> Result<Loaded, SandboxError> {
-    load_then(places, workspace, |_| flags)
+    load_then(places, workspace, UsersNetwork::Applied, |_| flags)
 }
 
 /// A request, with omitted settings filled in from the profile.
@@ -164,10 +165,15 @@ pub(crate) fn filled(request: SandboxRequest, profile: Option<&ChosenProfile>) -
 pub(crate) fn load_then(
     places: &ConfigPaths,
     workspace: Option<&Path>,
+    users_network: UsersNetwork,
     flags: impl FnOnce(Option<&ChosenProfile>) -> EgressFlags,
 ) -> Result<Loaded, SandboxError> {
     let mut loaded = Loaded::default();
     let mut layers = above(places, &mut loaded.files)?;
+    if let (UsersNetwork::Ignored, Some(user)) = (users_network, &mut layers.user) {
+        user.private.clear();
+        user.host_ports.clear();
+    }
     let llm = |layer: &Option<Settings>| layer.as_ref().and_then(|layer| layer.llm.clone());
     loaded.llm = LlmLayers { operator: llm(&layers.operator), user: llm(&layers.user) };
     if let Some(workspace) = workspace {

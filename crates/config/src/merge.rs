@@ -6,16 +6,18 @@
 //! | `allow`, `groups` | add up, within the operator's `only` |
 //! | `mode` | flag, else repository (never wider than without it), else user, else operator, else strict; within `widest` |
 //! | `connections`, `bytes` | the smallest; a repository cannot raise the default |
-//! | `resolvers` | the operator's, else the user's |
+//! | `resolvers`, `proxy` | the operator's, else the user's |
+//! | `private`, `host_ports` | the operator's and the user's add up; a user's only for sandboxes of their own |
 //! | `authorities` | add up |
 //! | `inspect` | true if any layer says so |
 
 use crate::flags::EgressFlags;
-use crate::layer::{Layer, Settings};
+use crate::layer::{Layer, Settings, source};
 use crate::load::Note;
 use crate::origin::{At, Origin, Position};
 use belljar_spec::egress::{
-    EgressLimits, EgressPolicy, GroupName, HostPattern, Mode, Rule, RuleLabel, RuleSource, group,
+    EgressLimits, EgressPolicy, GroupName, HostPattern, Mode, Rule, RuleLabel, RuleSource, THIS_MACHINE,
+    group,
 };
 use belljar_spec::{ByteSize, ErrorCode, SandboxError, Term, hint};
 use ipnet::IpNet;
@@ -29,6 +31,7 @@ pub struct Origins {
     pub connections: Origin,
     pub bytes: Origin,
     pub resolvers: Origin,
+    pub proxy: Origin,
     /// The origin of each group.
     pub groups: Vec<(GroupName, Origin)>,
     pub private: Vec<(IpNet, Origin)>,
@@ -67,13 +70,31 @@ impl Layers {
         policy.deny = denied.cloned().collect();
         let only = self.operator.as_ref().and_then(|operator| operator.only.as_ref());
         policy.only = only.map(|only| only.value.clone());
-        for range in self.operator.iter().flat_map(|operator| &operator.private) {
+        for range in self.above_repository().flat_map(|layer| &layer.private) {
             policy.private.push(range.value);
             origins.private.push((range.value, Origin::Line(range.place.clone())));
         }
+        self.open_host_ports(flags, &mut policy)?;
+        notes.extend(policy.allow.iter().filter(|rule| means_localhost(rule)).map(|rule| Note {
+            code: "rule_for_localhost",
+            message: format!(
+                "{} opens nothing of this machine: inside, the name is the sandbox itself",
+                rule.label
+            ),
+            hint: Some(hint!(
+                "{} opens a port of this machine, which is {} inside",
+                Term::EgressHostPorts,
+                THIS_MACHINE
+            )),
+        }));
         if let Some(resolvers) = self.resolvers(notes) {
             policy.resolvers = resolvers.value.clone();
             origins.resolvers = Origin::Line(resolvers.place.clone());
+        }
+        let proxies = self.above_repository().filter_map(|layer| layer.proxy.as_ref());
+        if let Some(proxy) = proxies.into_iter().next() {
+            policy.proxy = Some(proxy.value.clone());
+            origins.proxy = Origin::Line(proxy.place.clone());
         }
         // They add up: the operator's CAs are trusted even if a user sets others.
         for file in self.iter().flat_map(|layer| &layer.authorities) {
@@ -107,6 +128,32 @@ impl Layers {
             });
         }
         Ok((policy, origins))
+    }
+
+    /// The layers whose author is the person whose machine it is. A repository, and so an agent, opens nothing that is reserved.
+    fn above_repository(&self) -> impl Iterator<Item = &Settings> {
+        [&self.operator, &self.user].into_iter().flatten()
+    }
+
+    fn open_host_ports(&self, flags: &EgressFlags, policy: &mut EgressPolicy) -> Result<(), SandboxError> {
+        let written = self.above_repository().flat_map(|layer| {
+            layer.host_ports.iter().map(|port| (port.value, source(port.place.clone()), layer.layer))
+        });
+        let of_flags = flags.host_ports.iter().map(|(port, source)| (*port, source.clone(), Layer::User));
+        let only = self.operator.as_ref().and_then(|operator| operator.only.as_ref());
+        for (port, source, layer) in written.chain(of_flags) {
+            let rule = port
+                .rule(source.clone())
+                .map_err(|error| ErrorCode::RequestValue.error(error.to_string()))?;
+            covered(only.filter(|_| layer != Layer::Operator), &rule, &origin_of(&rule), || {
+                format!("port {port} of this machine")
+            })?;
+            if !policy.host_ports.contains(&port) {
+                policy.allow.push(rule);
+                policy.host_ports.push(port);
+            }
+        }
+        Ok(())
     }
 
     fn mode(&self, flags: &EgressFlags) -> Result<(Mode, Origin), SandboxError> {
@@ -214,6 +261,12 @@ impl Layers {
     fn bytes(&self) -> Option<At<ByteSize>> {
         self.iter().filter_map(|layer| layer.bytes.clone()).min_by_key(|bytes| bytes.value)
     }
+}
+
+/// RFC 6761: what no resolver answers.
+fn means_localhost(rule: &Rule) -> bool {
+    let name = rule.host.name().as_str();
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 fn origin_of(rule: &Rule) -> Origin {

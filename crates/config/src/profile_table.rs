@@ -102,6 +102,7 @@ fn one(text: &Text, name: &str, place: Position, table: &ProfileTable) -> Result
             allow: reader.each(&table.allow)?,
             deny: Vec::new(),
             groups: reader.each(&table.groups)?,
+            host_ports: Vec::new(),
             inspect: table.inspect,
         },
         secrets: reader.each(&table.secrets)?,

@@ -43,6 +43,18 @@ pub struct Surroundings {
     pub danger_forward_app_key: bool,
     /// Whether the profile that files name fills in what the request leaves out.
     pub default_profile: DefaultProfile,
+    /// Whether what the user's file opens of reserved ranges counts.
+    pub users_network: UsersNetwork,
+}
+
+/// The reserved ranges and the ports of this machine that a user's own file opens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UsersNetwork {
+    /// The user's own sandbox.
+    Applied,
+    /// One of another caller: the user opened them for sandboxes of their own.
+    #[default]
+    Ignored,
 }
 
 /// The origin of a request.
@@ -73,7 +85,7 @@ pub fn resolve_with(
     let folder = request.workspace.folder.clone().map(HostPath::into_path_buf);
     let configured_by = surroundings.configured_by.as_ref().or(folder.as_ref()).map(PathBuf::as_path);
     let mut request = Some(request);
-    let mut loaded = load_then(&ConfigPaths::real(), configured_by, |profile| {
+    let mut loaded = load_then(&ConfigPaths::real(), configured_by, surroundings.users_network, |profile| {
         let profile = profile.filter(|_| surroundings.default_profile == DefaultProfile::Applied);
         let filled = filled(request.take().unwrap_or_default(), profile);
         EgressFlags::of(&request.insert(filled).egress, &surroundings.rule_source)
@@ -97,6 +109,7 @@ pub fn resolve_with(
         mut limits,
         // The fleet forwards them.
         ports: _,
+        forward_ports,
         nested,
         volumes,
         user,
@@ -218,6 +231,7 @@ pub fn resolve_with(
         home: surroundings.home,
         admin,
         user: user.unwrap_or_default(),
+        forward_ports,
     };
     let mut notes = loaded.notes;
     notes.extend(suggestion);
@@ -234,6 +248,8 @@ fn mode(request: &WorkspaceRequest, surroundings: &Surroundings) -> WorkspaceMod
         (None, Some(branch)) => WorkspaceMode::ManagedClone { branch: Some(branch.clone()) },
         (None, None) if request.overlay => WorkspaceMode::Overlay { layer: surroundings.layer.clone() },
         (None, None) if request.folder.is_some() => WorkspaceMode::Bind,
+        // An empty one that ends with the sandbox.
+        (None, None) if surroundings.workspace.as_os_str().is_empty() => WorkspaceMode::Bind,
         (None, None) => WorkspaceMode::Own(surroundings.workspace.clone()),
     }
 }

@@ -47,6 +47,7 @@ mod tests {
             ("", &schema),
             ("[egress]", egress),
             ("[[egress.rule]]\nhost = \"x\"", rule),
+            ("[egress.proxy]", &egress["properties"]["proxy"]),
             ("[credential.x]", credential),
             ("[github]", github),
             ("[llm]", llm),
@@ -60,6 +61,7 @@ mod tests {
             ("[daemon]", &schema["properties"]["daemon"]),
             ("[sandbox]", &schema["properties"]["sandbox"]),
             ("[images]", &schema["properties"]["images"]),
+            ("[e2b]", &schema["properties"]["e2b"]),
         ] {
             let properties = table["properties"].as_object().expect("a table");
             assert_eq!(sorted(properties.keys().cloned()), sorted(known_keys(header)), "{header}");

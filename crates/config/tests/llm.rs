@@ -75,7 +75,7 @@ fn a_whole_table_is_understood() {
     assert_eq!(route.price("claude-x"), Some((&expected, PriceOrigin::Configured)));
     assert_eq!(route.price("gpt-5").map(|(_, origin)| origin), Some(PriceOrigin::Listed));
     assert_eq!(route.price("gpt-unheard-of"), None);
-    assert_eq!((route.billing.account(), route.port), ("team-1", 8080));
+    assert_eq!((route.billing.account(), route.port), ("team-1", 14180));
 }
 
 #[test]

@@ -16,6 +16,9 @@ pub(crate) struct Facts {
     pub(crate) version: u32,
     /// Its id in this protocol: small letters and digits, since it is a part of host names.
     pub(crate) id: String,
+    /// What its tokens follow from beside its id: one that is made later by the same idempotency key has the same id, and other tokens.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) salt: String,
     /// The grant that made it.
     pub(crate) grant: String,
     /// Its name, key and lease at the daemon; empty while it is being made.
@@ -84,6 +87,12 @@ pub(crate) struct Size {
 }
 
 impl Facts {
+    /// What its tokens are for.
+    pub(crate) fn bearer(&self) -> String {
+        // Neither has a dot. Older ones have no salt.
+        if self.salt.is_empty() { self.id.clone() } else { format!("{}.{}", self.id, self.salt) }
+    }
+
     pub(crate) fn is_paused(&self) -> bool {
         matches!(self.standing, Standing::Paused | Standing::Stopped)
     }
@@ -153,6 +162,7 @@ pub(crate) fn sample(id: &str) -> Facts {
     Facts {
         version: VERSION,
         id: id.into(),
+        salt: String::new(),
         grant: "g".into(),
         name: "bj-a".into(),
         key: "a".into(),

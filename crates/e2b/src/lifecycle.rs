@@ -197,8 +197,11 @@ impl E2b {
 
     /// A new life from the files of the last. Its key was generated, and so is the owner's to say.
     async fn start_again(&self, facts: &Facts, timeout_s: u64) -> Result<String, Fault> {
+        // One at a time: two must not both take the last place.
+        let _turn = self.waking.lock().await;
         // Whether the grant still counts.
         self.client(&facts.grant).sandbox(&facts.name).info().await?;
+        self.must_have_room(&facts.grant).await?;
         let request = CreateSandbox {
             key: Some(facts.key.clone()),
             lease_s: Some(lease_s(timeout_s)),
@@ -206,6 +209,19 @@ impl E2b {
         };
         let created = self.owner.create(&request).await?;
         Ok(created.lease.id)
+    }
+
+    /// A grant may have only so many alive. The daemon counts for those that a grant asks for; here the owner asks.
+    async fn must_have_room(&self, grant: &str) -> Result<(), Fault> {
+        let Some(most) = self.rules(grant).await?.and_then(|rules| rules.sandboxes) else { return Ok(()) };
+        let all = self.owner.sandboxes(&SandboxFilter::default()).await?;
+        let alive = all.iter().filter(|info| info.owner == grant && info.state != State::Stopped).count();
+        if alive < most as usize {
+            return Ok(());
+        }
+        let message =
+            format!("the key has {alive} sandboxes that run, and may have {most}: pause or kill one first");
+        Err(Fault::new(StatusCode::FORBIDDEN, message))
     }
 
     /// It ends so many seconds from now.

@@ -126,7 +126,7 @@ async fn to_sandbox(
     if facts.is_paused() {
         // A request that opens nothing wakes nothing.
         let is_open = match port {
-            ENVD_PORT => envd::is_open(e2b, id, &request),
+            ENVD_PORT => envd::is_open(e2b, &facts, &request),
             _ => ports::is_open(e2b, &facts, &request),
         };
         if !is_open || !facts.auto_resume || facts.standing == crate::facts::Standing::Stopped {

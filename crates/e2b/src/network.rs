@@ -48,14 +48,17 @@ pub(crate) fn policy(
         return Ok(everything(rules));
     }
     let mut egress = EgressRequest { mode: Some(Mode::None), ..EgressRequest::default() };
-    for name in named {
+    for name in &named {
         egress.mode = Some(Mode::Strict);
         let invalid = |why: String| Fault::bad_request(format!("`network.allowOut`: `{name}`: {why}"));
         let allowed = match name.strip_prefix("*.") {
             Some(apex) => {
-                // Without the apex itself, which a rule of ours has among its names.
-                let apex_only = format!("={apex}").parse::<DenyRule>();
-                egress.deny.push(apex_only.map_err(|error| invalid(error.to_string()))?);
+                // Without the apex itself, which a rule of ours has among its names, unless it is allowed by another one: what is denied
+                // beats what is allowed.
+                if !named.iter().any(|other| *other == apex) {
+                    let apex_only = format!("={apex}").parse::<DenyRule>();
+                    egress.deny.push(apex_only.map_err(|error| invalid(error.to_string()))?);
+                }
                 apex.to_string()
             }
             None => format!("={name}"),
@@ -126,6 +129,12 @@ mod tests {
                 Some(false),
                 json!({"allowOut": ["pypi.org", "*.npmjs.org"]}),
                 r#"{"mode":"strict","allow":["=pypi.org","npmjs.org"],"deny":["=npmjs.org"]}"#,
+            ),
+            (
+                &open,
+                Some(false),
+                json!({"allowOut": ["pypi.org", "*.pypi.org"]}),
+                r#"{"mode":"strict","allow":["=pypi.org","pypi.org"]}"#,
             ),
         ] {
             assert_eq!(of(rules, internet, network.clone()).as_deref(), Ok(expected), "{network}");

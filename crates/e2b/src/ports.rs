@@ -89,7 +89,7 @@ fn is_gone(error: &ClientError) -> bool {
 /// Whether a request may reach the ports of a sandbox.
 pub(crate) fn is_open<B>(e2b: &E2b, facts: &Facts, request: &Request<B>) -> bool {
     let shown = header(request, TRAFFIC_TOKEN).unwrap_or_default();
-    facts.public_traffic || same(&e2b.tokens.traffic(&facts.id), shown)
+    facts.public_traffic || same(&e2b.tokens.traffic(&facts.bearer()), shown)
 }
 
 /// The request as the server inside is to see it.

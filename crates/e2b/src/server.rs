@@ -33,6 +33,8 @@ pub(crate) struct E2b {
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) machine: Capabilities,
     pub(crate) port_slots: Arc<PortSlots>,
+    /// Held while one that was stopped is started again.
+    pub(crate) waking: tokio::sync::Mutex<()>,
     /// By grant: when it was last asked about, and counted.
     counted: Mutex<HashMap<String, Instant>>,
     /// By grant: a connection is one grant's, so that it can end with it.
@@ -76,6 +78,7 @@ impl E2b {
             under_way,
             machine,
             port_slots: Arc::default(),
+            waking: tokio::sync::Mutex::default(),
             counted: Mutex::default(),
             clients: Mutex::default(),
         }
@@ -147,8 +150,8 @@ impl E2b {
     }
 
     /// Whether this is the access token of a sandbox.
-    pub(crate) fn opens(&self, id: &str, token: &str) -> bool {
-        same(&self.tokens.access(id), token)
+    pub(crate) fn opens(&self, facts: &Facts, token: &str) -> bool {
+        same(&self.tokens.access(&facts.bearer()), token)
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::egress_reach;
 use belljar_audit::Event;
 use belljar_backend::EnvFiles;
-use belljar_gateway::{Credentials, Gateway, InEnvFileError, danger_forward};
+use belljar_gateway::{Credentials, Gateway, InEnvFileError, Proxy, danger_forward};
 use belljar_spec::secret::{Forwarded, GitHubGrant, SecretRef, SecretSource};
 use belljar_spec::{EnvName, ErrorCode, SandboxError, SandboxSpec, Term, hint};
 use belljar_vault::{Secret, SecretError, SecretStore};
@@ -17,6 +17,8 @@ pub(crate) struct Prepared {
     /// As it was asked for, with placeholders in its environment.
     pub(crate) spec: SandboxSpec,
     pub(crate) credentials: Arc<Credentials>,
+    /// The proxy of its policy, with what it wants to be told.
+    pub(crate) proxy: Option<Arc<Proxy>>,
 }
 
 impl Prepared {
@@ -25,24 +27,32 @@ impl Prepared {
         gateway: &OnceLock<Gateway>,
         store: impl FnOnce() -> Arc<dyn SecretStore>,
     ) -> Result<Prepared, SandboxError> {
-        if spec.credentials.is_empty() && spec.forwarded.is_empty() && spec.github.is_none() {
-            return Ok(Prepared { spec: spec.clone(), credentials: Arc::new(Credentials::none()) });
+        let needs_proxy = spec.egress.as_ref().and_then(|policy| policy.proxy.clone());
+        if spec.credentials.is_empty()
+            && spec.forwarded.is_empty()
+            && spec.github.is_none()
+            && needs_proxy.is_none()
+        {
+            let (spec, credentials) = (spec.clone(), Arc::new(Credentials::none()));
+            return Ok(Prepared { spec, credentials, proxy: None });
         }
         let store = store();
+        let proxy = needs_proxy.map(|terms| Proxy::new(terms, &*store)).transpose().map_err(unavailable)?;
+        let proxy = proxy.map(Arc::new);
         let mut spec = spec.clone();
         for Forwarded { variable, source } in all_forwarded(&spec)? {
             let value = danger_forward(&*store, &source).map_err(unavailable)?;
             add(&mut spec, variable, value)?;
         }
         if spec.credentials.is_empty() && spec.github.is_none() {
-            return Ok(Prepared { spec, credentials: Arc::new(Credentials::none()) });
+            return Ok(Prepared { spec, credentials: Arc::new(Credentials::none()), proxy });
         }
         let gateway = egress_reach::start(gateway).map_err(|error| {
             ErrorCode::Internal.error(format!("the gateway cannot be started: {error}")).caused_by(error)
         })?;
         let trust = spec.egress.as_ref().map_or(&[][..], |policy| &policy.authorities);
         let credentials = gateway
-            .credentials(spec.credentials.clone(), spec.github.clone(), store, trust)
+            .credentials(spec.credentials.clone(), spec.github.clone(), store, trust, proxy.clone())
             .map(Arc::new)
             .map_err(unavailable)?;
         for (variable, placeholder) in credentials.variables() {
@@ -51,7 +61,7 @@ impl Prepared {
                 return Err(twice);
             }
         }
-        Ok(Prepared { spec, credentials })
+        Ok(Prepared { spec, credentials, proxy })
     }
 
     /// The same for one that is only described: nothing is read and no token made; what would stand for a secret is named.
@@ -96,6 +106,17 @@ pub(crate) fn in_env_files(credentials: &Arc<Credentials>) -> EnvFiles {
     })
 }
 
+/// The real values that are inside, as variables.
+pub(crate) fn real_values(spec: &SandboxSpec) -> Vec<Secret> {
+    let is_real = |name: &EnvName| {
+        spec.forwarded.iter().any(|one| one.variable == *name)
+            || (name.as_str() == APP_KEY
+                && spec.github.as_ref().is_some_and(|grant| grant.danger_forward_key))
+    };
+    let values = spec.env.iter().filter(|(name, _)| is_real(name));
+    values.filter_map(|(_, value)| value.to_str().map(Secret::from_text)).collect()
+}
+
 /// The host's files in which the secrets of a sandbox are kept. Who could write one would choose what is sent as ours.
 pub(crate) fn files(spec: &SandboxSpec) -> Vec<PathBuf> {
     let bound = spec.credentials.iter().filter_map(|credential| match &credential.source {
@@ -108,7 +129,8 @@ pub(crate) fn files(spec: &SandboxSpec) -> Vec<PathBuf> {
         SecretRef::File(path) => Some(path.clone()),
         SecretRef::Vault(_) | SecretRef::Env(_) => None,
     };
-    bound.chain(model).chain(app).filter_map(file).collect()
+    let proxy = spec.egress.iter().filter_map(|policy| policy.proxy.as_ref()?.secret.as_ref());
+    bound.chain(model).chain(app).chain(proxy).filter_map(file).collect()
 }
 
 /// What is recorded of real values that go inside.

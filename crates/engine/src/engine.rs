@@ -17,8 +17,8 @@ use crate::roots::{self, PreparedRoot};
 use crate::sandbox::{Outside, Suspended};
 use crate::steering::{Steered, Steering};
 use crate::workspace::Workspace;
-use crate::{Sandbox, llm, persistent, pushes, relay, sweep};
-use belljar_backend::{Backend, RootTree, backend};
+use crate::{Sandbox, credentials, llm, logged_words, persistent, pushes, relay, remote, sweep};
+use belljar_backend::{Backend, Isolation, Remote, RootTree, Service, backend};
 use belljar_config::machine;
 use belljar_gateway::{Gateway, Served, Terms};
 use belljar_spec::egress::{EgressPolicy, Mode};
@@ -59,6 +59,8 @@ pub struct Engine {
     waiting: Option<Weak<()>>,
     /// Counts what happens.
     observer: Option<Observer>,
+    /// The service elsewhere, if not the configured one.
+    service: Option<Arc<Service>>,
 }
 
 /// What is told of each stage that begins.
@@ -129,6 +131,14 @@ impl Engine {
         self
     }
 
+    /// Makes the sandboxes of the backend `e2b` in this service. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_service(mut self, service: Arc<Service>) -> Engine {
+        self.service = Some(service);
+        self
+    }
+
     /// Gives its sandboxes this root: one that is being built.
     #[must_use]
     pub(crate) fn with_root(mut self, root: RootTree) -> Engine {
@@ -195,7 +205,9 @@ impl Engine {
 
     /// Removes what a persistent sandbox of this name left beside its folder: its layer, its clone. It must no longer be in use.
     pub fn forget(&self, name: &str) -> Result<(), SandboxError> {
-        persistent::forget(&self.state()?, name)
+        let state = self.state()?;
+        remote::forget(&state, name, || self.secrets())?;
+        persistent::forget(&state, name)
     }
 
     /// Tries every backend.
@@ -203,9 +215,16 @@ impl Engine {
         let report = |name: BackendName| BackendReport {
             backend: name,
             assurance: name.assurance(),
-            outcome: backend(name).check(),
+            outcome: self.check(name),
         };
         BackendName::ALL.into_iter().map(report).collect()
+    }
+
+    fn check(&self, name: BackendName) -> Result<(), SandboxError> {
+        match name {
+            BackendName::E2b => self.remote()?.service.check(),
+            other => backend(other).check(),
+        }
     }
 
     fn make(&self, spec: &SandboxSpec, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
@@ -359,6 +378,8 @@ impl Engine {
                 request(&command, environment, workspace)
             }));
         }
+        // What a service elsewhere is told to hold.
+        let told = (plan.isolation() == Isolation::Remote).then(|| spec.egress.clone().unwrap_or_default());
         let view = workspace.view.as_ref();
         let shown = workspace.repository.as_ref().map(|repository| repository.directory.as_path());
         if let Ok(state) = self.state() {
@@ -369,7 +390,7 @@ impl Engine {
         let meanwhile = || {
             // Not before: what the sandbox sees, its variables among it, is found out while the guest starts.
             first.map(|command| check_size(command, plan.environment()?)).transpose()?;
-            record.begin(backend.name(), spec, policy.as_ref())?;
+            record.begin(backend.name(), spec, policy.as_ref().or(told.as_ref()))?;
             if plan.has_egress() {
                 // `egress_reach::serve` reports it if this failed.
                 let _ = egress_reach::start(&self.gateway);
@@ -381,7 +402,9 @@ impl Engine {
         let recorder = record.recorder().expect("a backend that started a guest has called `meanwhile`");
         let recorder = Arc::clone(recorder);
         let route = match &secrets {
-            Some(secrets) => step("model", || llm::open(spec, id, secrets, &recorder))?,
+            Some(secrets) => {
+                step("model", || llm::open(spec, id, secrets, &recorder, prepared.proxy.clone()))?
+            }
             None => None,
         };
         // Of every git that works for it on the host, whichever part of belljar starts that git.
@@ -401,6 +424,7 @@ impl Engine {
                     credentials: Arc::clone(&prepared.credentials),
                     authority,
                     pushes: Some(pushes::pushes(spec, directory, &leash)),
+                    proxy: prepared.proxy.clone(),
                     rules: record.rules.clone(),
                     ports: None,
                 };
@@ -421,6 +445,7 @@ impl Engine {
             |state: PathBuf| Neighbours::join(&state, id, spec, view, shown, policy.as_ref(), &recorder);
         let neighbours = state.map(join).transpose()?;
         let steering = self.steering(id, spec, backend.name(), served.as_ref(), policy.as_ref())?;
+        let known = credentials::real_values(spec);
         let neighbours = Mutex::new(neighbours);
         let relay = Mutex::new(relay);
         Sandbox::new(
@@ -440,6 +465,8 @@ impl Engine {
                 neighbours,
                 root: Mutex::new(Some(root)),
                 span: Span::current(),
+                first_words: first.map(|first| logged_words::shown(first.argv(), &known)).unwrap_or_default(),
+                secrets: known,
                 observer: self.observer.clone(),
             },
         )
@@ -484,6 +511,11 @@ impl Engine {
                 Ok(None)
             }
         }
+    }
+
+    /// The service elsewhere that makes sandboxes.
+    fn remote(&self) -> Result<Remote, SandboxError> {
+        remote::remote(&self.state()?, self.service.as_ref(), || self.secrets())
     }
 
     /// The root of a sandbox with this backend, held for as long as the returned value lives.
@@ -606,6 +638,7 @@ fn sharing_of(backend: BackendName) -> Sharing {
         BackendName::Native
         | BackendName::Bwrap
         | BackendName::Docker(_)
+        | BackendName::E2b
         | BackendName::Container
         | BackendName::Host => Sharing::AllBranches,
     }
@@ -618,9 +651,9 @@ fn is_shared_wrongly(backend: BackendName, making: &Making<'_>) -> bool {
 
 fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxError> {
     match spec.at_least {
-        Some(least) if name.assurance() < least => {
+        Some(least) if !name.assurance().is_at_least(least) => {
             let message =
-                format!("the backend {name} gives the assurance {}, below {least}", name.assurance());
+                format!("the backend {name} gives the assurance {}, and not {least}", name.assurance());
             Err(ErrorCode::AssuranceTooLow.error(message).hint(hint!(
                 "ask for less with {}, or use a machine that has a stronger backend",
                 Term::AtLeast

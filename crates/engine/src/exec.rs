@@ -121,7 +121,7 @@ impl Sandbox {
         if self.is_paused() {
             return Err(paused());
         }
-        let observation = self.observation();
+        let observation = self.observation(self.logged_words(command));
         let (mut to, from) = self.open_stream()?;
         // Arguments may be more than fits into the socket of a guest that does not read.
         self.reply_or_dead(to.send_frame(&request(command, self.environment(), self.workspace()))).await?;
@@ -133,7 +133,7 @@ impl Sandbox {
     pub fn first_command(&self) -> Result<Running, SandboxError> {
         let (to, from) = self.take_first()?;
         let running = Running::new(Arc::new(self.guest().clone()), to, from, Counters::default());
-        Ok(Running { observation: Some(self.observation()), ..running })
+        Ok(Running { observation: Some(self.observation(self.first_words())), ..running })
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::record;
 use belljar_audit::Event;
 use belljar_backend::Isolation;
-use belljar_gateway::Recorder;
 use belljar_gateway::llm::Route;
+use belljar_gateway::{Proxy, Recorder};
 use belljar_spec::llm::LlmRoute;
 use belljar_spec::{BackendName, ErrorCode, SandboxError, SandboxId, SandboxSpec, Term, hint};
 use belljar_vault::SecretStore;
@@ -19,8 +19,8 @@ pub(crate) fn prepare(
     isolation: Isolation,
     secrets: &dyn SecretStore,
 ) -> Result<SandboxSpec, SandboxError> {
-    if isolation == Isolation::Absent {
-        let message = format!("the backend {name} does not isolate, and has no route to a model");
+    if matches!(isolation, Isolation::Absent | Isolation::Remote) {
+        let message = format!("the backend {name} has no gateway of belljar's, and so no route to a model");
         return Err(ErrorCode::NotSupported.error(message).hint(hint!(
             "use {}, or omit {}, also in belljar.toml",
             Term::Backend.to("native"),
@@ -53,6 +53,7 @@ pub(crate) fn open(
     id: SandboxId,
     secrets: &Arc<dyn SecretStore>,
     recorder: &Arc<Recorder>,
+    proxy: Option<Arc<Proxy>>,
 ) -> Result<Option<Arc<Route>>, SandboxError> {
     let Some(terms) = spec.llm.clone() else { return Ok(None) };
     let lists = terms.models.iter();
@@ -70,7 +71,7 @@ pub(crate) fn open(
             .hint(hint!("see {}, and `[llm]` in your belljar.toml", Term::LlmUrl))
             .caused_by(error)
     };
-    let route = Route::new(terms, id, Arc::clone(secrets), Arc::clone(recorder)).map_err(wrong)?;
+    let route = Route::new(terms, id, Arc::clone(secrets), Arc::clone(recorder), proxy).map_err(wrong)?;
     recorder.write(&opened).map_err(|_| record::full())?;
     Ok(Some(Arc::new(route)))
 }

@@ -2,7 +2,7 @@
 
 use crate::Sandbox;
 use belljar_audit::Event;
-use belljar_gateway::{Counted, Counter};
+use belljar_gateway::{Counted, Counter, Recorder};
 use belljar_spec::egress::Reason;
 use belljar_spec::{BackendName, Ended, ErrorCode, SandboxError};
 use std::sync::Arc;
@@ -53,6 +53,8 @@ pub(crate) struct CommandObservation {
     pub(crate) id: String,
     pub(crate) observer: Option<Observer>,
     pub(crate) began: Instant,
+    /// Its number in the audit log, where that has it.
+    pub(crate) recorded: Option<(u64, Arc<Recorder>)>,
 }
 
 impl CommandObservation {
@@ -66,6 +68,15 @@ impl CommandObservation {
         match outcome {
             Ok(ended) => debug!(exec.exit_code = ended.exit_code(), duration_us, "ended"),
             Err(error) => debug!(error.code = error.code.as_str(), duration_us, "lost"),
+        }
+        if let Some((command, recorder)) = &self.recorded {
+            let ended = outcome.as_ref().ok();
+            recorder.write_command(&Event::CommandEnded {
+                command: *command,
+                exit_code: ended.map(|ended| i32::from(ended.exit_code())),
+                limit: ended.and_then(|ended| ended.limit).map(|limit| limit.as_str().to_string()),
+                millis: took.as_millis() as u64,
+            });
         }
         if let Some(observer) = &self.observer {
             observer(&Observed::Command { outcome: outcome.as_ref(), took });

@@ -135,7 +135,7 @@ impl Run {
             backend: Some(sandbox.backend()),
             result: lost.map_or(result, Err),
             time,
-            refused: sandbox.refused().into_iter().map(RefusedReport::from).collect(),
+            refused: sandbox.refused_report(),
             policy: sandbox.policy().map(|policy| policy.policy),
             llm: sandbox.llm(),
             changes,

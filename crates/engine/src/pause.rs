@@ -1,5 +1,5 @@
 //! Pausing: all processes inside are stopped, and continue where they were. The guest is not stopped, so files can be
-//! read and written meanwhile.
+//! read and written meanwhile; a service elsewhere stops the sandbox as a whole.
 
 use crate::Sandbox;
 use crate::faults::guest_gone;
@@ -27,7 +27,7 @@ impl Sandbox {
     }
 
     async fn change(&self, request: &Request, to: bool) -> Result<(), SandboxError> {
-        if self.assurance() < Assurance::Namespace {
+        if self.assurance() != Assurance::Remote && !self.assurance().is_at_least(Assurance::Namespace) {
             let message =
                 format!("the backend {} has no hold on all processes of a sandbox at once", self.backend());
             return Err(ErrorCode::NotSupported

@@ -6,10 +6,11 @@
 use crate::credentials::forwarded;
 use belljar_audit::{AuditError, Event, Log};
 use belljar_gateway::{Counter, LiveRule, PolicyDigest, Recorder};
-use belljar_spec::egress::{EgressPolicy, Mode};
+use belljar_spec::egress::{EgressPolicy, Mode, ProxyResolve};
 use belljar_spec::workspace::GitAccess;
 use belljar_spec::{Admin, BackendName, ErrorCode, Nesting, SandboxError, SandboxId, SandboxSpec};
 use belljar_state::new_id;
+use belljar_sys::rustix::process::geteuid;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -65,6 +66,9 @@ impl Record {
             inspect: policy.is_some_and(|policy| policy.inspect),
             loosened: loosened(backend, spec),
             policy: policy.map(|policy| PolicyDigest::of(policy).to_string()),
+            folder: spec.workspace.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
+            name: spec.persistent.as_ref().map(|identity| identity.name.clone()),
+            uid: Some(geteuid().as_raw()),
             belljar: env!("CARGO_PKG_VERSION").into(),
         };
         if let Some(begun) = self.begun.get() {
@@ -135,9 +139,16 @@ pub(crate) fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> 
         if policy.mode == Mode::Open {
             loosened.push("every public name can be reached".to_string());
         }
+        let host_ports = policy.host_ports.iter();
+        loosened.extend(host_ports.map(|port| format!("port {port} of this machine can be reached")));
+        if let Some(proxy) = policy.proxy.as_ref().filter(|proxy| proxy.resolve == ProxyResolve::Proxy) {
+            loosened.push(format!("the proxy {} looks names up", proxy.at));
+        }
         loosened
             .extend(policy.private.iter().map(|range| format!("the private range {range} can be reached")));
     }
+    let open = spec.forward_ports.iter().filter(|port| !port.address.is_loopback());
+    loosened.extend(open.map(|port| format!("{} leads to port {} inside", port.listens_at(), port.inside)));
     loosened.extend(spec.forwarded.iter().map(|one| format!("the real value of {} is inside", one.source)));
     if spec.github.as_ref().is_some_and(|grant| grant.danger_forward_key) {
         loosened.push("the private key of the GitHub App is inside".to_string());

@@ -1,8 +1,8 @@
 //! What became of a sandbox, in the words that programs read: one shape for all callers.
 
-use crate::Changes;
+use crate::{Changes, Sandbox};
 use belljar_overlay::quote;
-use belljar_spec::egress::Refused;
+use belljar_spec::egress::{EgressPolicy, Reason, Refusal, Refused, RuleEffect, RuleReport};
 use belljar_workspace::private_git::ImportReport;
 use belljar_workspace::protect::Findings;
 use serde::Serialize;
@@ -17,6 +17,10 @@ pub struct RefusedReport {
     pub port: Option<u16>,
     pub reason: &'static str,
     pub detail: Option<String>,
+    /// The rule that says so, with its file and line: one that forbids it, or one for the host that does not cover it. None where no rule is
+    /// about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleReport>,
     /// What would allow it.
     pub remedy: Option<String>,
     pub times: u64,
@@ -32,11 +36,47 @@ impl From<Refused> for RefusedReport {
             port: refusal.port,
             reason: refusal.reason.code(),
             detail: refusal.detail.as_ref().map(|detail| detail.as_str().to_string()),
+            rule: None,
             remedy: refusal.remedy(),
             times,
             sentence: refusal.to_string(),
         }
     }
+}
+
+impl RefusedReport {
+    /// The same, with the rule of the policy that it was refused by.
+    pub fn under(refused: Refused, policy: &EgressPolicy) -> RefusedReport {
+        let rule = responsible(&refused.refusal, policy);
+        RefusedReport { rule, ..RefusedReport::from(refused) }
+    }
+}
+
+impl Sandbox {
+    /// What was refused to it until now, each with its rule.
+    pub fn refused_report(&self) -> Vec<RefusedReport> {
+        let policy = self.egress_policy();
+        let report = |refused| match &policy {
+            Some(policy) => RefusedReport::under(refused, policy),
+            None => RefusedReport::from(refused),
+        };
+        self.refused().into_iter().map(report).collect()
+    }
+}
+
+fn responsible(refusal: &Refusal, policy: &EgressPolicy) -> Option<RuleReport> {
+    let name = refusal.destination.name()?;
+    let effect = match refusal.reason {
+        Reason::NameDenied => RuleEffect::Deny,
+        Reason::PortNotAllowed | Reason::ProtocolNotAllowed | Reason::RequestNotAllowed => RuleEffect::Allow,
+        // No rule has a part in the others.
+        _ => return None,
+    };
+    let (rules, port) = match effect {
+        RuleEffect::Deny => (&policy.deny, refusal.port),
+        RuleEffect::Allow => (&policy.allow, None),
+    };
+    rules.iter().find(|rule| rule.matches(name, port)).map(|rule| RuleReport::of(effect, rule))
 }
 
 impl Changes {
@@ -105,4 +145,30 @@ pub fn git_report(git: &ImportReport) -> Value {
 /// An agent may have chosen the name.
 fn shown(path: &Path) -> String {
     quote::name(path.as_os_str().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_spec::egress::{HostName, Rule, RuleSource};
+
+    #[test]
+    fn a_refusal_names_the_rule_that_it_is_by() {
+        let source = |line| RuleSource::File { path: "/x/belljar.toml".into(), line };
+        let policy = EgressPolicy::strict()
+            .allow(Rule::allow("a.test", source(3)).expect("a rule"))
+            .deny(Rule::deny("evil.test:443", source(7)).expect("a rule"));
+        for (name, port, reason, expected) in [
+            ("x.evil.test", Some(443), Reason::NameDenied, Some(7)),
+            ("a.test", Some(22), Reason::PortNotAllowed, Some(3)),
+            ("a.test", Some(443), Reason::PrivateAddress, None),
+            ("b.test", Some(443), Reason::NameNotAllowed, None),
+        ] {
+            let name: HostName = name.parse().expect("a name");
+            let refused = Refused { refusal: Refusal::new(name, port, reason), times: 1 };
+            let rule = RefusedReport::under(refused, &policy).rule;
+            assert_eq!(rule.as_ref().and_then(|rule| rule.line), expected, "{reason:?}");
+            assert!(rule.is_none_or(|rule| rule.file.as_deref() == Some("/x/belljar.toml")));
+        }
+    }
 }

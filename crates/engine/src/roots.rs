@@ -52,7 +52,7 @@ pub(crate) fn prepare(
             )));
         }
         // Said when it is planned, and nothing is fetched for it.
-        _ if backend.assurance() < Assurance::Namespace => return Ok(PreparedRoot::default()),
+        _ if !backend.assurance().is_at_least(Assurance::Namespace) => return Ok(PreparedRoot::default()),
         (Root::Golden | Root::Image(_) | Root::Directory(_), _) => {}
     }
     let persistent = persistent::root_of(spec);

@@ -3,6 +3,7 @@
 use crate::EgressReach;
 use crate::faults::disposed;
 use crate::held::Held;
+use crate::logged_words;
 use crate::neighbours::Neighbours;
 use crate::observe::{CommandObservation, Observer};
 use crate::relay::Serving;
@@ -13,13 +14,14 @@ use belljar_audit::Event;
 use belljar_backend::{Guest, Plan};
 use belljar_gateway::llm::Route;
 use belljar_gateway::{FetchError, LivePolicy, LiveRule, Recorder, Served};
-use belljar_spec::egress::Refused;
+use belljar_spec::egress::{EgressPolicy, Printable, Refused};
 use belljar_spec::egress::{PolicyReport, Reason};
 use belljar_spec::llm::{LlmOutcomes, LlmTotals};
 use belljar_spec::{
-    Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId, SnapshotName, Term, hint,
+    Assurance, BackendName, Command, ErrorCode, Limits, SandboxError, SandboxId, SnapshotName, Term, hint,
 };
 use belljar_spec::{FetchRequest, FetchResponse};
+use belljar_vault::Secret;
 use belljar_workspace::touched::Compared;
 use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -101,6 +103,10 @@ pub(crate) struct Outside {
     pub(crate) root: Mutex<Option<crate::roots::PreparedRoot>>,
     /// What is logged of it is below this.
     pub(crate) span: Span,
+    /// Real values that are inside: no line of the log has them.
+    pub(crate) secrets: Vec<Secret>,
+    /// The words of the command that it is made with.
+    pub(crate) first_words: Vec<Printable>,
     pub(crate) observer: Option<Observer>,
 }
 
@@ -187,14 +193,28 @@ impl Sandbox {
         });
     }
 
-    /// How a command that begins now is told.
-    pub(crate) fn observation(&self) -> CommandObservation {
+    /// How a command that begins now is told, and that it begins.
+    pub(crate) fn observation(&self, words: Vec<Printable>) -> CommandObservation {
+        let number = self.commands.fetch_add(1, Ordering::Relaxed) + 1;
+        let recorder = &self.outside.recorder;
+        recorder.write_command(&Event::CommandStarted { command: number, words });
         CommandObservation {
             sandbox: self.outside.span.clone(),
-            id: (self.commands.fetch_add(1, Ordering::Relaxed) + 1).to_string(),
+            id: number.to_string(),
             observer: self.outside.observer.clone(),
             began: Instant::now(),
+            recorded: Some((number, Arc::clone(recorder))),
         }
+    }
+
+    /// The words of the command that it was made with.
+    pub(crate) fn first_words(&self) -> Vec<Printable> {
+        self.outside.first_words.clone()
+    }
+
+    /// The words of a command as the audit log has them.
+    pub(crate) fn logged_words(&self, command: &Command) -> Vec<Printable> {
+        logged_words::shown(command.argv(), &self.outside.secrets)
     }
 
     /// Its name.
@@ -235,6 +255,11 @@ impl Sandbox {
     /// How its connections reach the gateway.
     pub fn egress_reach(&self) -> EgressReach {
         self.outside.egress_reach
+    }
+
+    /// The policy that decides now; `None` where no gateway serves it.
+    pub(crate) fn egress_policy(&self) -> Option<EgressPolicy> {
+        self.live_policy().map(|policy| EgressPolicy::clone(&policy.state().version))
     }
 
     /// What its policy is now; `None` where no gateway serves it.

@@ -77,7 +77,11 @@ impl Keeps {
 pub fn must_have_layers(backend: BackendName) -> Result<(), SandboxError> {
     match backend {
         BackendName::Native | BackendName::Bwrap => Ok(()),
-        BackendName::Landlock | BackendName::Docker(_) | BackendName::Container | BackendName::Host => {
+        BackendName::Landlock
+        | BackendName::Docker(_)
+        | BackendName::E2b
+        | BackendName::Container
+        | BackendName::Host => {
             let message = format!("the backend {backend} takes no snapshots, and makes no sandbox from one");
             Err(ErrorCode::NotSupported.error(message).hint(hint!("use {}", Term::Backend.to("native"))))
         }

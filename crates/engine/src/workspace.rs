@@ -353,7 +353,7 @@ const SHARED_GIT: &str =
 /// host is in reach.
 fn has_private_git(spec: &SandboxSpec) -> bool {
     let is_isolated = match spec.backend {
-        BackendChoice::Named(name) => name.assurance() >= Assurance::Namespace,
+        BackendChoice::Named(name) => name.assurance().is_at_least(Assurance::Namespace),
         BackendChoice::Auto => true,
     };
     spec.git == GitAccess::Private && spec.admin == Admin::No && is_isolated

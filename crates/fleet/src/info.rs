@@ -30,6 +30,7 @@ impl Record {
                 .map(|alive| alive.ports.clone())
                 .filter(|ports| !ports.is_empty())
                 .unwrap_or_else(|| self.sandbox.ports.clone()),
+            forwarded: now.map(|alive| alive.forwarded.clone()).unwrap_or_default(),
             leases: self.leases.iter().map(|lease| lease.info()).collect(),
             commands,
             created_ms: self.created_ms,
@@ -48,9 +49,8 @@ impl Record {
         if let Some(mode) = self.alive.as_ref().and_then(|alive| alive.egress.clone()) {
             return mode;
         }
-        let weak = |alive: &Alive| {
-            alive.assurance.parse().is_ok_and(|assurance: Assurance| assurance < Assurance::Namespace)
-        };
+        let weak =
+            |alive: &Alive| alive.assurance.parse().is_ok_and(|assurance: Assurance| !assurance.isolates());
         let usual = if self.alive.as_ref().is_some_and(weak) { Mode::Open } else { Mode::default() };
         self.sandbox.egress.mode.unwrap_or(usual).to_string()
     }

@@ -178,7 +178,9 @@ impl Profile {
             Some(BackendChoice::Auto) | None => None,
         };
         // If neither is said, the strongest that works is taken, and never none.
-        named.or(self.base.at_least).is_none_or(|weakest| weakest >= Assurance::Container)
+        named
+            .or(self.base.at_least)
+            .is_none_or(|weakest| weakest.isolates() || weakest.is_at_least(Assurance::Container))
             && named.is_none_or(Assurance::isolates)
     }
 
@@ -200,7 +202,6 @@ fn egress(profile: &Profile, isolation: BackendName) -> String {
 /// The backend that a profile gets on a machine with these, where only Docker holds the limits `unheld`.
 fn works(profile: &Profile, backends: &[BackendReport], unheld: &[&str]) -> Works {
     let choice = profile.base.backend.unwrap_or_default();
-    let weakest = profile.base.at_least.unwrap_or(Assurance::Host);
     let tried: Vec<BackendName> = match choice {
         BackendChoice::Named(name) => vec![name],
         BackendChoice::Auto => BackendName::AUTO.into(),
@@ -209,8 +210,10 @@ fn works(profile: &Profile, backends: &[BackendReport], unheld: &[&str]) -> Work
     for name in tried {
         let report = backends.iter().find(|report| report.backend == name);
         match report.map(|report| &report.outcome) {
-            _ if name.assurance() < weakest => {
-                reasons.push(format!("{name} is {}, and {weakest} is wanted", name.assurance()));
+            _ if let Some(least) = profile.base.at_least
+                && !name.assurance().is_at_least(least) =>
+            {
+                reasons.push(format!("{name} is {}, and {least} is wanted", name.assurance()));
             }
             Some(Ok(()))
                 if !name.assurance().isolates() && profile.base.egress != EgressRequest::default() =>

@@ -2,12 +2,12 @@
 //! Called by the daemon before anything is made, and by the process that holds the sandbox.
 
 use crate::SandboxDir;
-use belljar_config::{self as config, EgressFlags, Note, SandboxSettings};
+use belljar_config::{self as config, EgressFlags, Note, SandboxSettings, UsersNetwork};
 use belljar_spec::request::wrong_value;
 use belljar_spec::secret::SecretRef;
 use belljar_spec::{
-    ErrorCode, PersistentIdentity, SandboxError, SandboxId, SandboxRequest, SandboxSpec, Volume, VolumeName,
-    VolumePath,
+    ErrorCode, ForwardedPort, PersistentIdentity, SandboxError, SandboxId, SandboxRequest, SandboxSpec,
+    Volume, VolumeName, VolumePath,
 };
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
@@ -28,6 +28,8 @@ pub struct Surroundings {
     pub place: SandboxDir,
     /// Where volumes are kept.
     pub volumes: PathBuf,
+    /// The owner of this machine made it, and not the holder of a grant.
+    pub is_owners: bool,
 }
 
 /// A request that makes sense.
@@ -36,6 +38,8 @@ pub struct ResolvedRequest {
     pub spec: SandboxSpec,
     /// Ports inside that can be reached from outside: those that were asked for, and those of a trusted repository's file.
     pub ports: Vec<u16>,
+    /// Those that the host's loopback device leads to because a trusted repository's file names them.
+    pub forwarded: Vec<ForwardedPort>,
     /// What a person should know.
     pub notes: Vec<Note>,
 }
@@ -68,13 +72,19 @@ pub fn understand(
     surroundings: &Surroundings,
 ) -> Result<ResolvedRequest, SandboxError> {
     check(request)?;
-    let Surroundings { name, key, id, persistent, place, volumes } = surroundings;
+    let Surroundings { name, key, id, persistent, place, volumes, is_owners } = surroundings;
     let mut ports = request.ports.clone();
-    let mut more_volumes = Vec::new();
+    let (mut more_volumes, mut forwarded) = (Vec::new(), Vec::new());
     if let Some(folder) = &request.workspace.folder {
         // What is wrong with a file is said when all of it is read.
         let written = config::load(Some(folder), EgressFlags::default()).map(|loaded| loaded.sandbox());
         let written: SandboxSettings = written.unwrap_or_default();
+        if *is_owners {
+            let is_requested =
+                |port: &u16| request.forward_ports.iter().any(|requested| requested.inside == *port);
+            let written = written.ports.iter().copied().filter(|port| !is_requested(port));
+            forwarded.extend(written.map(ForwardedPort::same));
+        }
         ports.extend(written.ports);
         let unsaid =
             |(_, target): &(VolumeName, VolumePath)| request.volumes.values().all(|other| other != target);
@@ -83,6 +93,7 @@ pub fn understand(
         more_volumes =
             own.map(|(name, target)| Volume { source: of_folder(volumes, &name, folder), target }).collect();
     }
+    ports.extend(request.forward_ports.iter().map(|port| port.inside));
     ports.sort_unstable();
     ports.dedup();
     let surroundings = belljar_config::Surroundings {
@@ -93,10 +104,14 @@ pub fn understand(
         workspace: place.workspace(),
         volumes: volumes.clone(),
         more_volumes,
+        users_network: match is_owners {
+            true => UsersNetwork::Applied,
+            false => UsersNetwork::Ignored,
+        },
         ..belljar_config::Surroundings::default()
     };
     let (spec, notes) = belljar_config::resolve(request.clone(), surroundings)?;
-    Ok(ResolvedRequest { spec, ports, notes })
+    Ok(ResolvedRequest { spec, ports, forwarded, notes })
 }
 
 /// Where a volume of a repository's own is kept. Another repository's of the same name is another one: what one agent puts

@@ -7,7 +7,7 @@ use crate::folder::FolderId;
 use crate::snapshots::{SnapshotOrder, SnapshotReport};
 use belljar_api::SandboxRequest;
 use belljar_engine::Keeps;
-use belljar_spec::SandboxError;
+use belljar_spec::{ForwardedAt, SandboxError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -64,6 +64,9 @@ pub struct ShimPlan {
     /// With what the profile and the grant say of it.
     pub sandbox: SandboxRequest,
     pub persistent: bool,
+    /// The owner of this machine made it, and not the holder of a grant.
+    #[serde(default)]
+    pub is_owners: bool,
     /// The environment of the owner who started this life, for the shim itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
@@ -89,6 +92,9 @@ pub struct Alive {
     /// Ports inside that can be reached from outside, with those of files.
     #[serde(default)]
     pub ports: Vec<u16>,
+    /// Ports of the host that lead to ports inside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forwarded: Vec<ForwardedAt>,
     /// What of its files a snapshot holds. Nothing of sandboxes that an older belljar started.
     #[serde(default, skip_serializing_if = "is_unknown")]
     pub keeps: Keeps,

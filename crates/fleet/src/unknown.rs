@@ -67,6 +67,7 @@ fn info(name: &str, place: &SandboxDir, error: &SandboxError) -> SandboxInfo {
         workspace: None,
         egress: "unknown".into(),
         ports: Vec::new(),
+        forwarded: Vec::new(),
         leases: Vec::new(),
         commands: 0,
         created_ms: record["created_ms"].as_i64().unwrap_or_else(|| made_ms(place)),

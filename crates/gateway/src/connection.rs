@@ -17,9 +17,11 @@ use crate::live::{Admission, LivePolicy};
 use crate::record::OpenRecord;
 use crate::relay::{End, relay, reset};
 use crate::serving::{Alive, Serving};
-use crate::{dns, http, plain_http, tls_interception};
+use crate::{asking, dns, http, plain_http, tls_interception};
 use belljar_audit::Ending;
-use belljar_spec::egress::{Destination, HostName, PortRange, Protocol, ProtocolSet, Reason, Refusal};
+use belljar_spec::egress::{
+    Destination, HostName, Mode, PortRange, Protocol, ProtocolSet, Reason, Refusal, is_asking,
+};
 use belljar_sys::rustix::net::{Shutdown, shutdown};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,6 +49,9 @@ pub(crate) async fn serve(inside: TcpStream, dialled: SocketAddr, live: Arc<Live
         let refusal = Refusal::new(dialled.ip(), Some(port), Reason::DirectAddress);
         return refuse(inside, &serving, &refusal, Start::Other);
     };
+    if is_asking(&name) && port == ASKING_PORT && serving.policy.mode != Mode::None {
+        return asking::serve(inside, live).await;
+    }
     let (admitted, start) = match live.admit(&name, port) {
         Admission::Allowed(admitted) => (Ok(admitted), Start::Other),
         Admission::Refused(serving, reason) => (Err((serving, reason)), Start::Other),
@@ -272,20 +277,20 @@ impl Arrival {
 pub(crate) async fn open(permit: &Permit, serving: &Serving) -> Result<(TcpStream, OpenRecord), Refusal> {
     let mut recorded = None;
     let span = debug_span!("dial", egress.host = %permit.name(), egress.port = permit.port());
-    let dialled = dial(permit, &serving.policy, |first| {
-        recorded = Some((serving.recorder.opened(permit, first, &serving.revoked)?, first));
+    let dialled = dial(permit, &serving.policy, serving.proxy.as_deref(), |way| {
+        recorded = Some((serving.recorder.opened(permit, way, &serving.revoked)?, way.address));
         Ok(())
     })
     .instrument(span.clone())
     .await;
     match &dialled {
-        Ok((_, address)) => span.in_scope(|| debug!(egress.address = %address, "connected")),
+        Ok((_, address)) => span.in_scope(|| debug!(egress.address = ?address, "connected")),
         Err(undialled) => span.in_scope(|| debug!(error = ?undialled, "not connected")),
     }
     match (dialled, recorded) {
         (Ok((outside, address)), Some((mut record, first))) => {
             serving.fit(&outside);
-            record.answered = Some(address.ip()).filter(|answered| *answered != first);
+            record.answered = address.filter(|answered| Some(*answered) != first);
             Ok((outside, record))
         }
         // Nothing is dialled without a record.
@@ -350,6 +355,8 @@ fn ending(end: End) -> Ending {
     }
 }
 
+/// Where programs ask, in the clear: it ends here.
+const ASKING_PORT: u16 = 80;
 /// More than most first messages have.
 const PIECE: usize = 2048;
 /// How long a client that has to begin may take. Long enough for a slow program, short enough not to pile up.

@@ -2,7 +2,8 @@
 
 use crate::decide::{Permit, reserved};
 use crate::record::NotRecorded;
-use belljar_spec::egress::{EgressPolicy, Reason, Refusal};
+use crate::upstream_proxy::{Proxy, Target};
+use belljar_spec::egress::{EgressPolicy, ProxyAddress, Reason, Refusal, is_this_machine};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -10,6 +11,14 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+
+/// How a connection is made: at which address first, and through which proxy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Way<'p> {
+    /// None where the proxy looks the name up.
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) proxy: Option<&'p ProxyAddress>,
+}
 
 /// Why there is no connection.
 #[derive(Debug)]
@@ -40,18 +49,23 @@ impl Undialled {
 }
 
 /// Connects to one of the permit's addresses: the very ones that were judged. The first has a head start, then the
-/// next one is tried beside it (RFC 8305), so that one dead address costs a moment and not a timeout. Before the first
-/// attempt it is recorded.
+/// next one is tried beside it (RFC 8305), so that one dead address costs a moment and not a timeout. Where a proxy leads there, it is asked for
+/// the first of them. Before the first attempt it is recorded. Says which address answered, if that is known.
 pub(crate) async fn dial(
     permit: &Permit,
     policy: &EgressPolicy,
-    record: impl FnOnce(IpAddr) -> Result<(), NotRecorded>,
-) -> Result<(TcpStream, SocketAddr), Undialled> {
+    proxy: Option<&Proxy>,
+    record: impl FnOnce(&Way<'_>) -> Result<(), NotRecorded>,
+) -> Result<(TcpStream, Option<IpAddr>), Undialled> {
+    if let Some(proxy) = proxy.filter(|proxy| goes_through(permit, proxy)) {
+        return dial_through(proxy, permit, policy, record).await;
+    }
     let mut record = Some(record);
     let mut may_dial = |address: SocketAddr| {
-        elsewhere(policy, address.ip())?;
+        elsewhere(policy, permit, address.ip())?;
         match record.take() {
-            Some(record) => record(address.ip()).map_err(|NotRecorded| Undialled::NotRecorded),
+            Some(record) => record(&Way { address: Some(address.ip()), proxy: None })
+                .map_err(|NotRecorded| Undialled::NotRecorded),
             None => Ok(()),
         }
     };
@@ -61,6 +75,8 @@ pub(crate) async fn dial(
                 may_dial(*only)?;
                 connect(*only).await.map_err(Undialled::Failed)
             }
+            // A permit without addresses is for a proxy alone.
+            [] => Err(Undialled::Failed(io::Error::from(io::ErrorKind::AddrNotAvailable))),
             several => first_of(several, may_dial).await,
         }
     };
@@ -69,20 +85,52 @@ pub(crate) async fn dial(
         .map_err(|_| Undialled::Failed(io::Error::from(io::ErrorKind::TimedOut)))??;
     // Small writes of a program inside are not ours to delay.
     stream.set_nodelay(true).map_err(Undialled::Failed)?;
-    Ok((stream, address))
+    Ok((stream, Some(address.ip())))
+}
+
+/// What a person opened of private networks and of this machine is dialled from here: a proxy leads elsewhere.
+fn goes_through(permit: &Permit, proxy: &Proxy) -> bool {
+    let is_private = |address: &SocketAddr| reserved::special_purpose(address.ip()).is_some();
+    !is_this_machine(permit.name())
+        && proxy.terms().leads_to(permit.name())
+        && !permit.addresses().iter().any(is_private)
+}
+
+async fn dial_through(
+    proxy: &Proxy,
+    permit: &Permit,
+    policy: &EgressPolicy,
+    record: impl FnOnce(&Way<'_>) -> Result<(), NotRecorded>,
+) -> Result<(TcpStream, Option<IpAddr>), Undialled> {
+    let first = permit.addresses().first();
+    let target = match first {
+        Some(address) => {
+            elsewhere(policy, permit, address.ip())?;
+            Target::Address(*address)
+        }
+        None => Target::Name(permit.name().as_str(), permit.port()),
+    };
+    let way = Way { address: first.map(SocketAddr::ip), proxy: Some(&proxy.terms().at) };
+    record(&way).map_err(|NotRecorded| Undialled::NotRecorded)?;
+    match timeout(CONNECT, proxy.connect(target)).await {
+        Ok(connected) => connected.map(|(stream, _)| (stream, None)).map_err(Undialled::Failed),
+        Err(_) => Err(Undialled::Failed(io::Error::from(io::ErrorKind::TimedOut))),
+    }
 }
 
 /// What the first attempt of a connection by this permit would be refused for. For explanations.
 pub fn judge_first(policy: &EgressPolicy, permit: &Permit) -> Result<(), Refusal> {
-    let first = permit.addresses().first().map_or(Ok(()), |address| elsewhere(policy, address.ip()));
+    let first = permit.addresses().first().map_or(Ok(()), |address| elsewhere(policy, permit, address.ip()));
     first.map_err(|undialled| undialled.refusal(permit))
 }
 
 /// Services listen at a machine's public address that only a firewall keeps from the outside, and we are inside of it.
 /// Asked of each address that is dialled, and of no other: it takes a socket, and a name may have many addresses. A translator
 /// may run on this machine too, so of an address that carries another one that is asked about as well.
-fn elsewhere(policy: &EgressPolicy, address: IpAddr) -> Result<(), Undialled> {
-    if policy.private.iter().any(|range| range.contains(&address)) {
+fn elsewhere(policy: &EgressPolicy, permit: &Permit, address: IpAddr) -> Result<(), Undialled> {
+    // A port of this machine was opened by a person, and the permit says so.
+    let is_meant = policy.opens_host_port(permit.name(), permit.port()) == Some(true);
+    if is_meant || policy.private.iter().any(|range| range.contains(&address)) {
         return Ok(());
     }
     for address in [address].into_iter().chain(reserved::translated(address).map(IpAddr::V4)) {
@@ -240,7 +288,7 @@ mod tests {
             let attempt = Attempt { name: &name, port, protocol: Protocol::Tcp, addresses };
             let permit = decide(&policy, &attempt).expect("it is allowed");
             let began = Instant::now();
-            let undialled = dial(&permit, &policy, |_| Ok(())).await.expect_err("no server answers");
+            let undialled = dial(&permit, &policy, None, |_| Ok(())).await.expect_err("no server answers");
             assert_eq!(began.elapsed().as_secs(), CONNECT.as_secs());
             let refusal = undialled.refusal(&permit);
             assert_eq!(refusal.reason, Reason::DialFailed, "{refusal}");
@@ -291,17 +339,17 @@ mod tests {
         for addresses in [&[IpAddr::V4(Ipv4Addr::LOCALHOST)][..], &[Ipv4Addr::LOCALHOST.into(); 3]] {
             let attempt = Attempt { name: &name, port, protocol: Protocol::Tcp, addresses };
             let permit = decide(&policy, &attempt).expect("it is allowed");
-            let undialled = runtime.block_on(dial(&permit, &policy, |_| Err(NotRecorded)));
+            let undialled = runtime.block_on(dial(&permit, &policy, None, |_| Err(NotRecorded)));
             let refusal = undialled.expect_err("it is not recorded").refusal(&permit);
             assert_eq!(refusal.reason, Reason::NotRecorded);
             listener.set_nonblocking(true).expect("an option");
             assert_eq!(listener.accept().expect_err("no connection came").kind(), io::ErrorKind::WouldBlock);
             let mut recorded = Vec::new();
-            let record = |address| {
-                recorded.push(address);
+            let record = |way: &Way<'_>| {
+                recorded.extend(way.address);
                 Ok(())
             };
-            runtime.block_on(dial(&permit, &policy, record)).expect("the listener is there");
+            runtime.block_on(dial(&permit, &policy, None, record)).expect("the listener is there");
             assert_eq!(recorded, [IpAddr::V4(Ipv4Addr::LOCALHOST)], "once");
             listener.set_nonblocking(false).expect("an option");
             listener.accept().expect("it came");

@@ -11,6 +11,7 @@ use crate::pushes::Pushes;
 use crate::record::Recorder;
 use crate::sandbox_ca::Authority;
 use crate::serving::{Alive, Serving};
+use crate::upstream_proxy::Proxy;
 use crate::{connection, dns};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::secret::{Credential, GitHubGrant};
@@ -59,9 +60,10 @@ impl Gateway {
         github: Option<GitHubGrant>,
         store: Arc<dyn SecretStore>,
         trust: &[u8],
+        proxy: Option<Arc<Proxy>>,
     ) -> Result<Credentials, SecretError> {
         let Some(grant) = github else { return Credentials::new(credentials, store) };
-        let tokens = Tokens::new(grant, Arc::clone(&store), trust)?;
+        let tokens = Tokens::new(grant, Arc::clone(&store), trust, proxy)?;
         self.wait_for(Credentials::with_app(credentials, store, tokens)).unwrap_or_else(|| {
             let message = "no token could be made: the gateway is gone".into();
             Err(SecretError { message, hint: "try again".into() })
@@ -121,6 +123,8 @@ pub struct Terms {
     pub authority: Option<Arc<Authority>>,
     /// What holds for pushes to git hosts, where requests are inspected.
     pub pushes: Option<Pushes>,
+    /// The proxy that its policy names, with the credentials for it.
+    pub proxy: Option<Arc<Proxy>>,
     /// Rules that were added while its processes of before lived.
     pub rules: Vec<LiveRule>,
     /// The ports that its kernel leads to the gateway, where these are not all.

@@ -192,6 +192,7 @@ fn serving(policy: EgressPolicy, credentials: Credentials, authority: &Arc<Autho
         credentials: Arc::new(credentials),
         authority: Some(Arc::clone(authority)),
         pushes: None,
+        proxy: None,
         rules: Vec::new(),
         ports: None,
     };

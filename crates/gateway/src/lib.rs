@@ -12,6 +12,7 @@
 //! [`decide`] is the only maker of a [`decide::Permit`], and [`dial`] takes nothing else. What a program inside chose
 //! (addresses, names, bytes) is judged before anything is done with it. Called by the engine only.
 
+mod asking;
 mod bytes;
 mod connection;
 mod connection_limits;
@@ -48,6 +49,7 @@ mod tally;
 mod tls_interception;
 mod trust;
 mod unresolved;
+mod upstream_proxy;
 
 pub use credentials::{Credentials, EnvFault, EnvFileError, InEnvFileError, Known, Redact, danger_forward};
 pub use dial::judge_first;
@@ -64,3 +66,4 @@ pub use record::{Counted, Counter, Recorder};
 pub use resolve::resolve;
 pub use sandbox_ca::{Authority, AuthorityError};
 pub use trust::check_authorities;
+pub use upstream_proxy::Proxy;

@@ -1,9 +1,12 @@
 //! Requests that the host makes for itself, to a place that its own configuration names: the model behind the LLM route,
 //! GitHub's API. No sandbox chooses where they go, so no egress policy is asked; certificates are verified all the same.
 
+use crate::decide::reserved;
+use crate::dns::is_localhost;
 use crate::resolve::Resolver;
 use crate::trust::{self, TrustError};
-use belljar_spec::egress::HostName;
+use crate::upstream_proxy::{Proxy, Target};
+use belljar_spec::egress::{HostName, is_this_machine};
 use http_body_util::combinators::BoxBody;
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -31,6 +34,8 @@ pub(crate) struct Outbound {
     authority: HeaderValue,
     tls: Option<TlsConnector>,
     resolver: OnceLock<Resolver>,
+    /// What leads there, where the machine cannot dial itself.
+    proxy: Option<Arc<Proxy>>,
     idle: Idle,
 }
 
@@ -70,8 +75,20 @@ impl Outbound {
             authority: HeaderValue::from_str(&authority).map_err(|_| wrong())?,
             tls,
             resolver: OnceLock::new(),
+            proxy: None,
             idle: Idle::default(),
         })
+    }
+
+    /// The same through a proxy, unless the server is of this machine or its private networks, or the proxy's settings except it.
+    pub(crate) fn through(mut self, proxy: Option<Arc<Proxy>>) -> Outbound {
+        let is_led = |proxy: &Arc<Proxy>| match (self.host.parse::<IpAddr>(), self.host.parse::<HostName>()) {
+            (Ok(address), _) => reserved::special_purpose(address).is_none(),
+            (_, Ok(name)) => !is_localhost(&name) && !is_this_machine(&name) && proxy.terms().leads_to(&name),
+            (Err(_), Err(_)) => false,
+        };
+        self.proxy = proxy.filter(is_led);
+        self
     }
 
     /// Sends a request, whose target is a path, and gives its answer when the head is there. A connection that has
@@ -122,9 +139,14 @@ impl Outbound {
     async fn connect(&self) -> Result<SendRequest<Body>, OutboundError> {
         let failed = |error: io::Error| OutboundError::Connect { to: self.host.clone(), error };
         let slow = |_| failed(io::Error::from(io::ErrorKind::TimedOut));
-        let addresses = self.addresses().await.map_err(failed)?;
-        let stream =
-            timeout(CONNECT, TcpStream::connect(&*addresses)).await.map_err(slow)?.map_err(failed)?;
+        let dial = async {
+            match &self.proxy {
+                // By name: the host's own configuration says where this goes.
+                Some(proxy) => Ok(proxy.connect(Target::Name(&self.host, self.port)).await?.0),
+                None => TcpStream::connect(&*self.addresses().await?).await,
+            }
+        };
+        let stream = timeout(CONNECT, dial).await.map_err(slow)?.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         let answer = |error| OutboundError::Answer { to: self.host.clone(), error };
         match &self.tls {

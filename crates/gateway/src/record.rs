@@ -5,6 +5,7 @@
 //! as well, written at that moment: killing belljar afterwards does not hide it.
 
 use crate::decide::Permit;
+use crate::dial::Way;
 use crate::relay::Counts;
 use crate::tally::{Many, Summary, Tally, is_power_of_ten, key};
 use belljar_audit::{Ending, Event, Log};
@@ -98,12 +99,19 @@ impl Recorder {
     }
 
     /// A person is asked whether a name may be reached.
-    pub(crate) fn approval_requested(&self, question: u64, name: &HostName, port: u16) {
+    pub(crate) fn approval_requested(
+        &self,
+        question: u64,
+        name: &HostName,
+        port: u16,
+        why: Option<&Printable>,
+    ) {
         self.write_some(Many::Questions, &format!("{name}:{port}"), |times| Event::ApprovalRequested {
             question,
             name: name.clone(),
             port,
             times,
+            why: why.cloned(),
         });
     }
 
@@ -115,6 +123,11 @@ impl Recorder {
     /// What happened at a route that is not the gateway's, of which there may be very many.
     pub fn write_relayed(&self, event: &Event) {
         self.write_line(Many::Relayed, &mut self.tally(Many::Relayed), event);
+    }
+
+    /// A command that began or ended, of which there may be very many in a long life.
+    pub fn write_command(&self, event: &Event) {
+        self.write_line(Many::Commands, &mut self.tally(Many::Commands), event);
     }
 
     /// The last line. Doing it twice is fine.
@@ -205,7 +218,7 @@ impl Recorder {
     pub(crate) fn opened(
         self: &Arc<Recorder>,
         permit: &Permit,
-        address: IpAddr,
+        way: &Way<'_>,
         revoked: &Arc<AtomicBool>,
     ) -> Result<OpenRecord, NotRecorded> {
         let connection = self.next_connection.fetch_add(1, Ordering::Relaxed);
@@ -215,7 +228,8 @@ impl Recorder {
             port: permit.port(),
             protocol: permit.protocol(),
             rule: permit.rule().to_string(),
-            address,
+            address: way.address,
+            proxy: way.proxy.map(ToString::to_string),
         })?;
         Ok(OpenRecord {
             recorder: Arc::clone(self),

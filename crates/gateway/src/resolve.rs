@@ -5,14 +5,14 @@
 
 use crate::decide;
 use crate::hosts::Hosts;
-use belljar_spec::egress::{EgressPolicy, HostName};
+use belljar_spec::egress::{EgressPolicy, HostName, is_this_machine};
 use hickory_resolver::config::ResolveHosts;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::Name;
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -93,6 +93,10 @@ impl Resolver {
     /// Every address of a name, or why there is none. /etc/hosts alone answers where it knows the name, as elsewhere
     /// on this machine.
     pub(crate) async fn addresses(&self, name: &HostName) -> Result<Vec<IpAddr>, NoAddress> {
+        if is_this_machine(name) {
+            // Whatever a server would say of it. Which ports may be dialled there is decided by policy.
+            return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+        }
         if let Some(known) = self.answers.known(name, Instant::now()) {
             return Ok(known);
         }

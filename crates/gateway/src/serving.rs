@@ -12,7 +12,8 @@ use crate::resolve::Resolver;
 use crate::sandbox_ca::Authority;
 use crate::trust::{self, TrustError};
 use crate::unresolved::{MAX_UNRESOLVED_NAMES, UnresolvedNames};
-use belljar_spec::egress::{HostName, Protocol, Reason, Refusal, Rule};
+use crate::upstream_proxy::Proxy;
+use belljar_spec::egress::{HostName, Protocol, ProxyResolve, Reason, Refusal, Rule, is_this_machine};
 use belljar_sys::rustix::net::sockopt;
 use rustls::ClientConfig;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,6 +34,7 @@ pub(crate) struct Serving {
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) authority: Option<Arc<Authority>>,
     pub(crate) pushes: Option<Arc<Pushes>>,
+    pub(crate) proxy: Option<Arc<Proxy>>,
     // Of a part of the policy that no change touches.
     resolver: Arc<OnceLock<Resolver>>,
     unresolved: Arc<UnresolvedNames>,
@@ -47,7 +49,8 @@ impl Serving {
         addresses: Addresses,
         arrival: Arrival,
     ) -> Serving {
-        let Terms { policy, recorder, credentials, authority, pushes, llm: _, rules: _, ports: _ } = terms;
+        let Terms { policy, recorder, credentials, authority, pushes, proxy, llm: _, rules: _, ports: _ } =
+            terms;
         credentials.record_in(&recorder);
         Serving {
             table: places.table(policy.limits.connections, arrival),
@@ -60,6 +63,7 @@ impl Serving {
             credentials,
             authority,
             pushes: pushes.map(Arc::new),
+            proxy,
             trust: Arc::default(),
             resolver: Arc::default(),
         }
@@ -93,6 +97,11 @@ impl Serving {
         if let Some(alias) = aliases.iter().find(|alias| decide::is_forbidden(&self.policy, alias, at)) {
             let detail = format!("/etc/hosts has it as another name of {alias}");
             return Err(refused(Reason::NameDenied).detail(&detail));
+        }
+        let looks_up =
+            |proxy: &Arc<Proxy>| proxy.terms().resolve == ProxyResolve::Proxy && proxy.terms().leads_to(name);
+        if self.proxy.as_ref().is_some_and(looks_up) && !is_this_machine(name) {
+            return decide::by_proxy(&self.policy, allowed, protocol);
         }
         if !self.unresolved.has_room_for(name, Instant::now()) {
             let detail = format!("{MAX_UNRESOLVED_NAMES} names without an address were asked for");

@@ -22,10 +22,11 @@ pub(crate) enum Many {
     Incidents,
     Relayed,
     Questions,
+    Commands,
 }
 
 impl Many {
-    pub(crate) const ALL: [Many; 13] = [
+    pub(crate) const ALL: [Many; 14] = [
         Many::Names,
         Many::Addresses,
         Many::Metadata,
@@ -39,6 +40,7 @@ impl Many {
         Many::Incidents,
         Many::Relayed,
         Many::Questions,
+        Many::Commands,
     ];
 
     /// What a connection or a request that was refused is counted with.
@@ -70,6 +72,7 @@ impl Many {
             Many::Incidents => "incidents",
             Many::Relayed => "relayed",
             Many::Questions => "questions",
+            Many::Commands => "commands",
         }
     }
 }

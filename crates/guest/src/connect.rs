@@ -46,7 +46,12 @@ impl Ports {
         Ports { reserved }
     }
 
-    fn check(&self, port: u16) -> Result<(), Errno> {
+    /// Is the network the sandbox's own?
+    pub(crate) fn are_own(&self) -> bool {
+        self.reserved.is_some()
+    }
+
+    pub(crate) fn check(&self, port: u16) -> Result<(), Errno> {
         match &self.reserved {
             Some(reserved) if !reserved.contains(&port) => Ok(()),
             Some(_) | None => Err(Errno::ACCESS),

@@ -137,7 +137,11 @@ pub(crate) fn answer(place: &PathRoot, request: Request, stream: &mut Stream) ->
         Request::SetAttributes { path, prefix, attributes } => {
             done(attributes::set(place, path, prefix, attributes), || format!("write attributes of {path}"))
         }
-        Request::Exec(_) | Request::Connect { .. } | Request::Pause | Request::Resume => {
+        Request::Exec(_)
+        | Request::Connect { .. }
+        | Request::Pause
+        | Request::Resume
+        | Request::Listening => {
             Reply::Failed(fault("take something else for a file operation", Errno::INVAL))
         }
     };

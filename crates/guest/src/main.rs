@@ -20,6 +20,7 @@ mod egress;
 mod exec;
 mod files;
 mod holder;
+mod listening;
 mod muxed;
 mod pause;
 mod reap;

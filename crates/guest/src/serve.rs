@@ -7,7 +7,7 @@ use crate::pause::Pause;
 use crate::relay::Watch;
 use crate::stream::{Stream, fault};
 use crate::supervised::{self, Spawner};
-use crate::{confinement, connect, exec, files, muxed, setup, tree};
+use crate::{confinement, connect, exec, files, listening, muxed, setup, tree};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
@@ -296,6 +296,10 @@ fn answer(post: &Arc<Post>, mut stream: Stream) -> io::Result<()> {
 fn carry_out(world: &World, request: Request, stream: &mut Stream) -> io::Result<()> {
     let outcome = match request {
         Request::Connect { port } => return connect::answer(&world.ports, port, stream, world.handover),
+        Request::Listening => {
+            let reply = listening::ports(&world.ports).unwrap_or_else(Reply::Failed);
+            return stream.send_message(&reply);
+        }
         Request::Pause => world.pause.pause().map_err(|errno| fault("pause", errno)),
         Request::Resume => world.pause.resume().map_err(|errno| fault("resume", errno)),
         other => return files::answer(&world.place, other, stream),

@@ -91,6 +91,7 @@ impl Front {
             .route("/v1/sandboxes/{name}/refusals", through.clone())
             .route("/v1/sandboxes/{name}/files", through.clone())
             .route("/v1/sandboxes/{name}/files/{*rest}", through.clone())
+            .route("/v1/sandboxes/{name}/ports", through.clone())
             .route("/v1/sandboxes/{name}/ports/{port}", through.clone())
             .route("/v1/sandboxes/{name}/ports/{port}/", through.clone())
             .route("/v1/sandboxes/{name}/ports/{port}/{*rest}", through)

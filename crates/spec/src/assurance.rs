@@ -4,8 +4,9 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// How strong the isolation of a backend is; later is stronger. `--at-least` compares with this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+/// How strong the isolation of a backend is. Those of this machine have an order; what a service elsewhere does compares with none of
+/// them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Assurance {
     /// No isolation.
@@ -20,22 +21,52 @@ pub enum Assurance {
     Gvisor,
     /// A kernel of its own.
     Microvm,
+    /// Whatever a service elsewhere does. It is not seen from here, so it is no weaker and no stronger.
+    Remote,
 }
 
 impl Assurance {
-    /// Weakest first.
-    pub const ALL: [Assurance; 6] = [
+    /// Weakest first, and the one beside them.
+    pub const ALL: [Assurance; 7] = [
         Assurance::Host,
         Assurance::Container,
         Assurance::Landlock,
         Assurance::Namespace,
         Assurance::Gvisor,
         Assurance::Microvm,
+        Assurance::Remote,
     ];
 
-    /// Whether belljar isolates at all at this level: what is weaker cannot enforce a policy.
+    /// Whether it will do where this is the least that will. What a service elsewhere does is enough only for a caller who asks for that,
+    /// and nothing else is then.
+    pub fn is_at_least(self, least: Assurance) -> bool {
+        match (self, least) {
+            (Assurance::Remote, Assurance::Remote) => true,
+            (Assurance::Remote, _) | (_, Assurance::Remote) => false,
+            (ours, least) => ours.strength() >= least.strength(),
+        }
+    }
+
+    /// The stricter of two that have to do both. Where one is remote and the other is not, nothing will do, which the first says.
+    pub fn stricter(self, other: Assurance) -> Assurance {
+        if other.is_at_least(self) { other } else { self }
+    }
+
+    /// Whether sandboxes of this level are isolated at all: what is weaker cannot enforce a policy.
     pub fn isolates(self) -> bool {
-        self >= Assurance::Landlock
+        self == Assurance::Remote || self.is_at_least(Assurance::Landlock)
+    }
+
+    /// By this those of this machine are compared.
+    fn strength(self) -> u8 {
+        match self {
+            Assurance::Host | Assurance::Remote => 0,
+            Assurance::Container => 1,
+            Assurance::Landlock => 2,
+            Assurance::Namespace => 3,
+            Assurance::Gvisor => 4,
+            Assurance::Microvm => 5,
+        }
     }
 
     /// As people write it.
@@ -47,6 +78,7 @@ impl Assurance {
             Assurance::Namespace => "namespace",
             Assurance::Gvisor => "gvisor",
             Assurance::Microvm => "microvm",
+            Assurance::Remote => "remote",
         }
     }
 }
@@ -62,7 +94,7 @@ crate::text::read_as_text!(Assurance);
 /// Not a level.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{0}` is not a level of assurance: use one of host, container, landlock, namespace, gvisor, microvm"
+    "`{0}` is not a level of assurance: use one of host, container, landlock, namespace, gvisor, microvm, remote"
 )]
 pub struct UnknownAssurance(String);
 
@@ -74,5 +106,25 @@ impl FromStr for Assurance {
             .into_iter()
             .find(|level| level.as_str() == text)
             .ok_or_else(|| UnknownAssurance(text.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remote_compares_with_nothing_here() {
+        for level in Assurance::ALL {
+            assert_eq!(level.is_at_least(Assurance::Remote), level == Assurance::Remote, "{level}");
+            assert_eq!(Assurance::Remote.is_at_least(level), level == Assurance::Remote, "{level}");
+        }
+        assert!(
+            Assurance::Microvm.is_at_least(Assurance::Host)
+                && !Assurance::Host.is_at_least(Assurance::Container)
+        );
+        assert_eq!(Assurance::Namespace.stricter(Assurance::Gvisor), Assurance::Gvisor);
+        assert_eq!(Assurance::Namespace.stricter(Assurance::Host), Assurance::Namespace);
+        assert_eq!(Assurance::Namespace.stricter(Assurance::Remote), Assurance::Namespace);
     }
 }

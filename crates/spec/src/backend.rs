@@ -16,6 +16,8 @@ pub enum BackendName {
     Docker(Runtime),
     /// No namespaces: Landlock for files, and a supervisor that makes every socket.
     Landlock,
+    /// A service elsewhere that speaks E2B's protocol.
+    E2b,
     /// The container that we are in already.
     Container,
     /// Nothing.
@@ -24,13 +26,14 @@ pub enum BackendName {
 
 impl BackendName {
     /// All of them, in the order in which people are told of them.
-    pub const ALL: [BackendName; 8] = [
+    pub const ALL: [BackendName; 9] = [
         BackendName::Native,
         BackendName::Bwrap,
         BackendName::Landlock,
         BackendName::Docker(Runtime::Runc),
         BackendName::Docker(Runtime::Runsc),
         BackendName::Docker(Runtime::Kata),
+        BackendName::E2b,
         BackendName::Container,
         BackendName::Host,
     ];
@@ -48,6 +51,7 @@ impl BackendName {
             BackendName::Docker(Runtime::Runc) => "docker",
             BackendName::Docker(Runtime::Runsc) => "docker+runsc",
             BackendName::Docker(Runtime::Kata) => "docker+kata",
+            BackendName::E2b => "e2b",
             BackendName::Container => "container",
             BackendName::Host => "host",
         }
@@ -62,6 +66,7 @@ impl BackendName {
             BackendName::Docker(Runtime::Runsc) => Assurance::Gvisor,
             BackendName::Docker(Runtime::Kata) => Assurance::Microvm,
             BackendName::Landlock => Assurance::Landlock,
+            BackendName::E2b => Assurance::Remote,
             BackendName::Container => Assurance::Container,
             BackendName::Host => Assurance::Host,
         }
@@ -143,7 +148,7 @@ crate::text::serde_as_text!(BackendChoice);
 /// Not a backend.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "there is no backend `{0}`: use one of auto, native, bwrap, landlock, docker, docker+runsc, container, host"
+    "there is no backend `{0}`: use one of auto, native, bwrap, landlock, docker, docker+runsc, e2b, container, host"
 )]
 pub struct UnknownBackend(String);
 

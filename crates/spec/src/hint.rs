@@ -68,6 +68,7 @@ words! {
         Egress "egress.mode"
         EgressAllow "egress.allow"
         EgressGroups "egress.groups"
+        EgressHostPorts "egress.host_ports"
         Env "env"
         Folder "workspace.folder"
         GitHub "github.profile"

@@ -6,7 +6,8 @@ use crate::llm::LlmRoute;
 use crate::secret::{Credential, Forwarded, GitHubGrant};
 use crate::workspace::{GitAccess, HidePattern, ProtectedPath, WorkspaceMode};
 use crate::{
-    Admin, Assurance, BackendChoice, LimitsRequest, PersistentIdentity, Root, SandboxId, UserName, Volume,
+    Admin, Assurance, BackendChoice, ForwardedPort, LimitsRequest, PersistentIdentity, Root, SandboxId,
+    UserName, Volume,
 };
 use std::ffi::OsString;
 use std::fmt;
@@ -76,9 +77,19 @@ pub struct SandboxSpec {
     pub admin: Admin,
     /// The name of the user that commands run as.
     pub user: UserName,
+    /// Ports of the host that lead to ports inside.
+    pub forward_ports: Vec<ForwardedPort>,
 }
 
 impl SandboxSpec {
+    /// Whether the backend that was named isolates; `auto` always does.
+    pub fn backend_isolates(&self) -> bool {
+        match self.backend {
+            BackendChoice::Auto => true,
+            BackendChoice::Named(name) => name.assurance().isolates(),
+        }
+    }
+
     /// Whether paths of the workspace are covered inside by something else: protected, hidden, or shown with placeholders.
     pub fn covers_paths(&self) -> bool {
         !self.protected.is_empty() || !self.hidden.is_empty() || !self.placeholders.is_empty()

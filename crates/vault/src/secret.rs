@@ -65,6 +65,11 @@ impl Secret {
         self.reveal().starts_with(prefix)
     }
 
+    /// Whether a text has the value in it: what is written down must not.
+    pub fn is_within(&self, text: &[u8]) -> bool {
+        !self.0.is_empty() && text.windows(self.0.len()).any(|window| window == self.0.as_slice())
+    }
+
     /// The value itself: to be put into a request, encrypted, or searched for.
     pub fn reveal(&self) -> &[u8] {
         &self.0

@@ -94,6 +94,9 @@ fn write(state: &State, number: u64) -> Log {
             inspect: true,
             loosened: vec!["--nested".into()],
             policy: None,
+            folder: None,
+            name: None,
+            uid: None,
             belljar: "0.1.0".into(),
         },
         Event::ConnectionOpened {
@@ -102,7 +105,8 @@ fn write(state: &State, number: u64) -> Log {
             port: 443,
             protocol: belljar_spec::egress::Protocol::Tls,
             rule: rule.to_string(),
-            address: [93, 184, 216, 34].into(),
+            address: Some([93, 184, 216, 34].into()),
+            proxy: None,
         },
         Event::ConnectionClosed {
             connection: 1,

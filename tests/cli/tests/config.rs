@@ -128,7 +128,8 @@ fn a_file_is_checked_and_counted() {
             "[[egress.rule]]\nhost = \"x.com\"\nmatches = [\"x.com:443\"]\ndoes_not_match = [\"api.x.com\"]\n",
         ),
         ("rule", "[egress]\nallow = [\"https://x.com/path\"]\n"),
-        ("layer", "[egress]\nprivate = [\"10.0.0.0/8\"]\n"),
+        ("layer", "[egress]\nonly = [\"x.com\"]\n"),
+        ("loopback", "[egress]\nprivate = [\"127.0.0.0/8\"]\n"),
         ("syntax", "[egress]\nallow = [\"x.com\"\nmode = \"open\"\n"),
     ];
     for (name, content) in wrong {

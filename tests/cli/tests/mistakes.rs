@@ -22,7 +22,7 @@ const TYPOS: &[Mistake] = &[
     ("show_a_secret", &["secrets", "get", "anthropic"]),
     ("unknown_flag", &["run", "--memroy", "2g", "--", "true"]),
     ("docker_volume", &["run", "-v", "/data:/data", "--", "true"]),
-    ("docker_port", &["run", "-p", "3000:3000", "--", "true"]),
+    ("docker_port", &["run", "--publish", "3000:3000", "--", "true"]),
     ("docker_network", &["run", "--network", "none", "--", "true"]),
     ("docker_name", &["run", "--name", "web", "--", "true"]),
     ("docker_rm", &["run", "--rm", "--", "true"]),

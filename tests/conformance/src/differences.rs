@@ -18,7 +18,7 @@ pub fn is_recorded(backend: BackendName, reason: Reason) -> bool {
 /// Whether `/etc` is the sandbox's own, and with it what is said of names, networks and authorities there. Without mounts it is the
 /// host's.
 pub fn has_own_etc(backend: BackendName) -> bool {
-    backend != BackendName::Landlock
+    !matches!(backend, BackendName::Landlock)
 }
 
 /// Where belljar's own files are, as a word of the shell.
@@ -35,6 +35,16 @@ pub fn has_own_network(backend: BackendName) -> bool {
 /// Whether paths inside of a writable folder can be protected. Landlock cannot take back what it gave for the folder.
 pub fn protects_paths(backend: BackendName) -> bool {
     backend != BackendName::Landlock
+}
+
+/// Whether a folder of the host can be the workspace, and other paths of the host be shared. A sandbox elsewhere has none of them.
+pub fn shares_folders(backend: BackendName) -> bool {
+    backend != BackendName::E2b
+}
+
+/// What the user is called that commands run as. A service's templates have their own.
+pub fn user_inside(backend: BackendName) -> &'static str {
+    if backend == BackendName::E2b { "user" } else { "agent" }
 }
 
 /// Whether a sandbox has a workspace and ports without the host's.

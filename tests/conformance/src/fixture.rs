@@ -1,6 +1,7 @@
 //! A sandbox with a workspace of its own, both gone when it is dropped.
 
-use crate::shared;
+use crate::service::{service, workspace_with};
+use crate::{shared, shares_folders};
 use belljar_engine::{Engine, ExecResult, Sandbox};
 use belljar_gateway::FetchError;
 use belljar_spec::{BackendChoice, BackendName, Command, Reason, SandboxError, SandboxSpec};
@@ -23,6 +24,8 @@ pub(crate) struct Parts {
     // Dropped in this order.
     pub(crate) sandbox: Sandbox,
     pub(crate) folder: TempDir,
+    /// Where the workspace is, if not in the folder.
+    pub(crate) elsewhere: Option<PathBuf>,
 }
 
 impl SandboxFixture {
@@ -60,9 +63,18 @@ impl SandboxFixture {
     ) -> Result<SandboxFixture, SandboxError> {
         let folder = TempDir::new().expect("there is room for a workspace");
         let mut spec = SandboxSpec { workspace: Some(folder.path().into()), ..spec(backend) };
+        if !shares_folders(backend) {
+            spec.workspace = None;
+        }
         change(&mut spec);
+        let engine = match service() {
+            Some(service) => &engine.clone().with_service(service),
+            None => engine,
+        };
         let sandbox = engine.create(spec).await?;
-        Ok(SandboxFixture { parts: Some(Parts { sandbox, folder }), is_plain: false })
+        let elsewhere =
+            if shares_folders(backend) { None } else { Some(workspace_of(&sandbox, folder.path()).await) };
+        Ok(SandboxFixture { parts: Some(Parts { sandbox, folder, elsewhere }), is_plain: false })
     }
 
     /// The sandbox, to be dropped by itself; the workspace stays until the second value goes.
@@ -71,18 +83,19 @@ impl SandboxFixture {
         (parts.sandbox, parts.folder)
     }
 
-    fn folder(&self) -> &TempDir {
-        &self.parts.as_ref().expect(WHOLE).folder
+    fn folder(&self) -> &Path {
+        let parts = self.parts.as_ref().expect(WHOLE);
+        parts.elsewhere.as_deref().unwrap_or(parts.folder.path())
     }
 
     /// The workspace, on the host.
     pub fn on_host(&self) -> &Path {
-        self.folder().path()
+        self.folder()
     }
 
     /// Something in the workspace, on the host.
     pub fn host(&self, name: &str) -> PathBuf {
-        self.folder().path().join(name)
+        self.folder().join(name)
     }
 
     /// Something in the workspace, as an absolute path inside.
@@ -127,6 +140,15 @@ impl Drop for SandboxFixture {
     }
 }
 
+/// Where the workspace of a sandbox elsewhere is on this machine: it gets a file that no other has.
+async fn workspace_of(sandbox: &Sandbox, unique: &Path) -> PathBuf {
+    let name = unique.file_name().expect("a folder has a name").to_string_lossy().into_owned();
+    sandbox.write_file(&name, b"").await.expect("a file can be written");
+    let found = workspace_with(&name).expect("the service keeps its workspaces here");
+    sandbox.remove(&name, false).await.expect("a file can be removed");
+    found
+}
+
 /// A specification with nothing but its backend.
 pub fn spec(backend: BackendName) -> SandboxSpec {
     SandboxSpec { backend: BackendChoice::Named(backend), ..SandboxSpec::default() }
@@ -136,6 +158,8 @@ pub fn spec(backend: BackendName) -> SandboxSpec {
 pub fn is_isolated(backend: BackendName) -> bool {
     match backend {
         BackendName::Native | BackendName::Bwrap | BackendName::Docker(_) => true,
+        // The service isolates as `native` does: it is belljar's own.
+        BackendName::E2b => true,
         BackendName::Landlock | BackendName::Container | BackendName::Host => false,
     }
 }

@@ -18,6 +18,7 @@ mod outside;
 mod root;
 mod runner;
 mod secrets;
+mod service;
 mod shared;
 mod streamed;
 mod world;
@@ -27,8 +28,8 @@ pub use differences::{
     guards_process_one, has_ipv6, has_netfilter, has_own_etc, has_own_network, has_terminal_keys,
     hides_late_sockets, is_recorded, isolates, knows_32_bit_calls, lists_every_mount, names_begin_with,
     options_without_meaning, outlives_its_limits, own_files, protects_paths, sees_host_changes,
-    sees_short_lives, stops_the_restless, supervisor_leads_session, tells_all_of_a_process,
-    tells_of_read_only,
+    sees_short_lives, shares_folders, stops_the_restless, supervisor_leads_session, tells_all_of_a_process,
+    tells_of_read_only, user_inside,
 };
 pub use fixture::{SandboxFixture, as_owner, command, is_isolated, refused_for, sh, spec, text};
 pub use inspected::about_requests;
@@ -39,6 +40,7 @@ pub use outside::{
 pub use root::{everything, has_roots, import, import_archives, packed, sha256, system};
 pub use runner::{Check, DOCKER, RUNSC, again, run, run_in_one_sandbox};
 pub use secrets::{Drawer, binding, credential};
+pub use service::service;
 pub use streamed::{drain, end, next, read_until};
 pub use world::{Connection, LOOPBACK, World, python, web};
 

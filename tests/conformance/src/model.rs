@@ -88,7 +88,7 @@ impl RouteTo {
 const ASK: &str = r#"
 import http.client, json
 
-def ask(path, body=None, headers={}, host='127.0.0.1', port=8080, method=None):
+def ask(path, body=None, headers={}, host='127.0.0.1', port=14180, method=None):
     client = http.client.HTTPConnection(host, port, timeout=25)
     data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
     kind = {} if body is None else {'content-type': 'application/json'}

@@ -1,5 +1,6 @@
 //! From one function to a test for every backend.
 
+use crate::service::Elsewhere;
 use crate::shared;
 use belljar_engine::Engine;
 use belljar_spec::{BackendName, ErrorKind, Runtime, SandboxError};
@@ -107,6 +108,8 @@ macro_rules! for_every_isolated_backend {
         $crate::for_every_backend!(@module landlock $crate::BackendName::Landlock
             => [$($($all)*)? $($($living_all)*)?] []
             [$($($launcher)*)? $($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
+        $crate::for_every_backend!(@module e2b $crate::BackendName::E2b
+            => [] [$($($living_all)*)?] []);
         $crate::for_every_backend!(@module docker $crate::DOCKER
             => [$($($all)*)? $($($launcher)*)?] [$($($living_all)*)?]
             [$($($kernel)*)? $($($guest)*)? $($($living_kernel)*)? $($($once)*)?]);
@@ -132,6 +135,7 @@ where
     }
     watched(backend, move |_| {
         if is_ready(backend) {
+            let _elsewhere = elsewhere(backend);
             block_on(test(backend));
         }
     });
@@ -145,6 +149,7 @@ pub fn run_in_one_sandbox<const N: usize>(backend: BackendName, checks: &'static
         if !is_ready(backend) {
             return;
         }
+        let _elsewhere = elsewhere(backend);
         shared::begin();
         let mut failed = Vec::new();
         for (name, check) in checks {
@@ -222,6 +227,11 @@ fn module(backend: BackendName) -> &'static str {
     }
 }
 
+/// The service of a test, where its backend is one.
+fn elsewhere(backend: BackendName) -> Option<Elsewhere> {
+    (backend == BackendName::E2b).then(Elsewhere::begin)
+}
+
 /// Whether this test is wanted and its backend works here; says so if not.
 #[expect(clippy::print_stderr, reason = "who runs the tests is to know what did not run")]
 fn usable(backend: BackendName) -> bool {
@@ -229,6 +239,10 @@ fn usable(backend: BackendName) -> bool {
     if !expected.is_empty() && !expected.split(',').any(|name| name.trim() == backend.as_str()) {
         eprintln!("skipped: {backend}: not named by BELLJAR_BACKENDS");
         return false;
+    }
+    if backend == BackendName::E2b {
+        // Its service is a belljar with its own backend.
+        return known_to_work("native").unwrap_or_else(|| tried(BackendName::Native).is_ok());
     }
     if let BackendName::Docker(runtime) = backend {
         return have_runtime(runtime.as_str());

@@ -64,7 +64,7 @@ pub(crate) fn give_back(parts: Parts) {
 pub(crate) async fn tidy() {
     let Some(parts) = take() else { return };
     if !parts.sandbox.is_paused()
-        && empty(parts.folder.path()).is_ok()
+        && empty(parts.elsewhere.as_deref().unwrap_or(parts.folder.path())).is_ok()
         && is_empty_inside(&parts.sandbox).await
     {
         give_back(parts);

@@ -170,6 +170,11 @@ def send(host, port, *pieces, pause=0.0, timeout=1.5):
     except OSError:
         pass
     return said
+def answered(host, port, *pieces, **how):
+    said = send(host, port, *pieces, **how)
+    if not said:
+        raise OSError('nothing came back')
+    return said
 def labels(name):
     return b''.join(bytes([len(part)]) + part for part in name) + b'\0'
 def question(name, kind=1, number=4660, kindclass=1):

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests stop where they cannot continue")]
 
 mod daemon;
+mod elsewhere;
 mod many;
 mod refusals;
 mod sdk;

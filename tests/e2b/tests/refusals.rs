@@ -259,6 +259,26 @@ fn what_makes_no_sense_is_refused_in_json() {
     assert_eq!(left.status, 404, "a file that was cut is not there: {}", left.text());
 }
 
+/// What was paused without its memory does not run, and takes a place when it runs again.
+#[test]
+fn a_key_resumes_no_more_sandboxes_than_it_may_have() {
+    let served = Served::new();
+    let words = ["daemon", "grants", "create", "one", "--e2b", "--sandboxes", "1"];
+    let made = served.home.belljar().args(words).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let key = String::from_utf8(made.stdout).unwrap().trim().to_string();
+    let asking = served.client().with("x-api-key", &key);
+    let (first, _) = served.sandbox(&key, json!({}));
+    let new = json!({ "templateID": "base", "timeout": 120 });
+    assert_eq!(asking.post("/v2/sandboxes", &new).status, 403);
+    assert_eq!(asking.post(&format!("/sandboxes/{first}/pause"), &json!({ "memory": false })).status, 204);
+    let (second, _) = served.sandbox(&key, json!({}));
+    let connect = || asking.post(&format!("/v2/sandboxes/{first}/connect"), &json!({ "timeout": 60 }));
+    is_refused(&connect(), 403, "a second one");
+    assert_eq!(asking.delete(&format!("/sandboxes/{second}")).status, 204);
+    assert_eq!(connect().status, 201);
+}
+
 /// A daemon that is killed while sandboxes are made, run and have ended: nothing that a client was told is lost, and nothing is left.
 #[test]
 fn a_daemon_that_is_killed_forgets_no_sandbox_and_leaves_none() {
@@ -285,6 +305,17 @@ fn a_daemon_that_is_killed_forgets_no_sandbox_and_leaves_none() {
         assert_eq!(asking().delete(&format!("/sandboxes/{id}")).status, 204);
         assert_eq!(asking().delete(&format!("/sandboxes/{id}")).status, 404);
     }
+    // The same request again makes another sandbox, under the same id: what opened the first one opens it not.
+    let successor = once(&asking());
+    assert_eq!(successor["sandboxID"], first["sandboxID"]);
+    let id = first["sandboxID"].as_str().unwrap();
+    let listing = |sandbox: &Value| {
+        let data = served.client().with("e2b-sandbox-id", id).with("e2b-sandbox-port", "49983");
+        let data = data.with("x-access-token", sandbox["envdAccessToken"].as_str().unwrap());
+        data.post("/process.Process/List", &json!({})).status
+    };
+    assert_eq!((listing(&first), listing(&successor)), (401, 200));
+    assert_eq!(asking().delete(&format!("/sandboxes/{id}")).status, 204);
     let places = || std::fs::read_dir(served.home.places()).unwrap().count();
     assert!(belljar_tests_daemon::eventually(|| places() == 0), "files of sandboxes are left");
     served.home.is_clean(&[], &[], served.started.as_ref());

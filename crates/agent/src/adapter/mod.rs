@@ -81,7 +81,7 @@ pub struct Task<'t> {
     pub model: Option<&'t ModelName>,
     pub effort: Option<Effort>,
     pub web_search: bool,
-    /// The route to its model inside: `http://127.0.0.1:8080`.
+    /// The route to its model inside: `http://127.0.0.1:14180`.
     pub route: &'t str,
     /// What is spoken at the end of the route.
     pub upstream: UpstreamKind,

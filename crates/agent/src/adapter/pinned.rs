@@ -16,7 +16,7 @@ pub(super) fn task<'t>(upstream: UpstreamKind, model: Option<&'t ModelName>) -> 
         model,
         effort: None,
         web_search: false,
-        route: "http://127.0.0.1:8080",
+        route: "http://127.0.0.1:14180",
         upstream,
         resume: Resume::No,
         own_arguments: &[],
@@ -50,5 +50,5 @@ pub(super) fn shown(setup: &Setup) -> String {
 
 /// With words for what is long and always the same.
 pub(super) fn short(text: &str) -> String {
-    text.replace(super::KEY, "KEY").replace("http://127.0.0.1:8080", "ROUTE")
+    text.replace(super::KEY, "KEY").replace("http://127.0.0.1:14180", "ROUTE")
 }

@@ -168,6 +168,7 @@ impl Reader<'_> {
             allow: self.list(own.allow.as_ref().or(defaults.allow.as_ref()), str::parse)?,
             deny: Vec::new(),
             groups: self.list(own.groups.as_ref().or(defaults.groups.as_ref()), str::parse)?,
+            host_ports: Vec::new(),
             inspect: own.inspect.or(defaults.inspect).unwrap_or_default(),
         })
     }

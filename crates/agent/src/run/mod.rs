@@ -28,7 +28,7 @@ use crate::read;
 use crate::stop::StopReason;
 use crate::stream::Stream;
 use attend::{Attended, attend};
-use belljar_engine::{Engine, RefusedReport, Sandbox, Stage};
+use belljar_engine::{Engine, Sandbox, Stage};
 use belljar_spec::{
     Command, Compare, EnvName, ErrorCode, Permission, SandboxError, SharedPath, Stdin, Term, hint,
 };
@@ -295,7 +295,7 @@ async fn put_in_order(sandbox: &Sandbox, course: &mut Course<'_>) {
     course.begin(Step::Teardown);
     sandbox.dispose().await;
     course.begin(Step::Collect);
-    let refused = sandbox.refused().into_iter().map(RefusedReport::from).collect();
+    let refused = sandbox.refused_report();
     course.collect(sandbox.llm(), sandbox.llm_outcomes(), refused);
     course.answered_by(sandbox.llm_models());
     match sandbox.changes() {

@@ -5,7 +5,7 @@ use crate::client::call::escaped;
 use crate::client::error::ClientError;
 use crate::client::events::Events;
 use crate::client::sandbox::Sandbox;
-use crate::{AuditRecord, Capabilities, ProfileInfo, RefusedInfo};
+use crate::{AuditRecord, Capabilities, OpenPort, ProfileInfo, RefusedInfo};
 use hyper::Method;
 use serde_json::Value;
 
@@ -34,6 +34,11 @@ impl Sandbox {
     /// What it tried to reach and may not, since it was started.
     pub async fn refusals(&self) -> Result<Vec<RefusedInfo>, ClientError> {
         self.client.every(&format!("/sandboxes/{}/refusals", escaped(&self.name)), &[]).await
+    }
+
+    /// The TCP ports that programs inside listen at now.
+    pub async fn open_ports(&self) -> Result<Vec<OpenPort>, ClientError> {
+        self.client.every(&format!("/sandboxes/{}/ports", escaped(&self.name)), &[]).await
     }
 
     /// The egress decisions behind this line of its log.

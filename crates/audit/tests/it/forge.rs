@@ -40,6 +40,9 @@ fn survives(hostile: &[&[u8]]) {
             inspect: false,
             loosened: vec![],
             policy: None,
+            folder: None,
+            name: None,
+            uid: None,
             belljar: "0".into(),
         })
         .unwrap();

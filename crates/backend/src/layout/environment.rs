@@ -54,6 +54,13 @@ pub(super) fn on_host(workspace: &Path, asked: &Variables) -> Variables {
     override_with(override_with(variables, &regional::of_the_caller()), asked)
 }
 
+/// Elsewhere, where the template knows its own programs.
+pub(super) fn remote(home: &str, user: &str, asked: &Variables) -> Variables {
+    let mut variables = common(OsStr::new(home), user, Path::new("/tmp"), Some("/bin/bash"));
+    variables.push(("PATH".into(), REMOTE_PATH.into()));
+    override_with(variables, asked)
+}
+
 /// Where a sandbox among the host's paths has its own.
 pub(super) struct Places<'p> {
     pub(super) home: &'p Path,
@@ -117,6 +124,10 @@ fn override_with(mut variables: Variables, asked: &Variables) -> Variables {
     }
     variables
 }
+
+/// Debian's, with what is installed into the home before it.
+const REMOTE_PATH: &str =
+    "/home/user/.local/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The caller's own shell if it is a system's, else bash, else sh.
 pub fn shell() -> &'static str {

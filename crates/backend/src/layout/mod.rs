@@ -19,6 +19,7 @@ mod nested;
 mod network;
 mod opened;
 mod regional;
+mod remote;
 mod root;
 mod sealed;
 mod shared;

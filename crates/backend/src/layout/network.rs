@@ -69,5 +69,8 @@ address gets the same answer.\n";
 const MODEL: &str = ", in the usual dialects; OPENAI_BASE_URL, ANTHROPIC_BASE_URL and\n\
 GOOGLE_GEMINI_BASE_URL say so to most programs. Any key will do: the real one is put in outside. A refusal with status\n\
 400 is final.\n";
-const ENDING: &str =
-    "\nWhoever started the sandbox can allow more: belljar run --allow HOST[:PORT][/PROTOCOL]\n";
+const ENDING: &str = "
+To ask the user for a name, and wait for the answer (a minute at most):
+  curl -d 'what it is for' http://ask.belljar.internal/HOST[:PORT]      or: belljar ask HOST --why TEXT
+They can also allow it at the start: belljar run --allow HOST[:PORT][/PROTOCOL]
+";

@@ -2,7 +2,7 @@
 
 use super::LlmSpendArgs;
 use belljar_spec::parse_age;
-use clap::{Args as ClapArgs, Subcommand};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use std::time::Duration;
 
 #[derive(Debug, ClapArgs)]
@@ -24,6 +24,7 @@ impl AuditArgs {
             None => self.json,
             Some(AuditCommand::Tail(options)) => options.json,
             Some(AuditCommand::Show(options)) => options.json,
+            Some(AuditCommand::Export(_)) => false,
             Some(AuditCommand::Verify(options)) => options.json,
             Some(AuditCommand::Prune(options)) => options.json,
             Some(AuditCommand::Spend(options)) => options.json,
@@ -37,6 +38,11 @@ pub(crate) enum AuditCommand {
     Tail(AuditTailArgs),
     /// Show all records of a sandbox
     Show(AuditShowArgs),
+    /// Print the records of all sandboxes for another program, the oldest sandbox first
+    #[command(after_help = "Examples:\n  \
+        belljar audit export --since 1d\n  \
+        belljar audit export --format otel | curl -H 'Content-Type: application/json' -d @- http://localhost:4318/v1/logs")]
+    Export(AuditExportArgs),
     /// Find what was changed, removed, put in, moved or cut off since it was written
     #[command(
         after_help = "Exit codes: 0 all is as it was written; 1 something is not; 125 it cannot be read.\n\
@@ -57,7 +63,7 @@ pub(crate) enum AuditCommand {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AuditTailArgs {
-    /// Whose: an id or its beginning [default: the newest]
+    /// Whose: an id or its beginning, a folder, or the name of a sandbox [default: the newest]
     pub(crate) sandbox: Option<String>,
     /// Continue with what is written from now on, until the sandbox ends
     #[arg(short, long)]
@@ -72,11 +78,30 @@ pub(crate) struct AuditTailArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AuditShowArgs {
-    /// Whose: an id or its beginning [default: the newest]
+    /// Whose: an id or its beginning, a folder, or the name of a sandbox [default: the newest]
     pub(crate) sandbox: Option<String>,
     /// Print the lines as they are in the file
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AuditExportArgs {
+    /// Whose: an id or its beginning, a folder, or the name of a sandbox [default: all]
+    pub(crate) sandbox: Option<String>,
+    /// jsonl: the lines as they are in the files; otel: one request of OpenTelemetry's protocol for logs (OTLP), as JSON
+    #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
+    pub(crate) format: ExportFormat,
+    /// Those written at most so long ago: hours, days, weeks or years, as in `36h`, `30d`
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
+    pub(crate) since: Option<Duration>,
+}
+
+/// A shape that other programs read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    Jsonl,
+    Otel,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -72,6 +72,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("More", MORE),
 ];
 const MORE: &[&str] = &[
+    "ask",
     "sandbox",
     "changes",
     "snapshot",

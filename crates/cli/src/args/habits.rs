@@ -80,7 +80,7 @@ const FLAGS: Table = &[
     ),
     (
         &["-p", "--publish", "-P"],
-        "`belljar forward . 3000` leads port 3000 of this machine to port 3000 inside, for a sandbox of `belljar start`",
+        "`belljar run`, `start` and `shell` take `-p 8080:3000`; `belljar forward . 8080:3000` leads there while a sandbox of `belljar start` lives",
     ),
     (
         &["--network", "--net"],

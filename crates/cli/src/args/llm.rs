@@ -12,7 +12,7 @@ use std::str::FromStr;
 #[command(next_help_heading = "Model")]
 pub(crate) struct LlmArgs {
     /// Give the sandbox a route to the model at this URL: LiteLLM, Anthropic, Gemini, or whatever speaks as OpenAI does.
-    /// Programs find it at http://127.0.0.1:8080, and variables tell them so. `off`: none, whatever your configuration
+    /// Programs find it at http://127.0.0.1:14180, and variables tell them so. `off`: none, whatever your configuration
     /// says
     #[arg(long = "llm", value_name = "URL")]
     to: Option<String>,

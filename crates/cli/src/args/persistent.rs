@@ -1,12 +1,11 @@
 //! The words about sandboxes that are kept: one for each repository, or as a program made them.
 
-use super::{OwnImageArgs, SandboxOptions, ShowRunArgs, TerminalArgs};
+use super::{ForwardedArgs, OwnImageArgs, SandboxOptions, ShowRunArgs, TerminalArgs};
 use belljar_spec::git::BranchName;
-use belljar_spec::{SnapshotName, VolumeName, VolumePath, parse_time};
+use belljar_spec::{ForwardedPort, SnapshotName, VolumeName, VolumePath, parse_time};
 use clap::{Args as ClapArgs, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
@@ -51,9 +50,9 @@ pub(crate) enum PersistentCommand {
     /// Reach a port that a program listens on inside a sandbox, at the same port of this machine or at another one
     #[command(
         visible_alias = "ports",
-        after_help = "The port opens on 127.0.0.1 and stays open until ctrl-C. Examples:\n  \
-        belljar forward . 3000\n  \
-        belljar forward . 3000:8080   # http://127.0.0.1:8080\n  \
+        after_help = "The port opens on 127.0.0.1, if no address is given, and stays open until ctrl-C. Examples:\n  \
+        belljar forward 3000\n  \
+        belljar forward . 8080:3000   # http://127.0.0.1:8080\n  \
         belljar forward bj-web-3f2a9c04d1e7 5432"
     )]
     Forward(ForwardArgs),
@@ -240,6 +239,8 @@ pub(crate) struct StartArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) forward: ForwardedArgs,
     #[command(flatten)]
     pub(crate) image: OwnImageArgs,
     #[command(flatten)]
@@ -464,38 +465,19 @@ pub(crate) struct UndoArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ForwardArgs {
-    /// A folder, or a sandbox's name or the beginning of one
+    /// A folder, or a sandbox's name or the beginning of one [default: the current folder's, if a port stands here]
     #[arg(value_name = "FOLDER|NAME")]
     pub(crate) target: String,
-    /// The port inside; behind a colon the port of this machine [default: the same]
-    #[arg(value_name = "PORT[:PORT]", required = true)]
-    pub(crate) ports: Vec<PortPair>,
+    /// The port of this machine, and behind a colon the one inside [default: the same]; before both an address of this machine
+    /// [default: 127.0.0.1]
+    #[arg(value_name = "[ADDRESS:]PORT[:INSIDE]")]
+    pub(crate) ports: Vec<ForwardedPort>,
     /// The folder's sandbox for this branch
     #[arg(long, value_name = "NAME")]
     pub(crate) branch: Option<BranchName>,
     /// Print one JSON object when the ports are open
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// A port inside, and the port of this machine that leads to it; 0 is any free one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PortPair {
-    pub(crate) inside: u16,
-    pub(crate) here: u16,
-}
-
-impl FromStr for PortPair {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<PortPair, String> {
-        let wrong = || "write a port from 1 to 65535, as in `3000`, or two, as in `3000:8080`".to_string();
-        let (inside, here) = text.split_once(':').unwrap_or((text, text));
-        let is_number = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
-        let inside: u16 = inside.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
-        let here = here.parse().ok().filter(|_| is_number(here)).ok_or_else(wrong)?;
-        Ok(PortPair { inside, here })
-    }
 }
 
 #[derive(Debug, ClapArgs)]

@@ -4,7 +4,7 @@ use super::credentials::CredentialArgs;
 use super::workspace::{GitArg, WorkspaceArgs};
 use super::{EgressArgs, LlmArgs};
 use belljar_config::{self as config, DefaultProfile, EgressFlags};
-use belljar_config::{Note, Surroundings, resolve};
+use belljar_config::{Note, Surroundings, UsersNetwork, resolve};
 use belljar_spec::egress::{Mode, RuleSource};
 use belljar_spec::git::BranchName;
 use belljar_spec::request::{EnvValue, GitHubRequest, HostPath, WebSearch, WorkspaceRequest};
@@ -52,10 +52,21 @@ impl SandboxOptions {
         self.sandbox.workspace_path.is_some()
     }
 
+    /// With every public name open; refused beside another mode.
+    pub(crate) fn opened(mut self) -> Result<SandboxOptions, SandboxError> {
+        self.egress.open()?;
+        Ok(self)
+    }
+
     /// Works on this folder, if one is named.
     pub(crate) fn on(mut self, folder: Option<PathBuf>) -> SandboxOptions {
         self.sandbox.workspace = folder.or(self.sandbox.workspace);
         self
+    }
+
+    /// Whether the sandbox is made by a service elsewhere, which has no folder of this machine. One that is named is refused.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.sandbox.backend == BackendChoice::Named(BackendName::E2b)
     }
 
     /// Refuses what contradicts an image of Docker's as root.
@@ -116,6 +127,7 @@ impl SandboxOptions {
 
     /// A sandbox for one command: the request, and what only flags say.
     pub(crate) fn into_request(self) -> Result<(SandboxRequest, Surroundings), SandboxError> {
+        let is_empty = self.is_elsewhere() && self.sandbox.workspace.is_none();
         let folder = absolute(workspace(self.sandbox.workspace.clone())?)?;
         let surroundings = Surroundings {
             configured_by: Some(folder.to_path_buf()),
@@ -124,11 +136,12 @@ impl SandboxOptions {
             forward: self.secrets.forward_secret.clone(),
             danger_forward_app_key: self.secrets.danger_forward_app_key,
             default_profile: DefaultProfile::Applied,
+            users_network: UsersNetwork::Applied,
             ..Surroundings::default()
         };
         let mut request = self.filled()?;
         // What the host clones is worked on instead of a folder.
-        request.workspace.folder = Some(folder).filter(|_| request.workspace.clone.is_none());
+        request.workspace.folder = Some(folder).filter(|_| request.workspace.clone.is_none() && !is_empty);
         Ok((request, surroundings))
     }
 
@@ -209,7 +222,7 @@ impl SandboxOptions {
 #[derive(Debug, Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Sandbox")]
 struct SandboxArgs {
-    /// The isolation backend: auto (native, bwrap or landlock), native, bwrap, landlock, docker, docker+runsc (gVisor), container or host (none)
+    /// The isolation backend: auto (native, bwrap or landlock), native, bwrap, landlock, docker, docker+runsc (gVisor), e2b, container or host (none)
     #[arg(long, value_name = "NAME", default_value = "auto")]
     backend: BackendChoice,
     /// What runs Docker's containers: runc or runsc (gVisor). `--backend docker --runtime runsc` is `--backend docker+runsc`

@@ -2,11 +2,13 @@
 
 use super::ListingArgs;
 use belljar_config::Layer;
-use belljar_spec::egress::{GroupName, HostName, HostNameError, Mode, PortRange};
+use belljar_spec::egress::{GroupName, HostName, HostNameError, HostPort, Mode, PortRange};
 use belljar_spec::request::{AllowRule, EgressRequest};
+use belljar_spec::{ErrorCode, SandboxError, parse_age};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 #[derive(Debug, Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Egress")]
@@ -24,6 +26,10 @@ pub(crate) struct EgressArgs {
     /// Allow hosts that belong together: github, providers, registries, coding-agents; may be repeated
     #[arg(long = "group", value_name = "NAME")]
     groups: Vec<GroupName>,
+    /// Allow a port of this machine's loopback address (a database, a model server), which is host.belljar.internal inside; may be
+    /// repeated
+    #[arg(long = "allow-host", value_name = "PORT")]
+    host_ports: Vec<HostPort>,
     /// Intercept TLS to every host, not only where a rule or a key needs it: a placeholder in a request to any but
     /// its own host is stopped. Programs that accept one certificate only, or speak no HTTP in TLS, fail then
     #[arg(long)]
@@ -31,9 +37,19 @@ pub(crate) struct EgressArgs {
 }
 
 impl EgressArgs {
+    /// In open mode; another one was not asked for.
+    pub(super) fn open(&mut self) -> Result<(), SandboxError> {
+        match self.mode.replace(Mode::Open) {
+            None | Some(Mode::Open) => Ok(()),
+            Some(mode) => Err(ErrorCode::RequestConflict
+                .error(format!("`--learn` runs with egress `open`, and not `{mode}`"))
+                .hint("omit `--egress`")),
+        }
+    }
+
     pub(crate) fn request(self) -> EgressRequest {
-        let EgressArgs { mode, allow, groups, inspect } = self;
-        EgressRequest { mode, allow, groups, inspect, deny: Vec::new() }
+        let EgressArgs { mode, allow, groups, host_ports, inspect } = self;
+        EgressRequest { mode, allow, groups, host_ports, inspect, deny: Vec::new() }
     }
 }
 
@@ -121,6 +137,24 @@ pub(crate) enum PolicyCommand {
         belljar policy explain api.github.com:443\n  \
         belljar policy explain --group registries files.pythonhosted.org")]
     Explain(PolicyExplainArgs),
+    /// Propose the smallest policy for what a folder's sandboxes reached, from their audit logs
+    #[command(after_help = "Changes no file. Examples:\n  \
+        belljar policy suggest\n  \
+        belljar policy suggest ~/web --since 7d")]
+    Suggest(PolicySuggestArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PolicySuggestArgs {
+    /// The folder [default: the current one, or the repository that it is in]
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: Option<PathBuf>,
+    /// From sandboxes that were started at most so long ago: hours, days, weeks or years, as in `36h`, `30d`
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
+    pub(crate) since: Option<Duration>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -30,6 +30,15 @@ pub(crate) enum SteerCommand {
         belljar approve 3f2a-1 --deny\n  \
         belljar approve --watch          # answer each as it comes")]
     Approve(ApproveArgs),
+    /// Inside a sandbox: ask the user to allow a host, and wait for the answer
+    #[command(
+        after_help = "Answered with `belljar approve` or in the dashboard; the wait is a minute at most. Without belljar inside: \
+        curl -d 'to read the API reference' http://ask.belljar.internal/docs.example.com. Examples:\n  \
+        belljar ask docs.example.com --why 'to read the API reference'\n  \
+        belljar ask registry.example.com:8443\n\n\
+        Exit codes: 0 allowed; 1 denied, or no answer; 126 cannot be allowed."
+    )]
+    Ask(AskArgs),
     /// Explain what was refused: by which rule, and what would allow it
     #[command(after_help = "Examples:\n  belljar why\n  belljar why api.example.com\n  belljar why 3f2a")]
     Why(WhyArgs),
@@ -42,9 +51,23 @@ impl SteerCommand {
             SteerCommand::Allow(options) => options.json,
             SteerCommand::Deny(options) => options.json,
             SteerCommand::Approve(options) => options.json,
+            SteerCommand::Ask(options) => options.json,
             SteerCommand::Why(options) => options.json,
         }
     }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AskArgs {
+    /// The host, and its port if that is not 443
+    #[arg(value_name = "HOST[:PORT]")]
+    pub(crate) host: String,
+    /// What it is for: the user reads it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) why: Option<String>,
+    /// Print the answer as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,5 +1,6 @@
 //! `belljar audit`: what was decided for a sandbox, and whether it still says so.
 
+mod export;
 mod list;
 mod prune;
 mod sentence;
@@ -9,10 +10,11 @@ mod verify;
 pub(super) use sentence::{moment, printable};
 
 use crate::args::{AuditArgs, AuditCommand, AuditShowArgs, AuditTailArgs};
-use belljar_audit::{AuditError, LogFile, Reader, Record};
+use belljar_audit::{AuditError, Event, LogFile, Reader, Record};
 use belljar_spec::{ErrorCode, SandboxError};
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::Path;
 use std::time::Duration;
 
 pub(crate) fn audit(options: AuditArgs) -> Result<u8, SandboxError> {
@@ -21,6 +23,7 @@ pub(crate) fn audit(options: AuditArgs) -> Result<u8, SandboxError> {
         None => list::list(&mut out, options.all, options.json),
         Some(AuditCommand::Tail(options)) => tail(&mut out, &options),
         Some(AuditCommand::Show(options)) => show(&mut out, &options),
+        Some(AuditCommand::Export(options)) => export::export(&mut out, &options),
         Some(AuditCommand::Verify(options)) => verify::verify(&mut out, &options),
         Some(AuditCommand::Prune(options)) => prune::prune(&mut out, &options),
         Some(AuditCommand::Spend(options)) => return super::llm::spend(&options),
@@ -32,8 +35,40 @@ pub(crate) fn audit(options: AuditArgs) -> Result<u8, SandboxError> {
     }
 }
 
+/// The log of a sandbox: by its id or the beginning of it; by the name of one that is kept, or by a folder, the newest.
+fn find(named: Option<&str>) -> Result<LogFile, Stop> {
+    let directory = belljar_audit::directory()?;
+    let Some(word) = named.filter(|word| !is_id(word)) else {
+        return Ok(belljar_audit::find(&directory, named)?);
+    };
+    let folder = std::fs::canonicalize(word).ok();
+    for log in belljar_audit::list(&directory)? {
+        let Ok(Some(first)) = Reader::open(&log.path).and_then(|mut reader| reader.next_record()) else {
+            continue;
+        };
+        if let Some(Event::SandboxStarted { folder: of, name, .. }) = first.event.known() {
+            let is_named = name.as_ref().is_some_and(|name| name == word || name.starts_with(word));
+            let is_folder =
+                of.as_ref().zip(folder.as_ref()).is_some_and(|(of, folder)| Path::new(of) == folder);
+            if is_named || is_folder {
+                return Ok(log);
+            }
+        }
+    }
+    let message = format!("no audit log is of `{}`", word.escape_debug());
+    Err(Stop::Failed(
+        ErrorCode::NameUnknown
+            .error(message)
+            .hint("name a folder, a sandbox, or the beginning of an id; `belljar audit --all` lists them"),
+    ))
+}
+
+fn is_id(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_hexdigit()) && !Path::new(word).is_dir()
+}
+
 fn show(out: &mut impl Write, options: &AuditShowArgs) -> Result<u8, Stop> {
-    let log = belljar_audit::find(&belljar_audit::directory()?, options.sandbox.as_deref())?;
+    let log = find(options.sandbox.as_deref())?;
     let form = Form::new(options.json);
     form.begin(out, &log)?;
     let live = log.is_live();
@@ -48,7 +83,7 @@ fn show(out: &mut impl Write, options: &AuditShowArgs) -> Result<u8, Stop> {
 }
 
 fn tail(out: &mut impl Write, options: &AuditTailArgs) -> Result<u8, Stop> {
-    let log = belljar_audit::find(&belljar_audit::directory()?, options.sandbox.as_deref())?;
+    let log = find(options.sandbox.as_deref())?;
     let form = Form::new(options.json);
     form.begin(out, &log)?;
     let mut reader = Reader::open(&log.path)?;

@@ -114,6 +114,9 @@ fn as_text(shown: &Shown) -> String {
     let resolvers: Vec<String> = policy.resolvers.iter().map(ToString::to_string).collect();
     let resolvers = if resolvers.is_empty() { "the system's".into() } else { resolvers.join(", ") };
     line("resolvers", &resolvers, &origins.resolvers);
+    if let Some(proxy) = &policy.proxy {
+        line("proxy", &proxy.at.to_string(), &origins.proxy);
+    }
     for (file, origin) in &origins.authorities {
         line("authorities", file, origin);
     }
@@ -195,6 +198,7 @@ fn as_json(shown: &Shown) -> Value {
         "deny": rules(&policy.deny),
         "private": origins.private.iter().map(|(range, origin)| with_origin(json!(range.to_string()), origin)).collect::<Vec<_>>(),
         "resolvers": with_origin(json!(policy.resolvers), &origins.resolvers),
+        "proxy": policy.proxy.as_ref().map(|proxy| with_origin(json!(proxy.at.to_string()), &origins.proxy)),
         "authorities": origins.authorities.iter().map(|(file, origin)| with_origin(json!(file), origin)).collect::<Vec<_>>(),
         "inspect": with_origin(json!(policy.inspect), &origins.inspect),
         "connections": with_origin(json!(policy.limits.connections), &origins.connections),

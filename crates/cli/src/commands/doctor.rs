@@ -98,6 +98,9 @@ impl BackendLine {
             BackendName::Landlock if self.works => Some(
                 "no namespaces: processes of this machine are visible; works on a repository with `--branch` or `--clone`",
             ),
+            BackendName::E2b if self.works => Some(
+                "sandboxes of a service elsewhere, without folders of this machine and without its gateway; only with `--backend e2b`",
+            ),
             BackendName::Container if self.works => Some(
                 "isolates nothing: the container's files, processes and network; only with `--backend container`",
             ),

@@ -1,6 +1,7 @@
 //! `belljar policy`: is a file right, and what does policy say of a name?
 
 use super::config::{effective, requests};
+use super::learn;
 use super::steer;
 use super::table::table;
 use super::{block_on, print};
@@ -19,6 +20,7 @@ pub(crate) fn policy(command: PolicyCommand) -> Result<u8, SandboxError> {
         PolicyCommand::Check(options) => check(&options),
         PolicyCommand::Show(options) => show(options),
         PolicyCommand::Explain(options) => explained(options),
+        PolicyCommand::Suggest(options) => learn::suggest(&options),
     }
 }
 

@@ -8,7 +8,8 @@ use std::io::Write;
 
 /// Tells of questions for as long as the event loop runs. A program may have the whole screen: there the window's title says it.
 pub(super) fn tell(sandbox: &Sandbox, has_terminal: bool) {
-    let asks = sandbox.policy().is_some_and(|policy| policy.mode == Mode::Ask.as_str());
+    // In every mode but `none` a program can ask (`belljar ask`).
+    let asks = sandbox.policy().is_some_and(|policy| policy.mode != Mode::None.as_str());
     let Some(mut notices) = sandbox.notices().filter(|_| asks) else { return };
     let id = sandbox.id().to_string();
     tokio::spawn(async move {
@@ -25,7 +26,7 @@ pub(super) fn tell(sandbox: &Sandbox, has_terminal: bool) {
 }
 
 fn announce(id: &str, question: &QuestionReport, has_terminal: bool) {
-    let QuestionReport { name, port, .. } = question;
+    let QuestionReport { name, port, why, .. } = question;
     let number = approve::name_of(id, question);
     match has_terminal {
         // One write, so that it stands in no sequence of ours; the title is the previous one afterwards.
@@ -34,9 +35,12 @@ fn announce(id: &str, question: &QuestionReport, has_terminal: bool) {
                 format!("\x1b[22;2t\x1b]2;may {name}:{port} be reached? belljar approve {number}\x07\x07");
             let _ = std::io::stderr().write_all(title.as_bytes());
         }
-        false => eprintln!(
-            "belljar: may {name}:{port} be reached? It waits for a minute: `belljar approve {number}`"
-        ),
+        false => {
+            let why = why.as_ref().map(|why| format!(" The program says: \"{why}\".")).unwrap_or_default();
+            eprintln!(
+                "belljar: may {name}:{port} be reached?{why} It waits for a minute: `belljar approve {number}`"
+            );
+        }
     }
 }
 

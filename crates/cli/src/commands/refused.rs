@@ -12,7 +12,7 @@ pub(super) fn say(sandbox: &Sandbox) {
 
 /// The same, for a program.
 pub(super) fn report(sandbox: &Sandbox) -> Vec<RefusedReport> {
-    sandbox.refused().into_iter().map(RefusedReport::from).collect()
+    sandbox.refused_report()
 }
 
 /// What was refused to a sandbox, in a line.
@@ -20,7 +20,7 @@ pub(super) fn line(sandbox: impl Display, refused: &[RefusedReport]) -> Option<S
     if refused.is_empty() {
         return None;
     }
-    let mut shown: Vec<String> = refused.iter().take(SHOWN).map(|one| one.sentence.clone()).collect();
+    let mut shown: Vec<String> = refused.iter().take(SHOWN).map(sentence).collect();
     if refused.len() > SHOWN {
         shown.push(format!("and {} more (`belljar audit show {sandbox}`)", refused.len() - SHOWN));
     }
@@ -39,6 +39,15 @@ pub(super) fn line(sandbox: impl Display, refused: &[RefusedReport]) -> Option<S
         mixed => format!("; to allow: {}", mixed.join(", ")),
     };
     Some(format!("belljar: refused {}{remedy}", shown.join("; ")))
+}
+
+/// With the line of a file that it is refused by.
+fn sentence(one: &RefusedReport) -> String {
+    let place = one.rule.as_ref().and_then(|rule| Some((rule, rule.file.as_ref()?, rule.line?)));
+    match place {
+        Some((rule, file, line)) => format!("{} (`{}`, {file}:{line})", one.sentence, rule.rule),
+        None => one.sentence.clone(),
+    }
 }
 
 /// More is in the audit log.

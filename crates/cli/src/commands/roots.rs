@@ -6,7 +6,9 @@ use belljar_spec::{Assurance, BackendChoice, BackendName, Root, SandboxError, Sa
 /// Fetches or builds what is not here yet. What the backend cannot use is refused later, and nothing is fetched for it.
 pub(super) fn make_ready(spec: &SandboxSpec) -> Result<(), SandboxError> {
     match (&spec.root, spec.backend) {
-        (_, BackendChoice::Named(isolation)) if isolation.assurance() < Assurance::Namespace => Ok(()),
+        (_, BackendChoice::Named(backend)) if !backend.assurance().is_at_least(Assurance::Namespace) => {
+            Ok(())
+        }
         (Root::Image(image), BackendChoice::Named(BackendName::Docker(_))) => images::fetch_by_docker(image),
         (Root::Image(image), _) => images::make_ready(image),
         (Root::Golden, _) => golden::make_ready(),

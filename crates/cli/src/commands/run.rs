@@ -1,6 +1,8 @@
 //! `belljar run`: one command, one sandbox.
 
 use super::ending::say_end;
+use super::learn;
+use super::ports;
 use super::questions;
 use super::refused;
 use super::standing::Standing;
@@ -12,7 +14,7 @@ use crate::foreground::{attend, terminal_size};
 use crate::terms::for_command_line;
 use belljar_api::RunResult;
 use belljar_config::Note;
-use belljar_engine::{Engine, Run, Sandbox};
+use belljar_engine::{Engine, Forwarding, Run, Sandbox};
 use belljar_fleet::Profiles;
 use belljar_spec::{
     BackendName, Command, CommandError, Ended, EnvName, ErrorCode, Nesting, SandboxError, SandboxSpec, Stdin,
@@ -22,6 +24,7 @@ use belljar_sys::rustix::termios::isatty;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::Read;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
@@ -29,6 +32,7 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
         return once(options);
     }
     let tty = options.terminal.tty();
+    let learn = options.learn;
     let notes = if options.quiet { Notes::Hidden } else { Notes::Shown };
     let (spec, command, _) = understood(options)?;
     let size = match tty {
@@ -36,25 +40,33 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
         Tty::Always => Some(terminal_size().unwrap_or(WindowSize { rows: 24, cols: 80 })),
         Tty::Never => None,
     };
-    in_foreground(&spec, command, size, notes, |sandbox| {
+    let mut id = None;
+    let code = in_foreground(&spec, command, size, notes, |sandbox| {
         warn_of_weak_isolation(sandbox);
+        id = Some(sandbox.id());
         Some(sandbox.limits().wall_time.value)
-    })
+    })?;
+    if let (true, Some(id), Some(folder)) = (learn, id, &spec.workspace) {
+        learn::say(id, folder)?;
+    }
+    Ok(code)
 }
 
 /// What to run and where, and notes for the user, who has read them.
 fn understood(options: RunArgs) -> Result<(SandboxSpec, Command, Vec<Note>), SandboxError> {
     let mut command = Command::new(&options.command).map_err(bad_command)?;
-    let Standing { sandbox_options, below } =
-        Standing::of(options.sandbox_options, !options.quiet && !options.json)?;
+    let sandbox_options =
+        if options.learn { options.sandbox_options.opened()? } else { options.sandbox_options };
+    let Standing { sandbox_options, below } = Standing::of(sandbox_options, !options.quiet && !options.json)?;
     command.cwd = options.cwd.or(below);
-    let (spec, notes) = match options.profile {
+    let (mut spec, notes) = match options.profile {
         None => sandbox_options.spec()?,
         Some(name) => sandbox_options.spec_over(|request| {
             let profiles = Profiles::of_this_machine(&Engine::new().backends())?;
             profiles.choose(Some(&name))?.apply(request)
         })?,
     };
+    spec.forward_ports.extend(options.forward.ports);
     say_notes(&notes);
     // As flags or a profile say.
     command.max_output = spec.limits.output;
@@ -109,6 +121,11 @@ fn say_weak_isolation(backend: BackendName) {
                 "belljar: isolated by Landlock, without namespaces: processes and the sizes and times of files of this machine can be seen, and users of this machine can connect to servers inside"
             );
         }
+        BackendName::E2b => {
+            eprintln!(
+                "belljar: the sandbox is elsewhere: its service isolates it and holds its egress policy, and belljar can check neither"
+            );
+        }
         BackendName::Native | BackendName::Bwrap | BackendName::Docker(_) => {}
     }
 }
@@ -124,14 +141,31 @@ pub(super) fn in_foreground(
 ) -> Result<u8, SandboxError> {
     command.stdin = Stdin::Stream;
     give_terminal(&mut command, size, |name| spec.env.iter().any(|(named, _)| named == name));
-    let sandbox = Engine::new().create_running(spec, &command)?;
+    // Opened first: a port that is in use starts nothing.
+    let forwarding = Forwarding::of(&spec.forward_ports)?;
+    let sandbox = Arc::new(Engine::new().create_running(spec, &command)?);
     let timeout = announce(&sandbox);
     let cap = sandbox.limits().output.value;
+    ports::say(&forwarding);
     let ended = block_on(async {
         questions::tell(&sandbox, size.is_some());
+        tell_of_ports(&sandbox, &forwarding, size.is_some());
+        let forwarded = Arc::clone(&sandbox);
+        tokio::spawn(forwarding.serve(move || Arc::clone(&forwarded)));
         attend(sandbox.first_command()?, size.is_some(), timeout, cap).await
     });
     over(&sandbox, ended, timeout, notes)
+}
+
+/// Tells of ports that programs inside open and nothing leads to.
+fn tell_of_ports(sandbox: &Arc<Sandbox>, forwarding: &Forwarding, has_terminal: bool) {
+    let sandbox = Arc::clone(sandbox);
+    let look = move || {
+        let sandbox = Arc::clone(&sandbox);
+        async move { sandbox.listening().await.ok() }
+    };
+    let known = forwarding.ports().iter().map(|at| at.inside).collect();
+    ports::tell(look, |port| format!("belljar run -p {port}"), known, has_terminal);
 }
 
 /// The same, in a sandbox that is there.
@@ -190,6 +224,12 @@ fn over(
 
 /// The run as one object, whatever became of it.
 fn once(options: RunArgs) -> Result<u8, SandboxError> {
+    if !options.forward.ports.is_empty() {
+        let message = "`--port` is for a run in the foreground: with `--json` the sandbox is gone when there is an answer";
+        return Err(ErrorCode::RequestConflict
+            .error(message)
+            .hint("omit `--json`, or use `belljar start -p PORT`"));
+    }
     let (run, notes) = match understood(options) {
         Ok((spec, command, notes)) => (block_on(run_once(spec, command))?, notes),
         Err(error) => (Run::not_begun(error)?, Vec::new()),

@@ -5,7 +5,7 @@ use super::print;
 use super::run::{Notes, in_foreground, say_loosened, warn_of_weak_isolation};
 use super::standing::Standing;
 use super::{persistent, roots};
-use crate::args::{SandboxOptions, ShellArgs};
+use crate::args::{ForwardedArgs, SandboxOptions, ShellArgs};
 use crate::failure::say_notes;
 use crate::foreground::terminal_size;
 use belljar_spec::egress::{EgressPolicy, Mode};
@@ -13,7 +13,7 @@ use belljar_spec::{Command, ErrorCode, Root, SandboxError};
 
 /// Joins the folder's sandbox if it has one and nothing else was said; else opens one of its own.
 pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
-    let ShellArgs { folder, once, image, sandbox_options } = options;
+    let ShellArgs { folder, once, forward, image, sandbox_options } = options;
     let sandbox_options = with_own_image(
         sandbox_options.on(folder),
         &image,
@@ -21,13 +21,14 @@ pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
         false,
     )?;
     if !once
+        && forward.ports.is_empty()
         && sandbox_options.is_silent()
         && let Some(join) =
             persistent::shell::joins(sandbox_options.folder().as_deref(), sandbox_options.branch())
     {
         return join();
     }
-    alone(sandbox_options)
+    alone(sandbox_options, forward)
 }
 
 /// `belljar` and nothing else: at a terminal a shell, else what there is to say.
@@ -39,10 +40,11 @@ pub(crate) fn without_words() -> Result<u8, SandboxError> {
     print(help.as_bytes())
 }
 
-fn alone(sandbox_options: SandboxOptions) -> Result<u8, SandboxError> {
+fn alone(sandbox_options: SandboxOptions, forward: ForwardedArgs) -> Result<u8, SandboxError> {
     let Standing { sandbox_options, below } = Standing::of(sandbox_options, true)?;
     let timeout = sandbox_options.timeout();
-    let (spec, notes) = sandbox_options.spec()?;
+    let (mut spec, notes) = sandbox_options.spec()?;
+    spec.forward_ports.extend(forward.ports);
     say_notes(&notes);
     say_loosened(&spec);
     roots::make_ready(&spec)?;

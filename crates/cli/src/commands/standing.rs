@@ -19,6 +19,7 @@ impl Standing {
     /// `says` tells the user, who may have meant the folder alone.
     pub(super) fn of(sandbox_options: SandboxOptions, says: bool) -> Result<Standing, SandboxError> {
         if sandbox_options.folder().is_some()
+            || sandbox_options.is_elsewhere()
             || sandbox_options.is_cloned()
             || sandbox_options.branch().is_some()
         {

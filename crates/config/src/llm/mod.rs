@@ -8,7 +8,7 @@
 //! | `budget` | flag, else user, else operator; never above the operator's |
 //! | `price` | the operator's first, then the user's, then the built-in list |
 //! | billing | the operator's first |
-//! | `port` | user, else operator, else 8080 |
+//! | `port` | user, else operator, else 14180 |
 
 mod merge;
 pub mod prices;

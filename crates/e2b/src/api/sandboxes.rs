@@ -124,6 +124,7 @@ async fn facts(
     Ok(Facts {
         version: VERSION,
         id,
+        salt: new_id()?,
         grant: caller.grant.clone(),
         name: String::new(),
         key: String::new(),
@@ -199,8 +200,8 @@ pub(super) fn told(e2b: &E2b, facts: &Facts) -> Sandbox {
         alias: facts.template.clone(),
         client_id: CLIENT_ID,
         envd_version: ENVD_VERSION,
-        envd_access_token: e2b.tokens.access(&facts.id),
-        traffic_access_token: (!facts.public_traffic).then(|| e2b.tokens.traffic(&facts.id)),
+        envd_access_token: e2b.tokens.access(&facts.bearer()),
+        traffic_access_token: (!facts.public_traffic).then(|| e2b.tokens.traffic(&facts.bearer())),
         domain: e2b.domain.as_ref().map(|domain| domain.told.clone()),
     }
 }
@@ -209,7 +210,7 @@ pub(super) fn get(e2b: &E2b, caller: &Caller, id: &str) -> Answer {
     let facts = e2b.own(caller, id)?.facts();
     let detail = Detail {
         listed: Listed::from(&facts),
-        envd_access_token: e2b.tokens.access(&facts.id),
+        envd_access_token: e2b.tokens.access(&facts.bearer()),
         domain: e2b.domain.as_ref().map(|domain| domain.told.clone()),
         allow_internet_access: facts.allow_internet_access,
         network: facts.network.clone(),

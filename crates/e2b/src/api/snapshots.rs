@@ -135,6 +135,7 @@ async fn one_fork(
     let now = now_ms();
     let facts = Facts {
         id,
+        salt: new_id()?,
         name: String::new(),
         key: String::new(),
         lease: String::new(),

@@ -3,7 +3,7 @@
 use super::{files, filesystem, paths, process, rpc};
 use crate::book::Entry;
 use crate::connect::{Code, RpcError, said};
-use crate::facts::now_ms;
+use crate::facts::{Facts, now_ms};
 use crate::fault::Fault;
 use crate::http::Incoming;
 use crate::http::{Answer, Body, Query, header, json, nothing, refused, set};
@@ -107,7 +107,7 @@ async fn routed(e2b: &Arc<E2b>, entry: &Arc<Entry>, request: Request<Incoming>) 
         return health(&context).await;
     }
     let call = path.strip_prefix('/').and_then(|path| path.split_once('/'));
-    let is_open = has_token(e2b, &entry.facts().id, &request);
+    let is_open = has_token(e2b, &entry.facts(), &request);
     match (call, is_open) {
         (Some((PROCESS | FILESYSTEM, _)), false) => {
             rpc::answer(Err(RpcError::new(Code::Unauthenticated, NO_TOKEN)))
@@ -123,7 +123,7 @@ async fn routed(e2b: &Arc<E2b>, entry: &Arc<Entry>, request: Request<Incoming>) 
         _ if path == "/files" => {
             let answer = match is_open {
                 true => Ok(()),
-                false => signed(&request, &e2b.tokens.access(&entry.facts().id)),
+                false => signed(&request, &e2b.tokens.access(&entry.facts().bearer())),
             };
             told(match answer {
                 Ok(()) => files_of(&context, request).await,
@@ -139,14 +139,15 @@ async fn routed(e2b: &Arc<E2b>, entry: &Arc<Entry>, request: Request<Incoming>) 
     }
 }
 
-fn has_token<B>(e2b: &E2b, id: &str, request: &Request<B>) -> bool {
-    header(request, ACCESS_TOKEN).is_some_and(|token| e2b.opens(id, token))
+fn has_token<B>(e2b: &E2b, facts: &Facts, request: &Request<B>) -> bool {
+    header(request, ACCESS_TOKEN).is_some_and(|token| e2b.opens(facts, token))
 }
 
 /// Whether a request would open something here: such a one wakes a sandbox that is paused.
-pub(crate) fn is_open<B>(e2b: &E2b, id: &str, request: &Request<B>) -> bool {
-    let is_signed = || request.uri().path() == "/files" && signed(request, &e2b.tokens.access(id)).is_ok();
-    has_token(e2b, id, request) || is_signed()
+pub(crate) fn is_open<B>(e2b: &E2b, facts: &Facts, request: &Request<B>) -> bool {
+    let is_signed =
+        || request.uri().path() == "/files" && signed(request, &e2b.tokens.access(&facts.bearer())).is_ok();
+    has_token(e2b, facts, request) || is_signed()
 }
 
 fn is_post(request: &Request<Incoming>) -> bool {
@@ -160,7 +161,7 @@ pub(crate) async fn files_by_signature(e2b: &Arc<E2b>, request: Request<Incoming
     }
     let query = Query::of(request.uri().query());
     let found = signature(&query, request.method()).and_then(|signed| {
-        e2b.book.there().into_iter().find(|entry| signed.is_by(&e2b.tokens.access(&entry.facts().id)))
+        e2b.book.there().into_iter().find(|entry| signed.is_by(&e2b.tokens.access(&entry.facts().bearer())))
     });
     match found {
         Some(entry) if !entry.facts().is_paused() => answer(e2b, &entry, request).await,

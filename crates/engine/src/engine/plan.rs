@@ -44,6 +44,7 @@ impl Engine {
     ) -> Result<Planned, SandboxError> {
         let isolation = match backend {
             BackendName::Landlock => Isolation::Confined,
+            BackendName::E2b => Isolation::Remote,
             _ if backend.assurance().isolates() => Isolation::Own,
             _ => Isolation::Absent,
         };
@@ -76,6 +77,9 @@ impl Engine {
             plan = plan.with_mountpoints(state.join("stubs")).with_containers(state.join("docker"));
             plan = plan.with_prepared(crate::sweep::prepared_roots(state));
             plan = plan.with_private(state.join("private"));
+        }
+        if isolation == Isolation::Remote {
+            plan = plan.made_by(self.remote()?);
         }
         if spec.home.is_some() {
             plan = plan.over_layers(snapshots::sealed(&spec, backend, &self.state()?)?);
@@ -157,9 +161,19 @@ fn egress(
     isolation: Isolation,
     spec: &SandboxSpec,
 ) -> Result<Option<EgressPolicy>, SandboxError> {
+    if let (Isolation::Absent, Some(port)) = (isolation, spec.forward_ports.first()) {
+        let message = format!(
+            "the backend {name} has no network of its own: nothing leads to its port {}",
+            port.inside
+        );
+        return Err(ErrorCode::NotSupported
+            .error(message)
+            .hint(hint!("use {}, or connect to the port on this machine", Term::Backend.to("native"))));
+    }
     match (isolation, &spec.egress) {
         (Isolation::Own | Isolation::Confined, policy) => Ok(Some(policy.clone().unwrap_or_default())),
-        (Isolation::Absent, None) => Ok(None),
+        // The service holds it.
+        (Isolation::Remote, _) | (Isolation::Absent, None) => Ok(None),
         (Isolation::Absent, Some(_)) => {
             let message = format!("the backend {name} does not isolate, and cannot control the network");
             Err(ErrorCode::NotSupported.error(message).hint(hint!(

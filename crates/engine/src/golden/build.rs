@@ -92,8 +92,13 @@ impl Mirror {
         // A sandbox dials names.
         let name: HostName =
             host.parse().map_err(|_| unusable(format!("`{host}` is not the name of a server")))?;
-        let mut policy =
-            EgressPolicy { allow: Vec::new(), deny: Vec::new(), inspect: false, ..options.network.clone() };
+        let mut policy = EgressPolicy {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            host_ports: Vec::new(),
+            inspect: false,
+            ..options.network.clone()
+        };
         policy.mode = belljar_spec::egress::Mode::Strict;
         let protocol = if scheme == "https" { "tls" } else { "http" };
         let rule = format!("={name}:{port}/{protocol}");

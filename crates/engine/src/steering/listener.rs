@@ -4,14 +4,14 @@ use super::client::Steered;
 use super::orders::{Order, Reply};
 use super::report::{Notices, live_report};
 use super::{directory, socket_name};
-use belljar_gateway::{Change, ChangeRefused, LivePolicy, Served};
+use belljar_gateway::{Change, ChangeRefused, LiveEvent, LivePolicy, Served};
 use belljar_spec::egress::{Rule, RuleEffect, RuleSource};
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::{create_private, lock_open_file};
 use belljar_sys::rustix::process::geteuid;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::UCred;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
@@ -55,7 +56,13 @@ impl Steering {
             let _within = served.event_loop().enter();
             UnixListener::from_std(listener)?
         };
-        let task = served.spawn(attend(listener, Arc::clone(served.policy())));
+        let marker = match steered.asks {
+            true => None,
+            false => {
+                Some((file.try_clone()?, serde_json::to_vec(&Steered { asks: true, ..steered.clone() })?))
+            }
+        };
+        let task = served.spawn(attend(listener, Arc::clone(served.policy()), marker));
         Ok(Steering { task, paths: [socket_path, file_path], _file: file })
     }
 }
@@ -69,10 +76,24 @@ impl Drop for Steering {
     }
 }
 
-async fn attend(listener: UnixListener, policy: Arc<LivePolicy>) {
+/// Takes orders. With the first question of a program in a sandbox that does not ask by itself, its file says that it asks: those who look for
+/// questions look at no other.
+async fn attend(listener: UnixListener, policy: Arc<LivePolicy>, mut marker: Option<(File, Vec<u8>)>) {
     let mut conversations = JoinSet::new();
+    let mut events = policy.watch();
     loop {
         tokio::select! {
+            event = events.recv(), if marker.is_some() => {
+                if matches!(event, Ok(LiveEvent::Opened(_)) | Err(RecvError::Lagged(_)))
+                    && let Some((file, text)) = marker.take()
+                {
+                    // `true` is shorter: a reader of that moment sees text without an end, and looks again.
+                    let _ = file.write_all_at(&text, 0).and_then(|()| file.set_len(text.len() as u64));
+                }
+                if matches!(event, Err(RecvError::Closed)) {
+                    marker = None;
+                }
+            }
             accepted = listener.accept(), if conversations.len() < MAX_CONVERSATIONS => match accepted {
                 Ok((stream, _)) => {
                     if stream.peer_cred().is_ok_and(|peer| is_outside(&peer)) {
@@ -168,7 +189,9 @@ async fn send(writer: &mut (impl AsyncWriteExt + Unpin), reply: &Reply) -> io::R
 
 fn refused(refusal: ChangeRefused) -> SandboxError {
     let code = match refusal {
-        ChangeRefused::Denied(..) | ChangeRefused::NotByOperator(_) => ErrorCode::NotGranted,
+        ChangeRefused::Denied(..) | ChangeRefused::NotByOperator(_) | ChangeRefused::ThisMachine(_) => {
+            ErrorCode::NotGranted
+        }
         ChangeRefused::PortNotLed(_) | ChangeRefused::EgressOff => ErrorCode::NotSupported,
         ChangeRefused::DenyOnce => ErrorCode::RequestConflict,
         ChangeRefused::TooMany => ErrorCode::QuotaExceeded,
@@ -184,6 +207,7 @@ fn refused(refusal: ChangeRefused) -> SandboxError {
             error.hint("start the sandbox again with the rule, in strict mode")
         }
         ChangeRefused::NotByOperator(_)
+        | ChangeRefused::ThisMachine(_)
         | ChangeRefused::DenyOnce
         | ChangeRefused::TooMany
         | ChangeRefused::NotRecorded

@@ -46,7 +46,7 @@ fn live_rule(live: &LiveRule) -> RuleReport {
 }
 
 fn question_report(question: &Question) -> QuestionReport {
-    let Question { id, name, port, since, waiting } = question;
+    let Question { id, name, port, since, waiting, why } = question;
     let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
     QuestionReport {
         id: *id,
@@ -55,6 +55,7 @@ fn question_report(question: &Question) -> QuestionReport {
         rule: question.rule(),
         since_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
         waiting: *waiting as u64,
+        why: why.as_ref().map(ToString::to_string),
     }
 }
 

@@ -11,6 +11,7 @@ fn surroundings() -> Surroundings {
         persistent: true,
         place: SandboxDir::new("/state/fleet/sandboxes/bj-web-3f2a9c04d1e7"),
         volumes: "/state/fleet/volumes".into(),
+        is_owners: true,
     }
 }
 

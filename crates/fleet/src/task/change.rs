@@ -5,6 +5,7 @@ use super::{Task, time, work};
 use crate::access::Gate;
 use crate::command::{Acquire, Answer, Change, Command};
 use crate::machine::{Act, Event, Phase, step};
+use crate::permission::OWNER;
 use crate::record::{Intent, Record};
 use crate::refusal;
 use crate::sandbox_dir::SandboxDir;
@@ -159,6 +160,7 @@ impl Task {
             id: new_id()?.to_string(),
             sandbox: self.record.sandbox.clone(),
             persistent: self.record.persistent,
+            is_owners: self.record.owner == OWNER,
             environment: self.record.environment.clone(),
         })
     }

@@ -48,6 +48,7 @@ impl Process {
                 folder: plan.sandbox.workspace.folder.as_deref().and_then(FolderId::of),
                 // A file of the machine may say another mode than the request, and open more ports.
                 ports: inside.iter().map(|_| 3000).collect(),
+                forwarded: Vec::new(),
                 egress: inside,
                 keeps: belljar_engine::Keeps::default(),
             },

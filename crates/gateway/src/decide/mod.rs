@@ -13,6 +13,6 @@ mod requests;
 pub mod reserved;
 mod rules;
 
-pub use permit::{Attempt, Permit, addresses, decide};
+pub use permit::{Attempt, Permit, addresses, by_proxy, decide};
 pub use requests::{needs_authority, request};
 pub use rules::{Allowed, is_forbidden, keeps, name, needs_approval, opening};

@@ -2,7 +2,10 @@
 
 use super::reserved;
 use super::rules::{Allowed, opening};
-use belljar_spec::egress::{EgressPolicy, HostName, Protocol, Reason, Refusal, RuleLabel};
+use belljar_spec::egress::{
+    EgressPolicy, HostName, Protocol, ProxyResolve, Reason, Refusal, RuleLabel, RuleSource, UpstreamProxy,
+    is_this_machine,
+};
 use std::net::{IpAddr, SocketAddr};
 
 /// Leave to dial these addresses, and the rule that gives it. Nothing but this module makes one, and dialling takes
@@ -13,6 +16,7 @@ pub struct Permit {
     port: u16,
     protocol: Protocol,
     rule: RuleLabel,
+    /// None where a proxy looks the name up.
     addresses: Vec<SocketAddr>,
 }
 
@@ -37,7 +41,7 @@ impl Permit {
         &self.rule
     }
 
-    /// At which addresses, in the order in which they were found; there is at least one.
+    /// At which addresses, in the order in which they were found. There is none only by [`by_proxy`].
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -81,7 +85,12 @@ pub fn addresses(
         let detail = format!("{}; at most {MAX_ADDRESSES}", addresses.len());
         return Err(refuse(Reason::TooManyAddresses).detail(&detail));
     }
-    for address in addresses {
+    // Only a port that was opened comes as far as this, see `opening`: the loopback address is what was meant, and nothing else is.
+    let is_meant = |address: &IpAddr| is_this_machine(name) && address.is_loopback();
+    for address in addresses.iter().filter(|address| !is_meant(address)) {
+        if is_this_machine(name) {
+            return Err(refuse(Reason::PrivateAddress).detail(&format!("{address}: not this machine")));
+        }
         if let Err(below) = reserved::judge(*address, &policy.private) {
             let refusal = refuse(Reason::PrivateAddress).detail(&format!("{address}: {}", below.name));
             return Err(Refusal { lift: below.lift, ..refusal });
@@ -94,6 +103,27 @@ pub fn addresses(
         rule: rule.clone(),
         addresses: addresses.iter().map(|address| SocketAddr::new(*address, port)).collect(),
     })
+}
+
+/// May the name, of which the port is open, be dialled by a proxy that looks it up itself? Which addresses that are is the proxy's to judge, as
+/// the person who named it decided. What open mode alone allows is not: of any name at all, the addresses must be judged here.
+pub fn by_proxy(policy: &EgressPolicy, allowed: Allowed, protocol: Protocol) -> Result<Permit, Refusal> {
+    let (name, port) = (allowed.name(), allowed.port());
+    let refuse = |reason| Refusal::new(name, Some(port), reason).protocol(protocol);
+    let Some(rule) = allowed.rule(protocol) else {
+        let detail = format!("{protocol}; allowed here: {}", allowed.protocols());
+        return Err(refuse(Reason::ProtocolNotAllowed).detail(&detail));
+    };
+    let looks_up = |proxy: &UpstreamProxy| proxy.resolve == ProxyResolve::Proxy && proxy.leads_to(name);
+    let is_judged_here = is_this_machine(name)
+        || crate::dns::is_localhost(name)
+        || *rule.source() == RuleSource::Mode
+        || !policy.proxy.as_ref().is_some_and(looks_up);
+    if is_judged_here {
+        let detail = "its addresses would be looked up by the proxy, and no rule names it";
+        return Err(refuse(Reason::PrivateAddress).detail(detail));
+    }
+    Ok(Permit { name: name.clone(), port, protocol, rule: rule.clone(), addresses: Vec::new() })
 }
 
 /// Many times what any service has. Each is judged for every connection, and the name's DNS server decides how many there

@@ -38,6 +38,14 @@ pub fn is_metadata(address: IpAddr) -> bool {
     row(address).is_some_and(is_itself) || carried_row(address).is_some_and(is_itself)
 }
 
+/// Whether a user may open a range for sandboxes of their own: networks that have private addresses. The loopback device, metadata services and
+/// whatever no network has are the operator's.
+pub fn is_users_to_open(range: IpNet) -> bool {
+    let holds = |row: &&Row| row.range.contains(&range);
+    let row = ROWS.iter().filter(holds).max_by_key(|row| row.range.prefix_len());
+    row.is_some_and(|row| row.lift == Lift::Suggest && !range.addr().is_loopback())
+}
+
 /// May it be dialled, given the ranges that the operator named? They lift what they hold as it is written; an address
 /// that is carried inside another is lifted by nothing.
 pub fn judge(address: IpAddr, private: &[IpNet]) -> Result<(), Below> {
@@ -262,6 +270,35 @@ mod tests {
         ] {
             let private: IpNet = private.parse().expect(private);
             assert_eq!(judge(address(text), &[private]).is_ok(), expected, "{text} by {private}");
+        }
+    }
+
+    #[test]
+    fn a_user_opens_private_networks_and_nothing_else() {
+        for (range, expected) in [
+            ("10.0.0.0/8", true),
+            ("10.1.2.0/24", true),
+            ("172.16.0.0/12", true),
+            ("192.168.1.7/32", true),
+            ("100.64.0.0/10", true),
+            ("fd12:3456::/32", true),
+            ("172.16.0.0/11", false),
+            ("127.0.0.0/8", false),
+            ("127.0.0.1/32", false),
+            ("::1/128", false),
+            ("0.0.0.0/8", false),
+            ("100.100.100.200/32", false),
+            ("169.254.0.0/16", false),
+            ("169.254.169.254/32", false),
+            ("fd00:ec2::254/128", false),
+            ("fe80::/10", false),
+            ("::ffff:10.0.0.0/104", false),
+            ("64:ff9b::/96", false),
+            ("2002:a00::/24", false),
+            ("8.8.8.8/32", false),
+            ("0.0.0.0/0", false),
+        ] {
+            assert_eq!(is_users_to_open(range.parse().expect(range)), expected, "{range}");
         }
     }
 

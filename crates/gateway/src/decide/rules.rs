@@ -2,7 +2,7 @@
 
 use belljar_spec::egress::{
     EgressPolicy, HostName, Mode, Opening, PortRange, Protocol, ProtocolSet, Reason, RequestFilter, Rule,
-    RuleLabel, RuleSource,
+    RuleLabel, RuleSource, is_this_machine,
 };
 use std::sync::LazyLock;
 
@@ -58,6 +58,9 @@ pub fn name(policy: &EgressPolicy, name: &HostName) -> Result<RuleLabel, Reason>
     if policy.mode == Mode::None {
         return Err(Reason::EgressOff);
     }
+    if is_this_machine(name) && policy.host_ports.is_empty() {
+        return Err(Reason::PrivateAddress);
+    }
     let denials = Denials::of(policy, name);
     let mut named = false;
     for rule in granting(policy, name, None) {
@@ -73,6 +76,10 @@ pub fn name(policy: &EgressPolicy, name: &HostName) -> Result<RuleLabel, Reason>
 pub fn opening(policy: &EgressPolicy, name: &HostName, port: u16) -> Result<Allowed, Reason> {
     if policy.mode == Mode::None {
         return Err(Reason::EgressOff);
+    }
+    if policy.opens_host_port(name, port) == Some(false) {
+        // Also where a rule or the mode would allow it, and not a question for a person: it was not opened at the start.
+        return Err(Reason::PrivateAddress);
     }
     let denied = Denials::of(policy, name).at(port);
     let (mut named, mut taken) = (false, false);

@@ -4,7 +4,7 @@ use super::message::{self, Answer, Question, Transport, kind};
 use crate::decide;
 use crate::live::LivePolicy;
 use crate::serving::Serving;
-use belljar_spec::egress::{Destination, HostName, Printable, Reason};
+use belljar_spec::egress::{Destination, HostName, Mode, Printable, Reason, is_asking};
 use belljar_sys::datagram::{self, Received};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -126,8 +126,12 @@ fn understand(question: &Question, serving: &Serving) -> Known {
         };
     }
     // Of a name that a person may be asked for, the connection asks: a question for its address tells nothing outside.
+    // At the place where programs ask, they ask for other names.
+    let is_ours = is_asking(&name) && serving.policy.mode != Mode::None;
     if let Err(reason) = decide::name(&serving.policy, &name)
         && !decide::needs_approval(&serving.policy, reason)
+        && !is_ours
+        && !(reason == Reason::NameNotAllowed && serving.policy.is_allowed_once(&name))
     {
         refused(name.into(), reason);
         return Known::Answer(Answer::NoSuchName);

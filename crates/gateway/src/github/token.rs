@@ -3,6 +3,7 @@
 use super::answer::{self, Granted};
 use super::app;
 use crate::outbound::{Body, Outbound, OutboundError};
+use crate::upstream_proxy::Proxy;
 use belljar_audit::{Event, Stamp};
 use belljar_spec::secret::GitHubGrant;
 use belljar_vault::{Secret, SecretError, SecretStore};
@@ -38,13 +39,14 @@ impl Tokens {
         grant: GitHubGrant,
         store: Arc<dyn SecretStore>,
         trust: &[u8],
+        proxy: Option<Arc<Proxy>>,
     ) -> Result<Arc<Tokens>, SecretError> {
         let wrong = |error: &dyn std::fmt::Display| SecretError {
             message: format!("the GitHub App cannot be used: {error}"),
             hint: "see `api` under [github] in belljar.toml".into(),
         };
         let url = Url::parse(&grant.app.api).map_err(|error| wrong(&error))?;
-        let api = Outbound::new(&url, trust).map_err(|error| wrong(&error))?;
+        let api = Outbound::new(&url, trust).map_err(|error| wrong(&error))?.through(proxy);
         let base = url.path().trim_end_matches('/').to_string();
         let (alive, unsaid) = (Mutex::default(), Unsaid::default());
         Ok(Arc::new(Tokens { grant, store, api, base, alive, unsaid }))

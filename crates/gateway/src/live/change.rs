@@ -1,7 +1,10 @@
 //! Changes of a living policy: rules that come and go. Pure: the clock is an argument.
 
+use super::PolicyVersion;
 use belljar_audit::PolicyChange;
-use belljar_spec::egress::{EgressPolicy, Opening, PortRange, Rule, RuleEffect, RuleLasting, RuleSource};
+use belljar_spec::egress::{
+    EgressPolicy, Opening, PortRange, Rule, RuleEffect, RuleLasting, RuleSource, THIS_MACHINE,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,6 +49,11 @@ pub enum ChangeRefused {
     /// The sandbox's kernel leads only some ports to the gateway.
     #[error("the sandbox's kernel has no nf_tables: the port of `{0}` cannot be opened after the start")]
     PortNotLed(String),
+    /// Reserved ranges are opened before a sandbox starts, by the person whose machine it is.
+    #[error(
+        "`{0}`: a port of this machine can only be opened when a sandbox starts, by the person whose machine it is"
+    )]
+    ThisMachine(String),
     /// The sandbox has no network that could be opened.
     #[error("this sandbox was started with egress `none`, which cannot be opened while it lives")]
     EgressOff,
@@ -81,6 +89,12 @@ impl Layers {
             }
         }
         policy
+    }
+
+    /// The policy of now as a version, with the rules for one connection beside it.
+    pub(crate) fn version(&self, number: u64) -> PolicyVersion {
+        let once = self.once().map(|(_, rule)| rule.clone()).collect();
+        PolicyVersion::new(self.policy(), number).with_once(once)
     }
 
     /// The rules for one connection, and their places.
@@ -125,6 +139,9 @@ impl Layers {
             && !only.iter().any(|host| host.covers(&rule.host))
         {
             return Err(ChangeRefused::NotByOperator(text()));
+        }
+        if rule.host.name().as_str() == THIS_MACHINE {
+            return Err(ChangeRefused::ThisMachine(text()));
         }
         if let Some(ports) = &self.ports {
             let is_led = |range: PortRange| range.first() == range.last() && ports.contains(&range.first());

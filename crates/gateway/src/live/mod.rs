@@ -21,7 +21,8 @@ use crate::decide::{self, Allowed};
 use crate::serving::Serving;
 use belljar_audit::{Approval, Event, PolicyChange};
 use belljar_spec::egress::{
-    EgressPolicy, HostName, Mode, Reason, Rule, RuleEffect, RuleError, RuleLasting, RuleSource, Verdict,
+    EgressPolicy, HostName, Mode, Printable, Reason, Rule, RuleEffect, RuleError, RuleLasting, RuleSource,
+    Verdict,
 };
 use change::Layers;
 use questions::Questions;
@@ -104,6 +105,15 @@ pub(crate) enum Admission {
     Waits(Waiting),
 }
 
+/// What became of a program's wish for a name.
+pub(crate) enum Requested {
+    Allowed,
+    /// No answer could open it, and why.
+    Refused(String),
+    /// A person is asked.
+    Waits(Waiting),
+}
+
 /// A connection that may be made: everything about it is decided by one version.
 pub(crate) struct Admitted {
     pub(crate) serving: Arc<Serving>,
@@ -134,7 +144,7 @@ impl LivePolicy {
     pub(crate) fn new(serving: Serving, rules: Vec<LiveRule>, ports: Option<Vec<u16>>) -> Arc<LivePolicy> {
         let base = (**serving.policy).clone();
         let layers = Layers { base, rules, ports };
-        let policy = Arc::new(PolicyVersion::new(layers.policy(), 0));
+        let policy = Arc::new(layers.version(0));
         let current = Arc::new(serving.under(policy, Arc::default()));
         let state = State {
             layers,
@@ -181,19 +191,58 @@ impl LivePolicy {
         if !decide::needs_approval(&current.policy, reason) {
             return Admission::Refused(current, reason);
         }
-        match self.ask(&mut state, name, port) {
+        match self.ask(&mut state, name, port, None) {
             Some(waiting) => Admission::Waits(waiting),
             None => Admission::Refused(current, Reason::NotApproved),
         }
     }
 
-    fn ask(self: &Arc<LivePolicy>, state: &mut State, name: &HostName, port: u16) -> Option<Waiting> {
+    /// A program asks for a name, whatever the mode is: nothing is opened, and a person is asked where an answer could open it.
+    pub(crate) fn request(
+        self: &Arc<LivePolicy>,
+        name: &HostName,
+        port: u16,
+        why: Option<Printable>,
+    ) -> Requested {
+        if crate::dns::is_localhost(name) {
+            return Requested::Refused("inside, this name is the sandbox itself".into());
+        }
+        let mut state = self.lock();
+        self.expire(&mut state);
+        match decide::opening(&state.current.policy, name, port) {
+            Ok(_) => return Requested::Allowed,
+            Err(Reason::NameNotAllowed | Reason::PortNotAllowed) => {}
+            Err(reason) => return Requested::Refused(reason.to_string()),
+        }
+        // A name that no answer could open is no question.
+        let by: Arc<str> = "approval".into();
+        let rule = match rule_for(name, port, RuleEffect::Allow, &by) {
+            Ok(rule) => rule,
+            Err(error) => return Requested::Refused(error.to_string()),
+        };
+        let change = Change { effect: RuleEffect::Allow, rule, lasting: RuleLasting::Life, by };
+        if let Err(refused) = state.layers.clone().change(&change, Instant::now()) {
+            return Requested::Refused(refused.to_string());
+        }
+        match self.ask(&mut state, name, port, why) {
+            Some(waiting) => Requested::Waits(waiting),
+            None => Requested::Refused("too many questions wait already".into()),
+        }
+    }
+
+    fn ask(
+        self: &Arc<LivePolicy>,
+        state: &mut State,
+        name: &HostName,
+        port: u16,
+        why: Option<Printable>,
+    ) -> Option<Waiting> {
         if !state.current.recorder.takes_refusals() {
             return None;
         }
-        let opened = state.questions.ask(name, port, SystemTime::now())?;
+        let opened = state.questions.ask(name, port, why.clone(), SystemTime::now())?;
         if opened.is_new {
-            state.current.recorder.approval_requested(opened.id, name, port);
+            state.current.recorder.approval_requested(opened.id, name, port, why.as_ref());
             if let Some(question) = state.questions.get(opened.id) {
                 let _ = self.events.send(LiveEvent::Opened(question.clone()));
             }
@@ -238,7 +287,7 @@ impl LivePolicy {
         let before = state.layers.clone();
         let taken = state.layers.change(change, Instant::now())?;
         let number = state.current.policy.number() + 1;
-        let version = Arc::new(PolicyVersion::new(state.layers.policy(), number));
+        let version = Arc::new(state.layers.version(number));
         let ended = state.connections_without(&version).count();
         // Written before it is in force. What forbids is in force whatever becomes of the log.
         let words = change.lasting.words();
@@ -357,7 +406,7 @@ impl LivePolicy {
             return;
         }
         let over = state.layers.expire(Instant::now());
-        let version = PolicyVersion::new(state.layers.policy(), state.current.policy.number() + 1);
+        let version = state.layers.version(state.current.policy.number() + 1);
         for live in over {
             state.write(
                 PolicyChange::Removed,
@@ -475,6 +524,28 @@ impl Waiting {
             Ok(allowed) => Ok(live.register(&mut state, version, &self.name, self.port, allowed)),
             Err(_) => Err((current, Reason::NotApproved)),
         }
+    }
+
+    /// Waits for the answer to a program's wish, which is no connection yet; nothing where nobody answered in time. "Once" is for the next one.
+    pub(crate) async fn verdict(mut self) -> Option<Verdict> {
+        let answer = match timeout(ANSWER_TIMEOUT, self.answer.wait_for(Option::is_some)).await {
+            Ok(Ok(answer)) => *answer,
+            Ok(Err(_)) | Err(_) => None,
+        };
+        let live = Arc::clone(&self.live);
+        let mut state = live.lock();
+        live.expire(&mut state);
+        if answer.is_none() {
+            self.leave(&mut state);
+        }
+        self.is_over = true;
+        if answer == Some(Verdict::Once) {
+            let by: Arc<str> = "approval".into();
+            let rule = rule_for(&self.name, self.port, RuleEffect::Allow, &by).ok()?;
+            let change = Change { effect: RuleEffect::Allow, rule, lasting: RuleLasting::Once, by };
+            live.change_locked(&mut state, &change).ok()?;
+        }
+        answer
     }
 
     fn leave(&mut self, state: &mut State) {

@@ -4,7 +4,7 @@
 //! No program inside can answer: it can only connect, which adds a question, and close.
 
 use super::rule_for;
-use belljar_spec::egress::{HostName, RuleEffect, Verdict};
+use belljar_spec::egress::{HostName, Printable, RuleEffect, Verdict};
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
@@ -18,6 +18,8 @@ pub struct Question {
     pub since: SystemTime,
     /// How many connections wait for the answer.
     pub waiting: usize,
+    /// What a program says that it is for.
+    pub why: Option<Printable>,
 }
 
 impl Question {
@@ -52,7 +54,13 @@ pub(crate) struct OpenedQuestion {
 
 impl Questions {
     /// Asks, or joins those who asked the same; nothing where too many other questions wait.
-    pub(crate) fn ask(&mut self, name: &HostName, port: u16, now: SystemTime) -> Option<OpenedQuestion> {
+    pub(crate) fn ask(
+        &mut self,
+        name: &HostName,
+        port: u16,
+        why: Option<Printable>,
+        now: SystemTime,
+    ) -> Option<OpenedQuestion> {
         let same = |open: &&mut Open| open.question.name == *name && open.question.port == port;
         if let Some(open) = self.open.iter_mut().find(same) {
             open.question.waiting += 1;
@@ -66,7 +74,7 @@ impl Questions {
             return None;
         }
         self.last += 1;
-        let question = Question { id: self.last, name: name.clone(), port, since: now, waiting: 1 };
+        let question = Question { id: self.last, name: name.clone(), port, since: now, waiting: 1, why };
         let (answer, receiver) = watch::channel(None);
         self.open.push(Open { question, answer });
         Some(OpenedQuestion { id: self.last, answer: receiver, is_new: true })
@@ -115,9 +123,9 @@ mod tests {
     #[test]
     fn the_same_question_is_asked_once_and_answered_for_all() {
         let (mut questions, now) = (Questions::default(), SystemTime::now());
-        let first = questions.ask(&name("a.test"), 443, now).unwrap();
-        let second = questions.ask(&name("a.test"), 443, now).unwrap();
-        let other = questions.ask(&name("a.test"), 80, now).unwrap();
+        let first = questions.ask(&name("a.test"), 443, None, now).unwrap();
+        let second = questions.ask(&name("a.test"), 443, None, now).unwrap();
+        let other = questions.ask(&name("a.test"), 80, None, now).unwrap();
         assert_eq!((first.id == second.id, first.id == other.id), (true, false));
         assert_eq!((first.is_new, second.is_new), (true, false));
         assert_eq!(questions.get(first.id).unwrap().waiting, 2);
@@ -132,21 +140,24 @@ mod tests {
     #[test]
     fn a_question_ends_with_the_last_connection_that_waits() {
         let (mut questions, now) = (Questions::default(), SystemTime::now());
-        let first = questions.ask(&name("a.test"), 443, now).unwrap();
-        questions.ask(&name("a.test"), 443, now).unwrap();
+        let first = questions.ask(&name("a.test"), 443, None, now).unwrap();
+        questions.ask(&name("a.test"), 443, None, now).unwrap();
         assert_eq!(questions.leave(first.id), None);
         assert_eq!(questions.leave(first.id).map(|question| question.id), Some(first.id));
         assert_eq!(questions.all().count(), 0);
-        assert!(questions.ask(&name("a.test"), 443, now).unwrap().id > first.id, "no number is used twice");
+        assert!(
+            questions.ask(&name("a.test"), 443, None, now).unwrap().id > first.id,
+            "no number is used twice"
+        );
     }
 
     #[test]
     fn a_program_that_asks_for_everything_fills_nothing() {
         let (mut questions, now) = (Questions::default(), SystemTime::now());
         for number in 0..10_000 {
-            let opened = questions.ask(&name(&format!("n{number}.test")), 443, now);
+            let opened = questions.ask(&name(&format!("n{number}.test")), 443, None, now);
             assert_eq!(opened.is_some(), number < MAX_QUESTIONS);
         }
-        assert!(questions.ask(&name("n0.test"), 443, now).is_some(), "one that waits can be joined");
+        assert!(questions.ask(&name("n0.test"), 443, None, now).is_some(), "one that waits can be joined");
     }
 }

@@ -19,6 +19,7 @@ fn live(policy: EgressPolicy, recorder: Recorder) -> Arc<LivePolicy> {
         credentials: Arc::new(Credentials::none()),
         authority: None,
         pushes: None,
+        proxy: None,
         rules: Vec::new(),
         ports: None,
     };
@@ -237,4 +238,27 @@ proptest! {
             }
         }
     }
+}
+
+/// A program's wish, in the mode `strict`: the name is asked for before it is dialled.
+#[tokio::test(start_paused = true)]
+async fn a_program_asks_for_a_name_and_the_answer_is_in_force() {
+    let live = live(EgressPolicy::strict().allow("known.test".parse().unwrap()), Recorder::new(None));
+    let request = |name: &str| live.request(&name.parse().unwrap(), 443, Some("to test".into()));
+    assert!(matches!(request("known.test"), Requested::Allowed));
+    assert!(matches!(request("host.belljar.internal"), Requested::Refused(_)));
+    for verdict in [Verdict::Once, Verdict::Sandbox, Verdict::Deny] {
+        let name = format!("{verdict:?}.test").to_lowercase();
+        let Requested::Waits(waiting) = request(&name) else { panic!("{name}: it is asked") };
+        let question = live.state().questions.remove(0);
+        assert_eq!(question.why.as_ref().map(|why| why.as_str()), Some("to test"));
+        live.answer(question.id, &question.rule(), verdict, &"a person".into()).unwrap();
+        assert_eq!(waiting.verdict().await, Some(verdict));
+        let admitted = |name: &str| matches!(live.admit(&name.parse().unwrap(), 443), Admission::Allowed(_));
+        assert_eq!(admitted(&name), verdict != Verdict::Deny, "{name}");
+        assert_eq!(admitted(&name), verdict == Verdict::Sandbox, "{name}: once");
+    }
+    let Requested::Waits(waiting) = request("silence.test") else { panic!("it is asked") };
+    assert_eq!(waiting.verdict().await, None);
+    assert!(live.state().questions.is_empty());
 }

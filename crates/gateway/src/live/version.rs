@@ -1,7 +1,7 @@
 //! One version of a policy: it never changes, and each connection is decided by one.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use belljar_spec::egress::EgressPolicy;
+use belljar_spec::egress::{EgressPolicy, HostName, Rule};
 use data_encoding::HEXLOWER;
 use std::fmt;
 use std::ops::Deref;
@@ -12,6 +12,8 @@ pub struct PolicyVersion {
     policy: EgressPolicy,
     digest: PolicyDigest,
     number: u64,
+    /// Rules for one connection each: they open nothing here, and their names can be looked up.
+    once: Vec<Rule>,
 }
 
 /// The name of a policy: two policies that mean the same have one digest, wherever their rules are written.
@@ -20,7 +22,17 @@ pub struct PolicyDigest(String);
 
 impl PolicyVersion {
     pub(crate) fn new(policy: EgressPolicy, number: u64) -> PolicyVersion {
-        PolicyVersion { digest: PolicyDigest::of(&policy), policy, number }
+        PolicyVersion { digest: PolicyDigest::of(&policy), policy, number, once: Vec::new() }
+    }
+
+    /// The same, with rules for one connection each.
+    pub(crate) fn with_once(self, once: Vec<Rule>) -> PolicyVersion {
+        PolicyVersion { once, ..self }
+    }
+
+    /// Whether a rule for one connection is about this name.
+    pub(crate) fn is_allowed_once(&self, name: &HostName) -> bool {
+        self.once.iter().any(|rule| rule.host.matches(name))
     }
 
     /// What the policy is called.

@@ -13,6 +13,7 @@ use crate::http::{has_one_length, illegible};
 use crate::outbound::{Outbound, OutboundError};
 use crate::record::Recorder;
 use crate::serving::{Alive, Serving};
+use crate::upstream_proxy::Proxy;
 use belljar_audit::Event;
 use belljar_spec::SandboxId;
 use belljar_spec::egress::{Printable, Reason};
@@ -74,13 +75,14 @@ impl Route {
         run: SandboxId,
         secrets: Arc<dyn SecretStore>,
         recorder: Arc<Recorder>,
+        proxy: Option<Arc<Proxy>>,
     ) -> Result<Route, RouteError> {
         let wrong = |error: &dyn std::fmt::Display| RouteError::Upstream(error.to_string());
         let url = Url::parse(terms.upstream.as_str()).map_err(|error| wrong(&error))?;
         let ledger = Ledger::new(terms.budget);
         let at_once = if ledger.counts_answers() { AT_ONCE_COUNTED } else { AT_ONCE };
         Ok(Route {
-            outbound: Outbound::new(&url, &terms.trust).map_err(|error| wrong(&error))?,
+            outbound: Outbound::new(&url, &terms.trust).map_err(|error| wrong(&error))?.through(proxy),
             billing: BillingHeaders::new(&terms.billing, run).ok_or(RouteError::Account)?,
             ledger: Arc::new(ledger),
             terms,

@@ -220,7 +220,9 @@ async fn signed(response: Response<Body>) -> Response<Body> {
 
 /// Whether what answers is a program inside, whose words are its own.
 fn is_port(path: &str) -> bool {
-    path.split('/').nth(4) == Some("ports")
+    let mut parts = path.split('/').skip(4);
+    // Without a number it is the list, which belljar itself answers.
+    parts.next() == Some("ports") && parts.next().is_some()
 }
 
 fn is_file(path: &str) -> bool {
@@ -311,5 +313,6 @@ mod tests {
     fn ports_are_told_from_the_rest() {
         assert!(is_port("/v1/sandboxes/x/ports/8080/a"));
         assert!(!is_port("/v1/sandboxes/ports/commands"));
+        assert!(!is_port("/v1/sandboxes/x/ports"));
     }
 }

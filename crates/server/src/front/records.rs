@@ -212,6 +212,8 @@ fn is_egress(record: &Record) -> bool {
         | ApprovalRequested { .. }
         | ApprovalAnswered { .. } => true,
         SandboxStarted { .. }
+        | CommandStarted { .. }
+        | CommandEnded { .. }
         | FolderShared { .. }
         | SnapshotTaken { .. }
         | SnapshotRestored { .. }

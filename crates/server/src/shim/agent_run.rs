@@ -49,6 +49,7 @@ impl AgentPlan {
         if run.timeout_s == Some(0) {
             return Err(ErrorCode::RequestValue.error("`timeout_s`: a run takes a second at least"));
         }
+        super::one_shot::no_ports(&run.sandbox)?;
         request::check(&run.sandbox)
     }
 

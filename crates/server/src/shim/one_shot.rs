@@ -6,13 +6,23 @@ use crate::command_request;
 use belljar_api::{RunOnce, RunResult};
 use belljar_config::resolve;
 use belljar_fleet::{SandboxDir, request};
-use belljar_spec::{ByteSize, Command, LimitsRequest, SandboxError, Stdin};
+use belljar_spec::{ByteSize, Command, ErrorCode, LimitsRequest, SandboxError, SandboxRequest, Stdin};
 use std::time::Duration;
 
 /// That it makes sense, before a process is started for it.
 pub(crate) fn check(run: &RunOnce) -> Result<(), SandboxError> {
     command(run)?;
+    no_ports(&run.sandbox)?;
     request::check(&run.sandbox)
+}
+
+/// Ports lead into a sandbox that lives.
+pub(crate) fn no_ports(sandbox: &SandboxRequest) -> Result<(), SandboxError> {
+    if sandbox.forward_ports.is_empty() {
+        return Ok(());
+    }
+    let message = "`forward_ports`: ports lead into a sandbox that is kept, and not into one of a single run";
+    Err(ErrorCode::RequestConflict.error(message).hint("make a sandbox with them, and run the command there"))
 }
 
 /// Makes the sandbox, runs the command and removes the sandbox, also where the daemon hangs up.

@@ -18,11 +18,11 @@ use super::protocol::Answer;
 use super::starter::Starter;
 use super::wipe::wipe;
 use super::{LiveSandbox, serve, snapshot};
-use belljar_engine::{Engine, Keeps, Sandbox};
+use belljar_engine::{Engine, Forwarding, IfTaken, Keeps, Sandbox};
 use belljar_fleet::request::{self, ResolvedRequest, Surroundings};
 use belljar_fleet::{Alive, FolderId, SandboxDir, ShimPlan, Stop};
 use belljar_spec::egress::Mode;
-use belljar_spec::{ErrorCode, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{ErrorCode, ForwardedAt, SandboxError, SandboxId, SandboxSpec};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -38,14 +38,20 @@ pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) ->
     starter.end_with_daemon();
     let runtime = runtime()?;
     let engine = engine(place);
+    // Opened first: a port that is in use starts no sandbox.
+    let (forwarding, moved) = forwarding(&resolved)?;
     let made = engine.create_blocking(&resolved.spec)?;
     let mut notes: Vec<String> = resolved.notes.iter().map(|note| note.message.clone()).collect();
     notes.extend(made.warning());
+    notes.extend(moved);
     let keeps = Keeps::of(&resolved.spec);
-    let inside = Inside { ports: resolved.ports, egress: egress(&resolved.spec, &made), keeps };
+    let forwarded = forwarding.ports();
+    let inside = Inside { ports: resolved.ports, forwarded, egress: egress(&resolved.spec, &made), keeps };
     let made = Arc::new(made);
     let opened = runtime.block_on(open(place, plan, folder, inside, notes, &made, starter));
     let outcome = opened.map(|mut open| {
+        let live = Arc::clone(&open.live);
+        let forwarding = runtime.spawn(forwarding.serve(move || live.sandbox()));
         let ending = loop {
             match runtime.block_on(open.next()) {
                 Next::End(ending) => break ending,
@@ -53,6 +59,8 @@ pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) ->
                 Next::Replace(replacement) => replace(&open.live, &engine, &resolved.spec, replacement),
             }
         };
+        // No connection comes to a sandbox that ends.
+        forwarding.abort();
         runtime.block_on(leave(place, &open.live, ending));
         open.serving.abort();
         open.live.sandbox().dispose_blocking();
@@ -61,6 +69,25 @@ pub(super) fn keep(place: &SandboxDir, plan: ShimPlan, starter: &mut Starter) ->
     made.dispose_blocking();
     runtime.shutdown_timeout(GRACE);
     outcome
+}
+
+/// The host's ports that lead into the sandbox, and what a person should know of them. One that only a file names may be another sandbox's of
+/// the same repository.
+fn forwarding(resolved: &ResolvedRequest) -> Result<(Forwarding, Vec<String>), SandboxError> {
+    let (mut forwarding, mut notes) = (Forwarding::of(&resolved.spec.forward_ports)?, Vec::new());
+    if !resolved.spec.backend_isolates() {
+        return Ok((forwarding, notes));
+    }
+    for port in &resolved.forwarded {
+        let at = forwarding.open(*port, IfTaken::ChooseAnother)?;
+        if at.port != port.here {
+            notes.push(format!(
+                "port {} of this machine is in use: {}:{} leads to port {} inside",
+                port.here, at.address, at.port, at.inside
+            ));
+        }
+    }
+    Ok((forwarding, notes))
 }
 
 /// Ends what is inside, does what is to be done meanwhile, and makes the sandbox again. On the first thread, with which it ends.
@@ -96,6 +123,7 @@ fn understand(plan: &ShimPlan, place: &SandboxDir) -> Result<ResolvedRequest, Sa
         persistent: plan.persistent,
         place: place.clone(),
         volumes: volumes(place),
+        is_owners: plan.is_owners,
     };
     request::understand(&plan.sandbox, &surroundings)
 }
@@ -103,6 +131,7 @@ fn understand(plan: &ShimPlan, place: &SandboxDir) -> Result<ResolvedRequest, Sa
 /// What files had a say in, as it came out.
 struct Inside {
     ports: Vec<u16>,
+    forwarded: Vec<ForwardedAt>,
     egress: String,
     keeps: Keeps,
 }
@@ -182,6 +211,7 @@ async fn open(
         folder,
         egress: Some(inside.egress),
         ports: inside.ports,
+        forwarded: inside.forwarded,
         keeps: inside.keeps.clone(),
     };
     let subject = snapshot::subject(place, &plan.name, &plan.key, sandbox, inside.keeps);

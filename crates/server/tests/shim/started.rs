@@ -50,6 +50,7 @@ impl Started {
             id,
             sandbox,
             persistent: false,
+            is_owners: true,
             environment: Default::default(),
         };
         let (child, answer) = process(&place, state.path(), &plan);

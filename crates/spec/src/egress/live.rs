@@ -101,6 +101,9 @@ pub struct QuestionReport {
     pub since_ms: i64,
     /// How many connections wait.
     pub waiting: u64,
+    /// What a program inside says that it is for; not to be believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// What is told to those who watch a sandbox.

@@ -17,6 +17,8 @@ mod reason;
 mod refusal;
 mod request;
 mod rule;
+mod this_machine;
+mod upstream_proxy;
 
 pub use address::spelled_address;
 pub use example::ExampleError;
@@ -33,3 +35,7 @@ pub use reason::Reason;
 pub use refusal::{Destination, Refusal, Refused, RefusedRequest, UNKNOWN_AUTHORITY};
 pub use request::{PathGlob, RequestFilter, RequestFilterError, RequestMethod};
 pub use rule::{Opening, Rule, RuleError, RuleLabel, RuleSource};
+pub use this_machine::{ASKING, HostPort, HostPortError, THIS_MACHINE, is_asking, is_this_machine};
+pub use upstream_proxy::{
+    ProxyAddress, ProxyAddressError, ProxyHost, ProxyKind, ProxyResolve, UnknownProxyResolve, UpstreamProxy,
+};

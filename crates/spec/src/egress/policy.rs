@@ -1,6 +1,9 @@
 //! What a sandbox may reach.
 
-use super::{Group, HostPattern, Printable, Rule};
+use super::{
+    Group, HostName, HostPattern, HostPort, Printable, Rule, RuleError, RuleSource, UpstreamProxy,
+    is_this_machine,
+};
 use crate::ByteSize;
 use ipnet::IpNet;
 use serde::Serialize;
@@ -19,10 +22,15 @@ pub struct EgressPolicy {
     pub deny: Vec<Rule>,
     /// The only names that anyone beside the operator may allow, also while the sandbox lives; `None` means any.
     pub only: Option<Vec<HostPattern>>,
-    /// Reserved ranges that may be dialled. Only the operator can name them.
+    /// Reserved ranges that may be dialled. Only the operator can name them, and the user for sandboxes of their own.
     pub private: Vec<IpNet>,
+    /// Ports of this machine's loopback address that may be dialled, by the name [`super::THIS_MACHINE`] alone. Each has its rule in
+    /// `allow`; without a port here no rule opens that name.
+    pub host_ports: Vec<HostPort>,
     /// Which resolvers are asked for addresses; empty means the system's.
     pub resolvers: Vec<SocketAddr>,
+    /// Through which proxy is dialled; `None` means that the machine dials itself. Only the operator and the user can name one.
+    pub proxy: Option<UpstreamProxy>,
     /// Authorities, as PEM, that a server's certificate may come from beside the system's. Asked only where the gateway
     /// itself speaks TLS to the server.
     pub authorities: Vec<u8>,
@@ -86,11 +94,35 @@ impl EgressPolicy {
         self
     }
 
+    /// With a port of this machine.
+    pub fn open_host_port(&mut self, port: HostPort, source: RuleSource) -> Result<(), RuleError> {
+        self.allow.push(port.rule(source)?);
+        self.host_ports.push(port);
+        Ok(())
+    }
+
+    /// Whether the name stands for this machine, and the port of it was opened. `None` for any other name.
+    pub fn opens_host_port(&self, name: &HostName, port: u16) -> Option<bool> {
+        is_this_machine(name).then(|| self.host_ports.iter().any(|open| open.number() == port))
+    }
+
     /// What it means, in a form that is the same for policies that mean the same: rules without their places, in one order. Its
     /// digest names the policy.
     pub fn canonical(&self) -> String {
         // Taken apart, so that a new field is not left out unseen.
-        let EgressPolicy { mode, allow, deny, only, private, resolvers, authorities, inspect, limits } = self;
+        let EgressPolicy {
+            mode,
+            allow,
+            deny,
+            only,
+            private,
+            host_ports,
+            resolvers,
+            proxy,
+            authorities,
+            inspect,
+            limits,
+        } = self;
         let mut lines = Vec::new();
         for (effect, rules) in [("allow", allow), ("deny", deny)] {
             lines.extend(rules.iter().map(|rule| {
@@ -101,11 +133,16 @@ impl EgressPolicy {
             }));
         }
         lines.extend(private.iter().map(|range| format!("private {range}")));
+        lines.extend(host_ports.iter().map(|port| format!("host-port {port}")));
         lines.extend(only.iter().flatten().map(|host| format!("only {host}")));
         lines.sort_unstable();
         lines.dedup();
         // The order of these means something.
         lines.extend(resolvers.iter().map(|resolver| format!("resolver {resolver}")));
+        lines.extend(proxy.iter().map(|proxy| {
+            let except: Vec<String> = proxy.except.iter().map(ToString::to_string).collect();
+            format!("proxy {} {:?} {}", proxy.at, proxy.resolve, except.join(" "))
+        }));
         let EgressLimits { connections, bytes } = limits;
         let bytes = bytes.map_or("none".to_string(), |bytes| bytes.as_u64().to_string());
         let authorities = String::from_utf8_lossy(authorities);

@@ -2,7 +2,7 @@
 
 use super::{
     HostName, HostNameError, HostPattern, PortRange, Printable, Protocol, Reason, RequestMethod, RuleLabel,
-    spelled_address,
+    THIS_MACHINE, is_this_machine, spelled_address,
 };
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -174,8 +174,15 @@ impl Refusal {
             | Reason::PortNotAllowed
             | Reason::ProtocolNotAllowed
             | Reason::SilentClient => self.unchecked(name),
-            Reason::PrivateAddress => self.lift.map(|range| {
-                format!("private = [\"{range}\"] under [egress] in the operator's belljar.toml")
+            Reason::PrivateAddress if is_this_machine(name) => {
+                Some(self.port.map_or("--allow-host PORT".into(), |port| format!("--allow-host {port}")))
+            }
+            Reason::PrivateAddress => self.lift.map(|range| match range.addr().is_loopback() {
+                true => format!(
+                    "--allow-host {}, and {THIS_MACHINE} as the name of this machine inside",
+                    self.port.map_or("PORT".into(), |port| port.to_string())
+                ),
+                false => format!("private = [\"{range}\"] under [egress] in your belljar.toml"),
             }),
             Reason::RequestNotAllowed => self.request.as_deref().and_then(|request| request.remedy(name)),
             // No authority helps where a certificate is expired, or of another name.
@@ -446,7 +453,7 @@ mod tests {
         let private = refusal("db.x", Some(5432), None, Reason::PrivateAddress)
             .lift("10.0.0.5/32".parse().expect("a range"))
             .detail("10.0.0.5");
-        let line = "private = [\"10.0.0.5/32\"] under [egress] in the operator's belljar.toml";
+        let line = "private = [\"10.0.0.5/32\"] under [egress] in your belljar.toml";
         assert_eq!(private.remedy().as_deref(), Some(line));
         assert_eq!(
             private.to_string(),
@@ -455,6 +462,12 @@ mod tests {
         let inside = private.for_the_inside();
         assert_eq!(inside.to_string(), "db.x:5432: the name leads to an address that is not public");
         assert_eq!(inside.remedy(), None);
+        let own = refusal("db.x", Some(5432), None, Reason::PrivateAddress)
+            .lift("127.0.0.1/32".parse().expect("a range"));
+        let line = "--allow-host 5432, and host.belljar.internal as the name of this machine inside";
+        assert_eq!(own.remedy().as_deref(), Some(line));
+        let machine = refusal("host.belljar.internal", Some(5432), None, Reason::PrivateAddress);
+        assert_eq!(machine.remedy().as_deref(), Some("--allow-host 5432"));
         let untrusted = refusal("x.com", Some(443), None, Reason::UpstreamUntrusted);
         assert!(untrusted.clone().detail(UNKNOWN_AUTHORITY).remedy().is_some());
         assert_eq!(untrusted.detail("it is not valid for this name").remedy(), None);

@@ -22,8 +22,8 @@ pub use upstream::{Upstream, UpstreamError, UpstreamKind, UpstreamKindError};
 use crate::secret::SecretRef;
 use serde::Serialize;
 
-/// The port of loopback, unless another is asked for.
-pub const ROUTE_PORT: u16 = 8080;
+/// The port of loopback, unless another is asked for: one that no usual server has, and below those that the kernel gives to connections.
+pub const ROUTE_PORT: u16 = 14180;
 
 /// A route to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What a sandbox may reach.
 
 use super::field::request;
-use crate::egress::{GroupName, HostPattern, Mode, Protocol, Rule, RuleError, RuleSource};
+use crate::egress::{GroupName, HostPattern, HostPort, Mode, Protocol, Rule, RuleError, RuleSource};
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,6 +16,8 @@ request! {
         deny: Vec<DenyRule> as Vec<String>, anyone;
         /// Groups of names: `github`, `registries`.
         groups: Vec<GroupName> as Vec<String>, grant;
+        /// Ports of this machine's loopback address, reached as `host.belljar.internal`.
+        host_ports: Vec<HostPort> as Vec<u16>, owner;
         /// Whether TLS to every name is looked into.
         inspect: bool, anyone;
     }

@@ -31,7 +31,9 @@ pub use within::{not_granted, pattern_matches};
 pub use workspace::WorkspaceRequest;
 
 use crate::secret::{GitHubProfile, RepositoryName, SecretName};
-use crate::{Assurance, BackendChoice, EnvName, Root, SnapshotName, UserName, VolumeName, VolumePath};
+use crate::{
+    Assurance, BackendChoice, EnvName, ForwardedPort, Root, SnapshotName, UserName, VolumeName, VolumePath,
+};
 use field::{Field, request};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -41,7 +43,7 @@ use std::str::FromStr;
 request! {
     /// What is said of a sandbox: the same words as on the command line.
     pub struct SandboxRequest {
-        /// auto, native, bwrap, landlock, docker, docker+runsc, container or host.
+        /// auto, native, bwrap, landlock, docker, docker+runsc, e2b, container or host.
         backend: Option<BackendChoice> as Option<String>, grant;
         /// The weakest isolation that is accepted: host, container, landlock, namespace, gvisor or microvm.
         at_least: Option<Assurance> as Option<String>, anyone;
@@ -63,6 +65,8 @@ request! {
         limits: LimitsRequest, grant;
         /// Ports inside that can be reached from outside.
         ports: Vec<u16>, anyone;
+        /// Ports of the host that lead to ports inside: `3000`, `8080:3000`, `0.0.0.0:8080:3000`. Without an address, the host's loopback.
+        forward_ports: Vec<ForwardedPort> as Vec<String>, owner;
         /// Whether commands may make user namespaces.
         #[serde(deserialize_with = "true_or_none")]
         #[cfg_attr(feature = "schema", schema(default = false))]

@@ -36,7 +36,10 @@ impl SandboxRequest {
             return Err(wider("nested", true, false));
         }
         self.egress.must_be_within(&base.egress)?;
-        let at_least = self.at_least.max(base.at_least);
+        let at_least = match (base.at_least, self.at_least) {
+            (Some(base), Some(ours)) => Some(base.stricter(ours)),
+            (base, ours) => base.or(ours),
+        };
         let nested = base.nested.or(self.nested).filter(|nested| *nested);
         Ok(SandboxRequest { backend, at_least, nested, ..Field::over(self, base.clone()) })
     }

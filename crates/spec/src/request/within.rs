@@ -8,7 +8,7 @@ use super::field::Field;
 use super::{EnvValue, GrantRules, LimitsRequest, LlmRequest, LlmUrl, SandboxRequest, WebSearch};
 use crate::egress::{HostPattern, Mode, group};
 use crate::text::ExactText;
-use crate::{BackendChoice, ByteSize, ErrorCode, Root, SandboxError};
+use crate::{BackendChoice, BackendName, ByteSize, ErrorCode, Root, SandboxError};
 use std::time::Duration;
 
 impl SandboxRequest {
@@ -30,6 +30,7 @@ impl SandboxRequest {
             env,
             limits: _,
             ports: _,
+            forward_ports: _,
             nested: _,
             volumes,
             user: _,
@@ -39,8 +40,9 @@ impl SandboxRequest {
         if let Some(field) = self.owner_only("") {
             return Err(only_for_the_owner(&field));
         }
-        // A backend that does not isolate is a profile's to choose, and the owner's.
-        if matches!(*backend, Some(BackendChoice::Named(name)) if !name.assurance().isolates()) {
+        // A backend that does not isolate is a profile's to choose, and the owner's. So is a service elsewhere, which the owner pays.
+        if matches!(*backend, Some(BackendChoice::Named(name)) if !name.assurance().isolates() || name == BackendName::E2b)
+        {
             return Err(only_for_the_owner("backend"));
         }
         root_must_be_granted(rootfs.as_ref(), rules)?;

@@ -126,8 +126,11 @@ fn question(asked: &SandboxQuestion, back: &str, named: bool) -> String {
         1 => "1 connection waits".to_string(),
         more => format!("{more} connections wait"),
     };
+    let why = asked.question.why.as_ref();
+    let why = why.map(|why| format!(r#"<p class="why">The program says: <q>{}</q></p>"#, Text(why)));
+    let why = why.unwrap_or_default();
     format!(
-        r#"<li class="question"><div><p class="host">{}:{}</p>{sandbox}<p class="quiet">{waiting}, for {}; a minute at most</p></div>
+        r#"<li class="question"><div><p class="host">{}:{}</p>{why}{sandbox}<p class="quiet">{waiting}, for {}; a minute at most</p></div>
 <div class="actions">{}{}{}</div></li>"#,
         Text(&asked.question.name),
         asked.question.port,

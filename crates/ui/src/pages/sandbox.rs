@@ -5,9 +5,11 @@ use super::{now_ms, question};
 use crate::html::{Text, age, button};
 use crate::serve::Shared;
 use belljar_api::client::ClientError;
-use belljar_api::{AuditRecord, SandboxInfo, SandboxQuestion, State};
+use belljar_api::{AuditRecord, OpenPort, SandboxInfo, SandboxQuestion, State};
+use belljar_spec::ForwardedAt;
 use belljar_spec::egress::{PolicyReport, RuleEffect, RuleReport};
 use serde_json::Value;
+use std::net::SocketAddr;
 
 pub(super) async fn body(
     shared: &Shared,
@@ -18,6 +20,11 @@ pub(super) async fn body(
     let info = sandbox.info().await?;
     let back = format!("/sandbox/{}", info.name);
     let is_alive = matches!(info.state, State::Live | State::Paused);
+    // A backend without a network of its own tells none.
+    let open = match info.state {
+        State::Live => sandbox.open_ports().await.unwrap_or_default(),
+        State::Starting | State::Paused | State::Stopping | State::Stopped => Vec::new(),
+    };
     // One without egress has no policy that could change.
     let policy = if is_alive { sandbox.policy().await.ok() } else { None };
     let decisions = match info.id.is_some() {
@@ -41,17 +48,16 @@ pub(super) async fn body(
         Text(&info.name),
         pill(&info),
         actions(&info, &back),
-        facts(&info),
+        facts(&info, &open),
         policy.as_ref().map_or_else(|| no_policy(&info), |policy| reach(policy, &back)),
         decided(&decisions, &back, policy.is_some()),
     ))
 }
 
-fn facts(info: &SandboxInfo) -> String {
+fn facts(info: &SandboxInfo, open: &[OpenPort]) -> String {
     let fact = |name: &str, value: Option<String>| {
         value.map(|value| format!("<div><dt>{name}</dt><dd>{}</dd></div>", Text(value))).unwrap_or_default()
     };
-    let ports: Vec<String> = info.ports.iter().map(u16::to_string).collect();
     let backend = info.backend.clone().zip(info.assurance.clone());
     [
         r#"<dl class="facts">"#.to_string(),
@@ -60,12 +66,36 @@ fn facts(info: &SandboxInfo) -> String {
         fact("Profile", Some(info.profile.clone())),
         fact("Owner", Some(info.owner.clone())),
         fact("Commands", Some(info.commands.to_string())),
-        fact("Ports", Some(ports.join(", ")).filter(|ports| !ports.is_empty())),
+        ports(info, open),
         fact("Made", Some(format!("{} ago", age(info.created_ms, now_ms())))),
         fact("Audit log", info.id.clone()),
         "</dl>".to_string(),
     ]
     .concat()
+}
+
+/// Links to what this machine leads to, and what is open inside beside that.
+fn ports(info: &SandboxInfo, open: &[OpenPort]) -> String {
+    let links = info.forwarded.iter().map(link);
+    let is_led = |port: &&OpenPort| info.forwarded.iter().any(|at| at.inside == port.port);
+    let others = open.iter().filter(|port| !is_led(port)).map(|open| {
+        let (port, name) = (open.port, Text(&info.name));
+        format!(
+            r#"{port} <span class="quiet">open inside: <code>belljar forward {name} {port}</code></span>"#
+        )
+    });
+    let all: Vec<String> = links.chain(others).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!("<div><dt>Ports</dt><dd>{}</dd></div>", all.join("<br>")),
+    }
+}
+
+/// What listens there is the sandbox's: the page that it serves is told nothing of this one.
+pub(super) fn link(at: &ForwardedAt) -> String {
+    let here = SocketAddr::new(at.address, at.port);
+    let inside = if at.port == at.inside { String::new() } else { format!(" → {}", at.inside) };
+    format!(r#"<a href="http://{here}/" target="_blank" rel="noopener noreferrer">{here}</a>{inside}"#)
 }
 
 fn no_policy(info: &SandboxInfo) -> String {

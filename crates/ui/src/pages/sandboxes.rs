@@ -1,5 +1,6 @@
 //! All sandboxes, and the form that makes one: it offers what works here, and says why the rest does not.
 
+use super::sandbox::link;
 use super::{now_ms, question};
 use crate::html::{Text, age, button};
 use crate::serve::Shared;
@@ -26,7 +27,7 @@ pub(super) async fn body(shared: &Shared, questions: &[SandboxQuestion]) -> Resu
         all => {
             let rows: String = all.iter().map(row).collect();
             format!(
-                r#"<table class="wide"><thead><tr><th>Sandbox</th><th>State</th><th>Isolation</th><th>Egress</th><th>Commands</th><th>Age</th><th><span class="hidden">Actions</span></th></tr></thead><tbody>{rows}</tbody></table>"#
+                r#"<table class="wide"><thead><tr><th>Sandbox</th><th>State</th><th>Isolation</th><th>Egress</th><th>Ports</th><th>Commands</th><th>Age</th><th><span class="hidden">Actions</span></th></tr></thead><tbody>{rows}</tbody></table>"#
             )
         }
     };
@@ -54,7 +55,7 @@ fn row(info: &SandboxInfo) -> String {
         _ => "–".into(),
     };
     format!(
-        r#"<tr><td data-label="Sandbox"><a class="name" href="/sandbox/{0}">{0}</a><span class="quiet block">{1}</span></td><td data-label="State">{2}</td><td data-label="Isolation">{isolation}</td><td data-label="Egress">{3}</td><td data-label="Commands">{4}</td><td data-label="Age">{5}</td><td class="actions">{6}</td></tr>"#,
+        r#"<tr><td data-label="Sandbox"><a class="name" href="/sandbox/{0}">{0}</a><span class="quiet block">{1}</span></td><td data-label="State">{2}</td><td data-label="Isolation">{isolation}</td><td data-label="Egress">{3}</td><td data-label="Ports">{7}</td><td data-label="Commands">{4}</td><td data-label="Age">{5}</td><td class="actions">{6}</td></tr>"#,
         Text(&info.name),
         Text(folder),
         pill(info),
@@ -62,6 +63,10 @@ fn row(info: &SandboxInfo) -> String {
         info.commands,
         age(info.created_ms, now_ms()),
         actions(info, "/"),
+        match info.forwarded.is_empty() {
+            true => "–".to_string(),
+            false => info.forwarded.iter().map(link).collect::<Vec<_>>().join("<br>"),
+        },
     )
 }
 

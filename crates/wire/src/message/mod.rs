@@ -23,7 +23,7 @@ pub use setup::{
 use serde::{Deserialize, Serialize};
 
 /// Both sides must say the same number.
-pub const VERSION: u16 = 16;
+pub const VERSION: u16 = 17;
 
 /// What went wrong, as the kernel said it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -38,6 +38,8 @@ pub enum Request {
     /// Give a file these attributes (`user.*`, see xattr(7)), and none beside them whose name begins with the prefix. Names are without
     /// `user.`.
     SetAttributes { path: String, prefix: String, attributes: Vec<(String, Bytes)> },
+    /// Say which TCP ports programs of the sandbox listen at: `Reply::Ports`.
+    Listening,
 }
 
 /// A command.
@@ -140,6 +142,8 @@ pub enum Reply {
     Failed(Fault),
     /// What changed in a directory that is watched, in this order.
     Changes(Vec<Change>),
+    /// Ports that are open inside.
+    Ports(Vec<u16>),
 }
 
 /// Something that changed.

@@ -304,7 +304,7 @@ fn a_person_allows_denies_and_answers_in_a_browser() {
     }
     let home = Home::new();
     home.run(&["init"]);
-    let started = home.run(&["start", "--egress", "ask", "--group", "registries"]);
+    let started = home.run(&["start", "--egress", "ask", "--group", "registries", "-p", "0:3000"]);
     assert_eq!(started.code, 0, "{}", started.stderr);
     let ui = Dashboard::start(&home);
     let browser = Browser::start(home.path("chromium").to_str().unwrap());
@@ -312,14 +312,19 @@ fn a_person_allows_denies_and_answers_in_a_browser() {
     browser.sees("New sandbox");
     // The key is not in the address any more, nor in what was visited.
     assert_eq!(browser.script("return location.pathname + location.search"), "/");
-    let dial = "for n in yes.example no.example; do bash -c \"exec 3<>/dev/tcp/$n/443\" & done; wait";
+    let dial = "for n in yes.example no.example; do bash -c \"exec 3<>/dev/tcp/$n/443\" & done
+        python3 -c \"import socket; s = socket.create_server(('127.0.0.1', 8123)); s.accept()\" &
+        exec 3<>/dev/tcp/ask.belljar.internal/80
+        printf 'POST /docs.example HTTP/1.1\r\nHost: x\r\nContent-Length: 18\r\n\r\nto <i>read</i> it.' >&3
+        wait";
     assert_eq!(home.run(&["exec", "-d", "--", "bash", "-c", dial]).code, 0);
     browser.sees("yes.example:443");
     browser.sees("no.example:443");
+    // What a program says is text too.
+    browser.sees("to <i>read</i> it.");
+    browser.sees("127.0.0.1:");
     browser.screenshots("sandboxes");
     browser.script("document.querySelector('a.name').click(); return 1");
-    browser.sees("What may leave");
-    browser.screenshots("sandbox");
     let answer = |host: &str, verdict: &str| {
         let script = format!(
             "const one = [...document.querySelectorAll('.question')].find((q) => q.textContent.includes('{host}')); \
@@ -327,6 +332,12 @@ fn a_person_allows_denies_and_answers_in_a_browser() {
         );
         browser.script(&script);
     };
+    browser.sees("What may leave");
+    browser.sees("8123 open inside");
+    let link = browser.script("return document.querySelector('.facts a').href");
+    assert!(link.as_str().is_some_and(|link| link.starts_with("http://127.0.0.1:")), "{link}");
+    browser.screenshots("sandbox");
+    answer("docs.example", "deny");
     answer("yes.example", "sandbox");
     browser.sees("=yes.example");
     answer("no.example", "deny");
@@ -359,7 +370,7 @@ fn a_person_allows_denies_and_answers_in_a_browser() {
         .filter(|rule| rule["live"] == true)
         .map(|rule| rule["rule"].as_str().unwrap())
         .collect();
-    assert_eq!(rules, ["=yes.example", "=no.example:443", "typed.example"]);
+    assert_eq!(rules, ["=docs.example:443", "=yes.example", "=no.example:443", "typed.example"]);
     // The daemon is killed, and the page goes on with the next one.
     assert_eq!(home.run(&["daemon", "stop"]).code, 0);
     assert_eq!(home.run(&["allow", "later.example", "--in", ".", "--for", "5m"]).code, 0);

@@ -18,7 +18,7 @@ fn a_port_of_this_machine_leads_to_one_inside() {
     assert_eq!(started.code, 0, "{}", started.stderr);
     let listens = home.run(&["exec", "--", "sh", "-c", "until test -e listens; do sleep 0.1; done"]);
     assert_eq!(listens.code, 0, "{}", listens.stderr);
-    let mut forward = home.command(&["forward", "--json", ".", "3000:0"]);
+    let mut forward = home.command(&["forward", "--json", "0:3000"]);
     let mut forward = forward.stdout(Stdio::piped()).spawn().unwrap();
     let mut printed = String::new();
     let mut lines = BufReader::new(forward.stdout.take().unwrap());
@@ -35,16 +35,67 @@ fn a_port_of_this_machine_leads_to_one_inside() {
         client.read_to_string(&mut answer).unwrap();
         assert_eq!(answer, format!("from inside: {word}"));
     }
-    let taken = home.run(&["forward", ".", &format!("3000:{port}")]);
+    let taken = home.run(&["forward", ".", &format!("{port}:3000")]);
     assert_eq!(taken.code, 126, "{}", taken.stderr);
     assert!(
-        taken.stderr.contains("cannot be opened") && taken.stderr.contains("`3000:0`"),
+        taken.stderr.contains("cannot be opened") && taken.stderr.contains("`0:3000`"),
         "{}",
         taken.stderr
     );
     kill_process(Pid::from_child(&forward), Signal::INT).unwrap();
     assert_eq!(forward.wait().unwrap().code(), Some(0));
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+}
+
+/// Without a word of `forward`: as long as the sandbox lives, and shown where sandboxes are listed.
+#[test]
+fn ports_that_a_sandbox_was_started_with_lead_into_it() {
+    let home = Home::new();
+    home.run(&["init"]);
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = held.local_addr().unwrap().port();
+    let started = home.run(&["start", "-p", "0:3000", "-p", "[::1]:0:3000", "--json"]);
+    assert_eq!(started.code, 0, "{}", started.stderr);
+    let info: serde_json::Value = serde_json::from_str(&started.stdout).unwrap();
+    let forwarded = info["forwarded"].as_array().unwrap();
+    let addresses: Vec<_> = forwarded.iter().map(|at| (&at["address"], &at["inside"])).collect();
+    assert_eq!(addresses, [(&"127.0.0.1".into(), &3000.into()), (&"::1".into(), &3000.into())]);
+    let port = forwarded[0]["port"].as_u64().unwrap() as u16;
+    let serve = "import socket\ns = socket.create_server(('127.0.0.1', 3000))\nopen('listens', 'w')\n\
+                 while True:\n c, _ = s.accept(); c.sendall(b'from inside: ' + c.recv(100)); c.close()";
+    assert_eq!(home.run(&["exec", "-d", "--", "python3", "-c", serve]).code, 0);
+    home.run(&["exec", "--", "sh", "-c", "until test -e listens; do sleep 0.1; done"]);
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.write_all(b"word").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "from inside: word");
+    let listed = home.run(&["list"]).stdout;
+    assert!(listed.contains(&format!("127.0.0.1:{port}->3000")), "{listed}");
+    // One that another program has starts nothing.
+    home.run(&["stop", "."]);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "the port is closed with the sandbox");
+    let refused = home.run(&["run", "-p", &format!("{taken}:3000"), "--", "true"]);
+    assert!(refused.code == 126 && refused.stderr.contains("cannot be opened"), "{}", refused.stderr);
+}
+
+/// What a trusted repository asks for: another port, where that one is in use.
+#[test]
+fn the_ports_of_a_repository_lead_into_its_sandbox() {
+    let home = Home::new();
+    home.run(&["init"]);
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = held.local_addr().unwrap().port();
+    let config = home.path("work/.belljar/config.toml");
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    std::fs::write(&config, format!("[sandbox]\nports = [{port}]\n")).unwrap();
+    assert_eq!(home.run(&["config", "trust", "--yes"]).code, 0);
+    let started = home.run(&["start", "--json"]);
+    assert_eq!(started.code, 0, "{}", started.stderr);
+    assert!(started.stderr.contains(&format!("port {port} of this machine is in use")), "{}", started.stderr);
+    let info: serde_json::Value = serde_json::from_str(&started.stdout).unwrap();
+    let at = &info["forwarded"][0];
+    assert!(at["inside"] == port && at["port"] != port && at["address"] == "127.0.0.1", "{at}");
 }
 
 #[test]

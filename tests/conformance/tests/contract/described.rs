@@ -65,7 +65,7 @@ async fn what_is_described_is_what_is_made(backend: BackendName) {
     assert_eq!(description.command.is_some(), is_others_work);
     assert_eq!(reported["program"].is_object(), is_others_work);
     if !is_isolated(backend) {
-        let privileges = if isolates(backend) { "dropped" } else { "kept" };
+        let privileges = if isolates(backend) { "dropped" } else { "unchanged" };
         assert_eq!(reported["seal"]["privileges"], privileges);
         return;
     }

@@ -217,7 +217,7 @@ for name in (b'a"},\n{"seq":9}', b'\x1b[31mred', b'\xff\xfe\0x', b'\\u0000', b'a
         print(s.recv(1000)[3] & 15)"#;
     assert_eq!(fixture.python(script).await, "3\n3\n3\n3\n3");
     fixture.dispose().await;
-    assert_eq!(world.events(&fixture).len(), 7);
+    assert_eq!(world.events(&fixture).len(), 9);
     let log = belljar_audit::find(world.records(), None).unwrap();
     let written = fs::read(&log.path).unwrap();
     assert!(written.iter().all(|byte| (b' '..=b'~').contains(byte) || *byte == b'\n'), "{}", text(&written));

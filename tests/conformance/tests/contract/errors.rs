@@ -133,9 +133,9 @@ async fn a_backend_that_is_too_weak_is_refused(backend: BackendName) {
     for least in Assurance::ALL {
         let outcome = SandboxFixture::try_with(backend, |spec| spec.at_least = Some(least)).await;
         match outcome {
-            Ok(_) => assert!(backend.assurance() >= least, "{backend} is weaker than {least}"),
+            Ok(_) => assert!(backend.assurance().is_at_least(least), "{backend} is weaker than {least}"),
             Err(error) => {
-                assert!(backend.assurance() < least, "{backend}: {error}");
+                assert!(!backend.assurance().is_at_least(least), "{backend}: {error}");
                 assert_eq!((error.kind(), error.code), (ErrorKind::Unavailable, ErrorCode::AssuranceTooLow));
             }
         }

@@ -309,5 +309,5 @@ async fn commands_do_not_run_as_the_hosts_root(backend: BackendName) {
         }
     }
     drop(running);
-    assert_eq!(fixture.answer("id -un").await, "agent");
+    assert_eq!(fixture.answer("id -un").await, user_inside(backend));
 }

@@ -195,7 +195,7 @@ async fn a_stream_that_is_broken_off_counts(backend: BackendName) {
     to.model.release(3);
     to.ask(
         "
-s = dial('127.0.0.1', 8080)
+s = dial('127.0.0.1', 14180)
 body = json.dumps(message(stream=True)).encode()
 s.sendall(b'POST /v1/messages HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body))
 said = b''
@@ -226,7 +226,7 @@ async fn a_call_that_is_given_up_before_its_answer_counts(backend: BackendName) 
     });
     to.ask(
         "
-s = dial('127.0.0.1', 8080)
+s = dial('127.0.0.1', 14180)
 body = json.dumps(message(max_tokens=5000)).encode()
 s.sendall(b'POST /v1/messages HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body))
 time.sleep(2.5)

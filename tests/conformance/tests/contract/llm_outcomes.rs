@@ -98,7 +98,7 @@ async fn a_program_that_hangs_up_is_told(backend: BackendName) {
     let half = |until: &str| {
         format!(
             "
-s = dial('127.0.0.1', 8080)
+s = dial('127.0.0.1', 14180)
 body = json.dumps(message(stream=True)).encode()
 s.sendall(b'POST /v1/messages HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body))
 said = b''

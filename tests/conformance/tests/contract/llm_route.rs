@@ -47,7 +47,7 @@ async fn an_answer_arrives_as_it_is_said(backend: BackendName) {
     let printed = to
         .ask(
             "
-client = http.client.HTTPConnection('127.0.0.1', 8080, timeout=25)
+client = http.client.HTTPConnection('127.0.0.1', 14180, timeout=25)
 client.request('POST', '/v1/messages', json.dumps(message(stream=True)), {'content-type': 'application/json'})
 response = client.getresponse()
 for number in range(1, 9):
@@ -165,7 +165,7 @@ async fn both_loopback_addresses_lead_to_the_model(backend: BackendName) {
 for host in ['127.0.0.1', '::1', 'localhost']:
     print(ask('/v1/messages', message(), host=host)[0], end=' ')
 try:
-    socket.create_server(('127.0.0.1', 8080), reuse_port=True)
+    socket.create_server(('127.0.0.1', 14180), reuse_port=True)
     print('taken')
 except OSError as error: print(error.errno == 98)",
         )
@@ -202,7 +202,7 @@ async fn a_model_is_there_beside_what_policy_allows(backend: BackendName) {
     let world = World::new([("api.test", "127.0.0.1")]);
     let (model, web) = (model(), belljar_tests_hosts::HttpServer::start(LOOPBACK, |_| Response::ok("web")));
     let engine = Engine::new().with_records(world.records()).with_secrets(Keys::new(KEY));
-    let policy = world.policy([format!("api.test:{}/http", web.port()), "api.test:8080/http".into()]);
+    let policy = world.policy([format!("api.test:{}/http", web.port()), "api.test:14180/http".into()]);
     let fixture = SandboxFixture::made_by(&engine, backend, |spec| {
         spec.egress = Some(policy);
         spec.llm = Some(LlmRoute::to(model.url().parse().unwrap()));
@@ -216,10 +216,10 @@ def get(host, port, path):
     client.request('GET', path)
     response = client.getresponse()
     return response.status, response.read()[:20].decode()
-print(get('api.test', {}, '/'), get('127.0.0.1', 8080, '/v1/models'), get('api.test', 8080, '/v1/models')[0])",
+print(get('api.test', {}, '/'), get('127.0.0.1', 14180, '/v1/models'), get('api.test', 14180, '/v1/models')[0])",
         web.port()
     );
-    // Port 8080 of another host is that host's, and no server listens there.
+    // The port of the route at another host is that host's, and no server listens there.
     assert_eq!(fixture.python(&script).await, "(200, 'web') (200, '{\"data\":[{\"created\":') 502");
     assert_eq!(model.requests().len(), 1);
 }
@@ -228,11 +228,11 @@ async fn programs_are_told_where_the_model_is(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;
     let printed = to
         .fixture
-        .answer(&format!("echo $OPENAI_BASE_URL $OPENAI_API_BASE $ANTHROPIC_BASE_URL $GOOGLE_GEMINI_BASE_URL; env | grep -c '_API_KEY=sk-'; grep -c 127.0.0.1:8080 {}/network.txt", own_files(backend)))
+        .answer(&format!("echo $OPENAI_BASE_URL $OPENAI_API_BASE $ANTHROPIC_BASE_URL $GOOGLE_GEMINI_BASE_URL; env | grep -c '_API_KEY=sk-'; grep -c 127.0.0.1:14180 {}/network.txt", own_files(backend)))
         .await;
     assert_eq!(
         printed,
-        "http://127.0.0.1:8080/v1 http://127.0.0.1:8080 http://127.0.0.1:8080 http://127.0.0.1:8080\n3\n1"
+        "http://127.0.0.1:14180/v1 http://127.0.0.1:14180 http://127.0.0.1:14180 http://127.0.0.1:14180\n3\n1"
     );
 }
 
@@ -290,7 +290,7 @@ async fn an_upstream_is_verified(backend: BackendName) {
         let engine = Engine::new().with_records(world.records());
         let fixture = SandboxFixture::made_by(&engine, backend, |spec| spec.llm = Some(route)).await.unwrap();
         let printed =
-            fixture.answer("curl -sS -o /dev/null -w '%{http_code}' http://127.0.0.1:8080/v1/models").await;
+            fixture.answer("curl -sS -o /dev/null -w '%{http_code}' http://127.0.0.1:14180/v1/models").await;
         assert_eq!(printed, expected);
     }
 }
@@ -347,7 +347,7 @@ fn without_isolation_there_is_no_route() {
 fn a_sandbox_without_a_route_has_no_listener() {
     run(BackendName::Native, async |backend| {
         let fixture = SandboxFixture::with(backend, |spec| spec.egress = Some(EgressPolicy::strict())).await;
-        assert_eq!(fixture.answer("curl -s http://127.0.0.1:8080/ || echo $?").await, "7");
+        assert_eq!(fixture.answer("curl -s http://127.0.0.1:14180/ || echo $?").await, "7");
         assert!(fixture.llm().is_none());
     });
 }

@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 for_every_backend! {
     everywhere:
         bytes_go_both_ways,
+        ports_that_programs_open_are_told,
         a_port_without_a_listener_is_refused,
         a_listener_of_the_host_is_not_reached,
         without_isolation_it_is_refused_by_name,
@@ -63,6 +64,19 @@ async fn bytes_go_both_ways(backend: BackendName) {
         let mut printed = [0; 5];
         stream.read_exact(&mut printed).await.unwrap();
         assert_eq!(text(&printed), word.to_uppercase());
+    }
+}
+
+/// Not those that belljar serves, and not those of the host.
+async fn ports_that_programs_open_are_told(backend: BackendName) {
+    let _of_the_host = TcpListener::bind("127.0.0.1:0").unwrap();
+    let Some((place, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
+    match place.listening().await {
+        Ok(ports) => assert_eq!(ports, [port]),
+        // Its network is the host's.
+        Err(error) => {
+            assert_eq!((backend, error.code), (BackendName::Landlock, ErrorCode::NotSupported), "{error}");
+        }
     }
 }
 

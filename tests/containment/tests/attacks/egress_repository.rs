@@ -81,6 +81,9 @@ fn no_trust_makes_a_private_range_or_a_resolver_of_a_repositorys_wish() {
         for wish in [
             "private = [\"127.0.0.0/8\"]",
             "private = []",
+            "host_ports = [5432]",
+            "host_ports = []",
+            "proxy = { url = \"http://127.0.0.1:3128\" }",
             "resolvers = [\"127.0.0.1:53\"]",
             "widest = \"open\"",
             "only = [\"evil.test\"]",

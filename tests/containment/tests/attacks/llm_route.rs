@@ -43,7 +43,7 @@ impl Routed {
 /// `say(bytes)` gives what the route answers to bytes; `post(path, body, *headers)` makes a plain request of its parts.
 const SAY: &str = r#"
 def say(*pieces, timeout=3, pause=0.0):
-    return send('127.0.0.1', 8080, *pieces, pause=pause, timeout=timeout)
+    return send('127.0.0.1', 14180, *pieces, pause=pause, timeout=timeout)
 def post(path, body=b'{"model":"m"}', *headers, method=b'POST'):
     head = b'\r\n'.join([method + b' ' + path + b' HTTP/1.1', b'Host: x', b'Connection: close',
         b'Content-Type: application/json', b'Content-Length: %d' % len(body), *headers])
@@ -240,7 +240,7 @@ for host in ('127.66.9.2', '127.66.9.1', '198.18.0.1', '10.0.0.1', '::ffff:127.6
         // A neighbour's port of the same number is its own.
         let received = other.attack(
             &format!(
-                "{SAY}attack('neighbour', lambda: dial('127.0.0.1', 8080) and say(post(b'/v1/messages')))"
+                "{SAY}attack('neighbour', lambda: dial('127.0.0.1', 14180) and say(post(b'/v1/messages')))"
             ),
             &[],
         );
@@ -298,7 +298,7 @@ fn a_flood_of_questions_takes_bounded_memory_and_lines() {
             let script = r#"
 def large():
     try:
-        s = dial('127.0.0.1', 8080)
+        s = dial('127.0.0.1', 14180)
         s.settimeout(5)
         s.sendall(b'POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 60000000\r\n\r\n' + b'{')
         for _ in range(59): s.sendall(b' ' * 1000000)
@@ -332,7 +332,7 @@ fn unread_questions_do_not_fill_the_memory_of_the_host() {
 held = []
 for _ in range(12):
     try:
-        s = dial('127.0.0.1', 8080)
+        s = dial('127.0.0.1', 14180)
         held.append(s)
         s.sendall(b'POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 60000000\r\n\r\n{"model":"m","x":"')
         for _ in range(59): s.sendall(b'x' * 1000000)

@@ -226,3 +226,49 @@ open('/workspace/flooded', 'w')
         assert!(dns.queries().iter().all(|query| !query.name.starts_with('n') || query.name == "no.test"));
     }
 }
+
+#[test]
+fn a_program_asks_for_a_name_and_only_a_person_outside_answers() {
+    let (dns, (server, _)) = (names(), echoing());
+    let port = server.port();
+    for backend in gateway_backends() {
+        let state = folder();
+        let engine = Engine::new().with_state(state.path());
+        let cage = cage_by(engine, *backend, &policy(&dns, &[&format!("known.test:{port}/tcp")]), |_, _| {});
+        assert!(!only(state.path()).asks, "{backend}: it has no question yet");
+        let questions = || only(state.path()).policy(state.path()).unwrap().questions;
+        let script = format!(
+            r#"{REACH}
+import urllib.request
+def ask(name, body=b'to test\x1b[2J'):
+    request = urllib.request.Request('http://ask.belljar.internal/' + name, data=body, method='POST')
+    return urllib.request.urlopen(request, timeout=90).read().decode()
+attack('known', lambda: ask('known.test:{port}'))
+# None of these is a question that a person could be led to answer.
+for name in ['host.belljar.internal:{port}', 'localhost:{port}', '127.0.0.1:{port}', '169.254.169.254', '', 'a..b', 'x' * 300]:
+    attack(f'unasked {{name[:20]}}', lambda: ask(name))
+attack('before', lambda: socket.gethostbyname('yes.test'))
+attack('allowed', lambda: ask('yes.test:{port}'))
+attack('after', lambda: socket.gethostbyname('yes.test'))
+attack('denied', lambda: ask('no.test:{port}'))
+attack('denied', lambda: socket.gethostbyname('no.test'))
+"#
+        );
+        thread::scope(|scope| {
+            let attack = scope.spawn(|| cage.attack(&script, &[]));
+            for (name, verdict) in [("yes.test", Verdict::Sandbox), ("no.test", Verdict::Deny)] {
+                assert!(eventually(|| !questions().is_empty()), "{backend}: {name}");
+                let question = questions().remove(0);
+                assert_eq!((question.name.as_str(), question.port), (name, port), "{backend}");
+                assert_eq!(question.why.as_deref(), Some(r"to test\u{1b}[2J"), "{backend}");
+                assert!(only(state.path()).asks, "{backend}");
+                let order =
+                    Order::Answer { question: question.id, rule: question.rule, verdict, by: "test".into() };
+                only(state.path()).order(state.path(), &order).unwrap();
+            }
+            let printed = attack.join().unwrap();
+            let words: Vec<_> = printed.iter().filter_map(|line| line.split(' ').next()).collect();
+            assert_eq!(words, ["known", "allowed", "after"], "{backend}: {printed:?}");
+        });
+    }
+}

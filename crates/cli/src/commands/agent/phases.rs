@@ -70,11 +70,12 @@ fn spec(sandbox_options: &SandboxOptions, phase: &Phase) -> Result<(SandboxSpec,
             .error(message)
             .hint("write `egress = \"open\"` below the `[[phase]]` that needs it"));
     }
-    let EgressRequest { mode, allow, deny, groups, inspect } = phase.egress.clone();
+    let EgressRequest { mode, allow, deny, groups, host_ports, inspect } = phase.egress.clone();
     request.egress.mode = mode.or(request.egress.mode).or(sandbox_options.unopened_mode()?);
     request.egress.allow.extend(allow);
     request.egress.deny.extend(deny);
     request.egress.groups.extend(groups);
+    request.egress.host_ports.extend(host_ports);
     request.egress.inspect |= inspect;
     // What a phase says of these is all that counts for it.
     request.web_search.clone_from(&phase.web_search);
@@ -122,7 +123,8 @@ fn opened(phase: &Phase) -> Option<String> {
         let all: Vec<String> = all.iter().map(T::to_string).collect();
         (!all.is_empty()).then(|| format!("{what}{}", all.join(", ")))
     }
-    let EgressRequest { mode, allow, deny: _, groups, inspect: _ } = &phase.egress;
+    // A phase opens no port of this machine by itself.
+    let EgressRequest { mode, allow, deny: _, groups, host_ports: _, inspect: _ } = &phase.egress;
     let search = phase.web_search.as_ref().map(|search| match search {
         WebSearch::Named(name) => format!("web search by {name}"),
         WebSearch::Detect | WebSearch::IfStored => "web search".to_string(),

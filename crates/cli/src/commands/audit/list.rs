@@ -4,6 +4,7 @@ use super::Stop;
 use super::sentence::{moment, printable};
 use belljar_audit::{AuditError, Event, LogFile, Reader};
 use belljar_spec::SandboxId;
+use belljar_spec::egress::Printable;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -28,13 +29,20 @@ pub(super) fn list(out: &mut impl Write, all: bool, json: bool) -> Result<u8, St
     }
     writeln!(
         out,
-        "{:<16}  {:<23}  {:<7}  {:>7}  {:>6}  {:>7}",
-        "SANDBOX", "STARTED", "STATE", "RECORDS", "OPENED", "REFUSED"
+        "{:<16}  {:<23}  {:<7}  {:>4}  {:>6}  {:>7}  {:<24}  COMMAND",
+        "SANDBOX", "STARTED", "STATE", "EXIT", "OPENED", "REFUSED", "FOLDER"
     )?;
-    for Row { sandbox, started, state, records, opened, refused } in &rows {
-        let started = started.as_deref().map(moment).unwrap_or_default();
+    for row in &rows {
+        let started = row.started.as_deref().map(moment).unwrap_or_default();
         let started = printable(&started);
-        writeln!(out, "{sandbox}  {started:<23}  {state:<7}  {records:>7}  {opened:>6}  {refused:>7}")?;
+        let exit = row.exit_code.map_or("-".to_string(), |code| code.to_string());
+        let folder = row.folder.as_deref().map_or("-".to_string(), |folder| printable(folder).to_string());
+        let Row { sandbox, state, opened, refused, .. } = row;
+        writeln!(
+            out,
+            "{sandbox}  {started:<23}  {state:<7}  {exit:>4}  {opened:>6}  {refused:>7}  {folder:<24}  {}",
+            row.command()
+        )?;
     }
     if shown < logs.len() {
         eprintln!("belljar: {} older ones are listed with `belljar audit --all`", logs.len() - shown);
@@ -51,11 +59,53 @@ struct Row {
     records: u64,
     opened: u64,
     refused: u64,
+    folder: Option<String>,
+    name: Option<String>,
+    uid: Option<u32>,
+    /// The last command that was started in it, and how many there were.
+    words: Vec<Printable>,
+    commands: u64,
+    /// Of the last command that ended.
+    exit_code: Option<i32>,
+    limit: Option<String>,
+    millis: Option<u64>,
 }
 
 impl Row {
     fn new(log: &LogFile, state: &'static str) -> Row {
-        Row { sandbox: log.sandbox, started: None, state, records: 0, opened: 0, refused: 0 }
+        Row {
+            sandbox: log.sandbox,
+            started: None,
+            state,
+            records: 0,
+            opened: 0,
+            refused: 0,
+            folder: None,
+            name: None,
+            uid: None,
+            words: Vec::new(),
+            commands: 0,
+            exit_code: None,
+            limit: None,
+            millis: None,
+        }
+    }
+
+    /// What it did, in a line.
+    fn command(&self) -> String {
+        let words: Vec<&str> = self.words.iter().map(|word| word.as_str()).collect();
+        let words = words.join(" ");
+        let shown = match words.char_indices().nth(MAX_COMMAND_CHARS) {
+            Some((end, _)) => format!("{}...", &words[..end]),
+            None => words,
+        };
+        let more = match self.commands {
+            0 => return "-".into(),
+            1 => String::new(),
+            commands => format!(" (and {} before)", commands - 1),
+        };
+        let limit = self.limit.as_ref().map(|limit| format!(", {limit}")).unwrap_or_default();
+        format!("{shown}{more}{limit}")
     }
 
     /// One that cannot be read: listed, with the reason and its path on standard error.
@@ -92,6 +142,19 @@ impl Row {
                 Some(Event::FetchRefused { destination, port, reason, .. }) => {
                     (("fetch", destination.to_string(), *port, *reason), 1)
                 }
+                Some(Event::SandboxStarted { folder, name, uid, .. }) => {
+                    (row.folder, row.name, row.uid) = (folder.clone(), name.clone(), *uid);
+                    continue;
+                }
+                Some(Event::CommandStarted { words, .. }) => {
+                    row.words.clone_from(words);
+                    (row.commands, row.exit_code, row.limit) = (row.commands + 1, None, None);
+                    continue;
+                }
+                Some(Event::CommandEnded { exit_code, limit, millis, .. }) => {
+                    (row.exit_code, row.limit, row.millis) = (*exit_code, limit.clone(), Some(*millis));
+                    continue;
+                }
                 Some(Event::SandboxEnded {}) => {
                     row.state = "ended";
                     continue;
@@ -113,5 +176,7 @@ impl Row {
     }
 }
 
+/// What stands beside the rest in a line of a wide terminal.
+const MAX_COMMAND_CHARS: usize = 60;
 /// A screenful; each has to be read.
 const NEWEST: usize = 20;

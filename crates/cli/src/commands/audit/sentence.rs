@@ -45,16 +45,44 @@ pub(in crate::commands) fn printable(text: &str) -> String {
 /// A word, a sentence, and lines that belong to it.
 fn of_event(event: &Event) -> (String, String, Vec<String>) {
     let (what, sentence) = match event {
-        Event::SandboxStarted { backend, mode, rules, inspect, loosened, policy, belljar } => {
+        Event::SandboxStarted {
+            backend,
+            mode,
+            rules,
+            inspect,
+            loosened,
+            policy,
+            folder,
+            name,
+            uid,
+            belljar,
+        } => {
             let seen = if *inspect { ", TLS is looked into" } else { "" };
             let loosened = loosened.iter().map(|what| format!("loosened: {what}"));
             let policy = policy.iter().map(|digest| format!("policy {digest}"));
-            let below = loosened.chain(rules.iter().map(|rule| format!("rule {rule}"))).chain(policy);
+            let whose = uid.iter().map(|uid| format!("by the user {uid}"));
+            let folder = folder.iter().map(|folder| format!("folder {}", printable(folder)));
+            let name = name.iter().map(|name| format!("name {name}"));
+            let below = folder
+                .chain(name)
+                .chain(whose)
+                .chain(loosened)
+                .chain(rules.iter().map(|rule| format!("rule {rule}")))
+                .chain(policy);
             return (
                 "started".into(),
                 format!("{backend}, {mode}{seen}, belljar {belljar}"),
                 below.collect(),
             );
+        }
+        Event::CommandStarted { command, words } => {
+            let words: Vec<&str> = words.iter().map(|word| word.as_str()).collect();
+            (format!("command {command}"), words.join(" "))
+        }
+        Event::CommandEnded { command, exit_code, limit, millis } => {
+            let code = exit_code.map_or("lost".to_string(), |code| format!("exit code {code}"));
+            let limit = limit.as_ref().map(|limit| format!(", {limit}")).unwrap_or_default();
+            (format!("command {command}"), format!("{code}{limit}, {}", seconds(*millis)))
         }
         Event::PolicyChanged { change, rule, lasting, by, policy, ended } => {
             let connections =
@@ -62,8 +90,12 @@ fn of_event(event: &Event) -> (String, String, Vec<String>) {
             let sentence = format!("{} `{rule}` ({lasting}), by {by}{connections}", change.words());
             return ("policy".into(), sentence, vec![format!("policy {policy}")]);
         }
-        Event::ApprovalRequested { question, name, port, times: _ } => {
-            ("question".into(), format!("#{question}: may {} be reached?", host_and_port(name, Some(*port))))
+        Event::ApprovalRequested { question, name, port, times: _, why } => {
+            let why = why.as_ref().map(|why| format!(" \"{why}\"")).unwrap_or_default();
+            (
+                "question".into(),
+                format!("#{question}: may {} be reached?{why}", host_and_port(name, Some(*port))),
+            )
         }
         Event::ApprovalAnswered { question, name, port, answer, by } => {
             let host_and_port = host_and_port(name, Some(*port));
@@ -117,9 +149,11 @@ fn of_event(event: &Event) -> (String, String, Vec<String>) {
         Event::HostRelayBroken { detail } => {
             ("relay".into(), format!("the repository here was not served: {detail}"))
         }
-        Event::ConnectionOpened { connection, name, port, protocol, rule, address } => {
+        Event::ConnectionOpened { connection, name, port, protocol, rule, address, proxy } => {
             let host_and_port = host_and_port(name, Some(*port));
-            (format!("opened #{connection}"), format!("{host_and_port} {protocol} -> {address} by {rule}"))
+            let to = address.map(|address| format!(" -> {address}")).unwrap_or_default();
+            let through = proxy.as_ref().map(|proxy| format!(" through {proxy}")).unwrap_or_default();
+            (format!("opened #{connection}"), format!("{host_and_port} {protocol}{to}{through} by {rule}"))
         }
         Event::ConnectionClosed { connection, sent, received, millis, address, ending } => {
             let (sent, received) = (bytes(*sent), bytes(*received));

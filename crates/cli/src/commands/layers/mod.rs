@@ -103,7 +103,20 @@ fn newest(layers: &Layers, here: &Path) -> Result<Layer, SandboxError> {
         return Ok(layer);
     }
     let message = format!("`{}` has no layer: nothing waits to be applied", quoted(here));
-    Err(ErrorCode::WorkNotFound.error(message).hint(there_are(layers)?))
+    let hint = match uncommitted_branch(here) {
+        Some(id) => format!("branch {id} has uncommitted work: name it, as in `belljar diff {id}`"),
+        None => there_are(layers)?,
+    };
+    Err(ErrorCode::WorkNotFound.error(message).hint(hint))
+}
+
+/// A branch of the repository around the folder on which files were left uncommitted.
+fn uncommitted_branch(here: &Path) -> Option<String> {
+    let branches = beside::Beside::managed_clones().ok()?;
+    let left = |one: &&beside::Beside| {
+        here.starts_with(one.of()) && one.uncommitted().is_some_and(|files| files > 0)
+    };
+    branches.iter().find(left).map(beside::Beside::id)
 }
 
 /// Which layers there are, for a user who named one that does not exist.

@@ -10,7 +10,7 @@ use super::snapshots::checkpoint;
 use super::target::Target;
 use crate::args::{ExecArgs, Tty, variables_of};
 use crate::commands::terminal_variables::terminal_variables;
-use crate::commands::{block_on, print, steer};
+use crate::commands::{block_on, ports, print, steer};
 use crate::failure::of_client;
 use crate::foreground::terminal_size;
 use Failed::{Lost, NotStarted};
@@ -20,10 +20,11 @@ use belljar_config::{self as config, EgressFlags};
 use belljar_spec::request::EnvValue;
 use belljar_spec::{ErrorCode, OsText, SandboxError, WindowSize};
 use belljar_sys::rustix::termios::isatty;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use tokio::task::AbortHandle;
 
 pub(crate) fn exec(options: ExecArgs) -> Result<u8, SandboxError> {
     let target = Target::of(options.which)?;
@@ -170,8 +171,22 @@ async fn attend_to_the_end(
     started: &CommandInfo,
     size: Option<WindowSize>,
 ) -> Result<u8, SandboxError> {
-    let ended = attend(sandbox, &started.id, size.is_some(), Leaving::Never).await?;
+    let port_watch = tell_of_ports(sandbox, size.is_some());
+    let ended = attend(sandbox, &started.id, size.is_some(), Leaving::Never).await;
+    port_watch.abort();
+    let ended = ended?;
     Ok(ended.map_or(0, |result| say_end(&result)))
+}
+
+/// Tells of ports that programs inside open.
+fn tell_of_ports(sandbox: &Sandbox, has_terminal: bool) -> AbortHandle {
+    let (watched, name) = (sandbox.clone(), sandbox.name().to_string());
+    let look = move || {
+        let sandbox = watched.clone();
+        async move { Some(sandbox.open_ports().await.ok()?.iter().map(|open| open.port).collect()) }
+    };
+    let way = move |port| format!("belljar forward {name} {port}");
+    ports::tell(look, way, BTreeSet::new(), has_terminal)
 }
 
 /// Where in the workspace we stand, as a command is told.

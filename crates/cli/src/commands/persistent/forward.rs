@@ -4,32 +4,46 @@ use super::daemon::client;
 use super::hold::Held;
 use super::print_json;
 use super::target::Target;
-use crate::args::{ForwardArgs, PortPair};
+use crate::args::ForwardArgs;
 use crate::commands::block_on;
 use belljar_api::client::Sandbox;
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_engine::listen;
+use belljar_spec::{ErrorCode, ForwardedAt, ForwardedPort, SandboxError};
 use serde_json::json;
-use std::io::ErrorKind;
-use std::net::Ipv4Addr;
+use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::io::copy_bidirectional;
+use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::interval;
 
 pub(crate) fn forward(options: ForwardArgs) -> Result<u8, SandboxError> {
-    let target = Target::word(options.target, options.branch)?;
+    let ForwardArgs { target, mut ports, branch, json } = options;
+    let target = match target.parse::<ForwardedPort>() {
+        Ok(port) => {
+            ports.insert(0, port);
+            ".".to_string()
+        }
+        Err(_) => target,
+    };
+    if ports.is_empty() {
+        let message = format!("which port of `{target}` should be reached?");
+        return Err(ErrorCode::RequestValue
+            .error(message)
+            .hint("write it behind, as in `belljar forward . 3000`"));
+    }
+    let target = Target::word(target, branch)?;
     block_on(async {
         // Opened first: a port that is in use starts no sandbox.
         let mut listening = Vec::new();
-        for pair in options.ports {
-            listening.push((pair, listen(pair).await?));
+        for port in ports {
+            listening.push((port, listener(&port)?));
         }
         let held = Held::take(&client(), &target).await?;
-        let outcome = say(&held, &listening, options.json);
+        let outcome = say(&held, &listening, json);
         if outcome.is_ok() {
-            for (pair, listener) in listening {
-                tokio::spawn(serve(listener, held.sandbox.clone(), pair.inside));
+            for (port, listener) in listening {
+                tokio::spawn(serve(listener, held.sandbox.clone(), port.inside));
             }
             hold(&held).await;
         }
@@ -38,34 +52,28 @@ pub(crate) fn forward(options: ForwardArgs) -> Result<u8, SandboxError> {
     })
 }
 
-async fn listen(pair: PortPair) -> Result<TcpListener, SandboxError> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, pair.here)).await.map_err(|error| {
-        let message = format!("the port {} of this machine cannot be opened: {error}", pair.here);
-        let refused = ErrorCode::RequestConflict.error(message);
-        match error.kind() {
-            ErrorKind::AddrInUse | ErrorKind::PermissionDenied => refused.hint(format!(
-                "choose another one, as in `{}:8080`; `{}:0` is any free one",
-                pair.inside, pair.inside
-            )),
-            _ => refused,
-        }
-    })
+fn listener(port: &ForwardedPort) -> Result<TcpListener, SandboxError> {
+    TcpListener::from_std(listen(port)?).map_err(|error| ErrorCode::Internal.error(error.to_string()))
 }
 
-fn say(held: &Held, listening: &[(PortPair, TcpListener)], as_json: bool) -> Result<u8, SandboxError> {
+fn say(held: &Held, listening: &[(ForwardedPort, TcpListener)], as_json: bool) -> Result<u8, SandboxError> {
     let failed = |error: std::io::Error| ErrorCode::StateFailed.error(error.to_string());
     let mut ports = Vec::new();
-    for (pair, listener) in listening {
-        ports.push((pair.inside, listener.local_addr().map_err(failed)?.port()));
+    for (port, listener) in listening {
+        let address = listener.local_addr().map_err(failed)?;
+        ports.push(ForwardedAt { address: address.ip(), port: address.port(), inside: port.inside });
     }
     let name = &held.info.name;
     if as_json {
-        let ports: Vec<_> =
-            ports.iter().map(|(inside, here)| json!({ "inside": inside, "here": here })).collect();
-        return print_json(&json!({ "sandbox": name, "address": "127.0.0.1", "ports": ports }));
+        let ports: Vec<_> = ports
+            .iter()
+            .map(|at| json!({ "inside": at.inside, "here": at.port, "address": at.address }))
+            .collect();
+        return print_json(&json!({ "sandbox": name, "ports": ports }));
     }
-    for (inside, here) in ports {
-        eprintln!("belljar: 127.0.0.1:{here} leads to port {inside} of {name}");
+    for at in ports {
+        let here = SocketAddr::new(at.address, at.port);
+        eprintln!("belljar: {here} leads to port {} of {name}", at.inside);
     }
     eprintln!("belljar: ctrl-C ends it");
     Ok(0)
@@ -105,7 +113,7 @@ async fn lead(mut client: TcpStream, sandbox: Sandbox, inside: u16) {
     match sandbox.connect(inside).await {
         Ok(mut stream) => {
             // When one side hangs up, both connections end.
-            let _ = copy_bidirectional(&mut client, &mut stream).await;
+            let _ = copy_bidirectional_with_sizes(&mut client, &mut stream, COPY_BYTES, COPY_BYTES).await;
         }
         Err(error) => {
             let error = crate::failure::of_client(error);
@@ -114,6 +122,8 @@ async fn lead(mut client: TcpStream, sandbox: Sandbox, inside: u16) {
     }
 }
 
+/// As much as a socket gives at once.
+const COPY_BYTES: usize = 64 * 1024;
 /// A lease lasts an hour without it.
 const RENEWAL: Duration = Duration::from_secs(20 * 60);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);

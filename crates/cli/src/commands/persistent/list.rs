@@ -9,6 +9,7 @@ use crate::failure::of_client;
 use belljar_api::client::SandboxFilter;
 use belljar_api::{SandboxInfo, State};
 use belljar_spec::SandboxError;
+use std::net::SocketAddr;
 
 pub(crate) fn list(options: &ListArgs) -> Result<u8, SandboxError> {
     let all = block_on(async { client().sandboxes(&SandboxFilter::default()).await.map_err(of_client) })?;
@@ -29,11 +30,11 @@ pub(crate) fn list(options: &ListArgs) -> Result<u8, SandboxError> {
         eprintln!("  hint: `belljar start` makes one of the current folder");
         return Ok(0);
     }
-    let rows: Vec<[String; 6]> = all.iter().map(row).collect();
-    print(table(["NAME", "FOLDER", "STATE", "PROFILE", "COMMANDS", "AGE"], &rows).as_bytes())
+    let rows: Vec<[String; 7]> = all.iter().map(row).collect();
+    print(table(["NAME", "FOLDER", "STATE", "PROFILE", "PORTS", "COMMANDS", "AGE"], &rows).as_bytes())
 }
 
-fn row(info: &SandboxInfo) -> [String; 6] {
+fn row(info: &SandboxInfo) -> [String; 7] {
     [
         info.name.clone(),
         info.folder.clone().unwrap_or_else(|| "-".into()),
@@ -42,9 +43,22 @@ fn row(info: &SandboxInfo) -> [String; 6] {
             None => word(info.state).into(),
         },
         info.profile.clone(),
+        ports(info),
         info.commands.to_string(),
         age(since(info.created_ms)),
     ]
+}
+
+/// Those of this machine with where they lead, and those that only the API reaches.
+fn ports(info: &SandboxInfo) -> String {
+    let led = info.forwarded.iter().map(|at| {
+        let here = SocketAddr::new(at.address, at.port);
+        if at.port == at.inside { here.to_string() } else { format!("{here}->{}", at.inside) }
+    });
+    let is_led = |port: &&u16| info.forwarded.iter().any(|at| at.inside == **port);
+    let others = info.ports.iter().filter(|port| !is_led(port)).map(u16::to_string);
+    let all: Vec<String> = led.chain(others).collect();
+    if all.is_empty() { "-".into() } else { all.join(", ") }
 }
 
 pub(super) fn word(state: State) -> &'static str {

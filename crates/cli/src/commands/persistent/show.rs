@@ -39,7 +39,8 @@ pub(crate) fn spec(
     };
     let profiles = Profiles::of_this_machine(&Engine::new().backends())?;
     let sandbox = profiles.choose(profile.as_deref())?.apply(requested)?;
-    let surroundings = Surroundings { name, key, id: None, persistent: true, place, volumes };
+    let surroundings =
+        Surroundings { name, key, id: None, persistent: true, place, volumes, is_owners: true };
     let resolved = understand(&sandbox, &surroundings)?;
     say_notes(&resolved.notes);
     Ok(Some(resolved.spec))

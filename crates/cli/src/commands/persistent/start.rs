@@ -11,10 +11,11 @@ use crate::commands::{block_on, print};
 use crate::failure::of_client;
 use belljar_api::client::{Client, ClientError};
 use belljar_api::{Created, LeaseInfo, SandboxInfo, State};
-use belljar_spec::{ErrorCode, SandboxError};
+use belljar_spec::{ErrorCode, ForwardedAt, SandboxError};
+use std::net::SocketAddr;
 
 pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
-    let StartArgs { folder, profile, volume, image, json, sandbox_options } = options;
+    let StartArgs { folder, profile, volume, forward, image, json, sandbox_options } = options;
     let branch = sandbox_options.branch();
     let repository = match folder.or_else(|| sandbox_options.folder()) {
         Some(folder) => Repository::of(&folder, branch)?,
@@ -23,6 +24,7 @@ pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
     let sandbox_options = with_own_image(sandbox_options, &image, |_| Ok(repository.folder.clone()), json)?;
     let mut request = sandbox_options.request()?;
     request.volumes.extend(volume);
+    request.forward_ports.extend(forward.ports);
     if !repository.is_ready() {
         repository.judge()?;
     }
@@ -84,7 +86,15 @@ fn say(info: &SandboxInfo, how: &str, json: bool) -> Result<u8, SandboxError> {
         "belljar: {how} {}{isolation}: {folder} is {inside} inside; stop it with `belljar stop`",
         info.name
     );
+    for at in &info.forwarded {
+        eprintln!("belljar: {}", leads(at));
+    }
     print(format!("{}\n", info.name).as_bytes())
+}
+
+/// Where a port of this machine leads.
+pub(super) fn leads(at: &ForwardedAt) -> String {
+    format!("{} leads to port {} inside", SocketAddr::new(at.address, at.port), at.inside)
 }
 
 /// As long as a lease can be: until the user stops it.

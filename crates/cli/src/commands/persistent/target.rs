@@ -124,6 +124,7 @@ mod tests {
             workspace: None,
             egress: "strict".into(),
             ports: Vec::new(),
+            forwarded: Vec::new(),
             leases: Vec::new(),
             commands: 0,
             created_ms: 0,

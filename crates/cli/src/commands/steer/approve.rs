@@ -190,6 +190,7 @@ fn list(state: &Path, as_json: bool) -> Result<u8, SandboxError> {
                     "rule": question.rule,
                     "since_ms": question.since_ms,
                     "waiting": question.waiting,
+                    "why": question.why,
                 })
             })
             .collect();
@@ -270,6 +271,9 @@ fn ask(state: &Path, one: &Steered, question: &QuestionReport, lines: &Receiver<
     // What was typed before the question is not its answer.
     while lines.try_recv().is_ok() {}
     loop {
+        if let Some(why) = &question.why {
+            eprintln!("belljar: a program in {} says: \"{why}\"", called(one));
+        }
         eprint!(
             "belljar: may {} reach {}:{}? [o]nce, [s]andbox, [f]older, [a]lways, [d]eny: ",
             called(one),

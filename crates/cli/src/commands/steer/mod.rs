@@ -2,6 +2,7 @@
 //! of its own, with or without a daemon.
 
 pub(super) mod approve;
+mod ask;
 mod change;
 mod why;
 
@@ -18,6 +19,7 @@ pub(crate) fn steer(command: SteerCommand) -> Result<u8, SandboxError> {
         SteerCommand::Allow(options) => change::allow(options),
         SteerCommand::Deny(options) => change::deny(options),
         SteerCommand::Approve(options) => approve::approve(options),
+        SteerCommand::Ask(options) => ask::ask(&options),
         SteerCommand::Why(options) => why::why(options),
     }
 }

@@ -2,6 +2,7 @@
 //! with; what listens there is the sandbox's, and gets nothing that would let it speak as the caller.
 
 mod head;
+mod open_ports;
 mod pass;
 mod plain;
 
@@ -24,6 +25,7 @@ use utoipa_axum::routes;
 pub(super) fn routes() -> OpenApiRouter<Arc<LiveSandbox>> {
     let mut routes = OpenApiRouter::new()
         .routes(routes!(plain::open))
+        .routes(routes!(open_ports::list))
         .route("/v1/sandboxes/{name}/ports/{port}/", any(pass::pass))
         .route("/v1/sandboxes/{name}/ports/{port}/{*path}", any(pass::pass));
     // The router and the description have different words for the rest of a path.

@@ -604,7 +604,7 @@ async fn a_right_guess_of_the_models_key_looks_like_a_wrong_one() {
     terms.key = Some("secret:model".parse().unwrap());
     let drawer = Arc::new(Drawer(Mutex::new(VALUE.into())));
     let recorder = Arc::new(Recorder::new(None));
-    let route = llm::Route::new(terms, SandboxId::from_random([3; 8]), drawer, recorder).unwrap();
+    let route = llm::Route::new(terms, SandboxId::from_random([3; 8]), drawer, recorder, None).unwrap();
     let (route, serving) =
         (Arc::new(route), serving(EgressPolicy::strict(), Credentials::none(), &authority(4)));
     let ask = async |answer: Says, streamed: bool| {

@@ -163,16 +163,22 @@ impl Command<'_> {
     /// Gives the command its standard input, in order. Signals do not wait for it.
     async fn feed(&self, mut fed: mpsc::UnboundedReceiver<Fed>) {
         let mut taken = 0;
+        let mut is_ended = false;
         while let Some(next) = fed.recv().await {
-            let Fed::Bytes(bytes) = next else {
-                if !self.is_terminal {
-                    let _ = self.remote.envd.close_input(self.pid).await;
+            let mut bytes = Vec::new();
+            let mut next = Some(next);
+            // All that waits goes in one call, of which each takes a while. The window is its limit.
+            while let Some(more) = next {
+                match more {
+                    Fed::Bytes(more) => bytes.extend(more),
+                    Fed::End => is_ended = true,
                 }
-                continue;
-            };
+                next = fed.try_recv().ok().filter(|_| !is_ended);
+            }
             // What cannot be given to it is not for it: it has ended, or reads no more.
-            while let Err(CallError::NoSandbox) =
-                self.remote.envd.input(self.pid, &bytes, self.is_terminal).await
+            while !bytes.is_empty()
+                && let Err(CallError::NoSandbox) =
+                    self.remote.envd.input(self.pid, &bytes, self.is_terminal).await
             {
                 if !self.remote.pause.is_paused() {
                     break;
@@ -184,6 +190,9 @@ impl Command<'_> {
                 let taken_event =
                     ExecEvent::Taken(u32::try_from(std::mem::take(&mut taken)).unwrap_or(u32::MAX));
                 let _ = self.to.lock().await.message(&taken_event).await;
+            }
+            if std::mem::take(&mut is_ended) && !self.is_terminal {
+                let _ = self.remote.envd.close_input(self.pid).await;
             }
         }
         std::future::pending().await

@@ -652,8 +652,12 @@ fn is_shared_wrongly(backend: BackendName, making: &Making<'_>) -> bool {
 fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxError> {
     match spec.at_least {
         Some(least) if !name.assurance().is_at_least(least) => {
-            let message =
-                format!("the backend {name} gives the assurance {}, and not {least}", name.assurance());
+            let ours = name.assurance();
+            let relation = match ours == Assurance::Remote || least == Assurance::Remote {
+                true => "which does not compare with",
+                false => "below",
+            };
+            let message = format!("the backend {name} gives the assurance {ours}, {relation} {least}");
             Err(ErrorCode::AssuranceTooLow.error(message).hint(hint!(
                 "ask for less with {}, or use a machine that has a stronger backend",
                 Term::AtLeast

@@ -71,7 +71,7 @@ fn uncommitted_work_on_a_branch_is_shown_and_applied() {
     // A repository below it, and a pipe on which git would wait, are not a part of the work.
     let script = "echo new >> edited; rm gone; echo changed > other; mkdir -p sub; printf 'a\\000b' > sub/binary; ln -s edited link; \
         chmod 755 edited; mkfifo pipe; git init -q nested; echo z > nested/file";
-    let run = home.run(&["run", "-w", repo, "--branch", "fix", "--", "sh", "-c", script]);
+    let run = home.run(&["run", "--workspace", repo, "--branch", "fix", "--", "sh", "-c", script]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let list: serde_json::Value =
         serde_json::from_str(&home.run(&["changes", "list", "--json"]).stdout).expect("one array");

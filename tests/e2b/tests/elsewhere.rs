@@ -71,7 +71,7 @@ fn what_a_service_cannot_do_is_refused_before_anything_is_made() {
         (&["--memory", "1g"], "its template's to say"),
         (&["--egress", "ask"], "asks no person"),
         (&["--allow", "db.example:5432"], "rules have no ports"),
-        (&["--at-least", "namespace"], "and not namespace"),
+        (&["--at-least", "namespace"], "does not compare with namespace"),
     ] {
         let words: Vec<&str> = words.iter().copied().chain(["--", "true"]).collect();
         let output = run(&home, &words);

@@ -162,6 +162,11 @@ pub fn sees_short_lives(backend: BackendName) -> bool {
     !is_gvisor(backend)
 }
 
+/// Whether a command waits while no process takes what it writes. A service keeps the output for readers that come later.
+pub fn waits_for_readers(backend: BackendName) -> bool {
+    backend != BackendName::E2b
+}
+
 /// What a call to the kernel costs, in calls to the host's: floods are that much smaller.
 pub fn call_costs(backend: BackendName) -> u32 {
     if is_gvisor(backend) { 10 } else { 1 }

@@ -29,7 +29,7 @@ pub use differences::{
     hides_late_sockets, is_recorded, isolates, knows_32_bit_calls, lists_every_mount, names_begin_with,
     options_without_meaning, outlives_its_limits, own_files, protects_paths, sees_host_changes,
     sees_short_lives, shares_folders, stops_the_restless, supervisor_leads_session, tells_all_of_a_process,
-    tells_of_read_only, user_inside,
+    tells_of_read_only, user_inside, waits_for_readers,
 };
 pub use fixture::{SandboxFixture, as_owner, command, is_isolated, refused_for, sh, spec, text};
 pub use inspected::about_requests;

@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(
             judge(443, Protocol::Tls, &["93.184.216.34", "10.0.0.5"]),
             no("x.com:443: the name leads to an address that is not public (10.0.0.5: Private-Use); \
-                private = [\"10.0.0.5/32\"] under [egress] in the operator's belljar.toml")
+                private = [\"10.0.0.5/32\"] under [egress] in your belljar.toml")
         );
         assert_eq!(
             judge(80, Protocol::Http, &["169.254.169.254"]),

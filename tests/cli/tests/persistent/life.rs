@@ -64,7 +64,7 @@ fn the_list_tells_of_what_is_kept_beside_folders() {
         home.run(&["run", "--overlay", "--", "sh", "-c", "echo x > x"]);
     }
     let printed = home.run(&["list"]).stderr;
-    assert!(printed.contains("what 2 sandboxes changed is kept beside their folders"), "{printed}");
+    assert!(printed.contains("sandboxes left 2 layers and clones"), "{printed}");
 }
 
 #[test]

@@ -98,6 +98,7 @@ struct Row {
 enum State {
     /// A sandbox uses it.
     Running,
+    #[serde(rename = "kept")]
     Stored,
     /// It cannot be read.
     Damaged,

@@ -57,8 +57,12 @@ for name in ['x.host.belljar.internal', 'belljar.internal', 'evil.test', 'localh
                     && line.contains("host.belljar.internal")
             };
             assert_eq!(lines.iter().filter(recorded).count(), 3, "{backend} {mode}");
+            // Where only some ports are led to the gateway, the other one is closed inside.
             assert!(
-                cage.refused_for(Reason::PrivateAddress).contains(&"host.belljar.internal".to_string()),
+                !has_netfilter(*backend)
+                    || cage
+                        .refused_for(Reason::PrivateAddress)
+                        .contains(&"host.belljar.internal".to_string()),
                 "{backend} {mode}"
             );
         }

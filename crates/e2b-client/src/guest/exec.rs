@@ -19,6 +19,7 @@ use belljar_wire::message::{
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{sleep, timeout};
@@ -37,7 +38,8 @@ pub(super) async fn run(remote: &Arc<Remote>, exec: Exec, from: FromHost, mut to
         Err(NotStarted::Paused) => return to.message(&ExecEvent::Paused).await,
         Err(NotStarted::Gone) => return Ok(()),
     };
-    let command = Command { remote, pid, mark, is_terminal, to: Mutex::new(to) };
+    let command =
+        Command { remote, pid, mark, is_terminal, to: Mutex::new(to), is_hung_up: AtomicBool::new(false) };
     command.to.lock().await.message(&ExecEvent::Started(pid)).await?;
     command.attend(from, events).await
 }
@@ -49,6 +51,8 @@ struct Command<'r> {
     mark: String,
     is_terminal: bool,
     to: Mutex<ToHost>,
+    /// The host closed its direction, which ends all of the command.
+    is_hung_up: AtomicBool,
 }
 
 /// Something for its standard input.
@@ -76,7 +80,8 @@ impl Command<'_> {
             // Neither ends before the command does.
             never = async { tokio::join!(self.obey(from, feed), self.feed(fed)).0 } => match never {},
         };
-        if outcome == Outcome::Unheard {
+        // What was begun when the host hung up may have been cut short by the end of the command itself.
+        if outcome == Outcome::Unheard || self.is_hung_up.load(Ordering::Relaxed) {
             self.kill_tree().await;
         }
         Ok(())
@@ -156,6 +161,7 @@ impl Command<'_> {
                 _ => Ok(()),
             };
         }
+        self.is_hung_up.store(true, Ordering::Relaxed);
         self.kill_tree().await;
         std::future::pending().await
     }

@@ -99,6 +99,8 @@ async fn until_the_end(
             }
             Some(AttachEvent::Ended(result)) => return Ok(result),
             Some(AttachEvent::Started(_)) => {}
+            // Its input or its terminal's size came too late.
+            Some(AttachEvent::Refused(error)) if error.code() == ErrorCode::CommandEnded => {}
             Some(AttachEvent::Refused(error)) => eprintln!("belljar: {}\r", error.message),
             None => return Err(of_client(ClientError::Gone("it ended before the command did".into()))),
         }

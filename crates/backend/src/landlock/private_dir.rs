@@ -10,6 +10,7 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// One sandbox's. Dropped, it is removed.
 pub(crate) struct PrivateDir {
@@ -36,8 +37,7 @@ impl PrivateDir {
             }
             let mut private = DirBuilder::new();
             private.mode(0o700);
-            private.create(path)?;
-            let lock = Lock::try_directory(path)?.ok_or(io::ErrorKind::WouldBlock)?;
+            let lock = make_locked(&private, path)?;
             let made = PrivateDir { path: path.to_path_buf(), lock: Some(lock) };
             for name in [HOME, TEMPORARY, WORK, OWN_FILES] {
                 private.create(path.join(name))?;
@@ -50,6 +50,26 @@ impl PrivateDir {
             Ok(made)
         };
         make().map_err(failed)
+    }
+}
+
+/// Makes a directory and locks it. A sweep of another process may find it between the two, take it for one that was left, and remove it: then
+/// it is made again.
+fn make_locked(private: &DirBuilder, path: &Path) -> io::Result<Lock> {
+    let mut tries = TRIES;
+    loop {
+        let made = private.create(path).and_then(|()| Lock::try_directory(path));
+        match made {
+            Ok(Some(lock)) if lock.is_at(path) => return Ok(lock),
+            Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => {
+                return Err(error);
+            }
+            Ok(_) | Err(_) if tries == 0 => return Err(io::ErrorKind::WouldBlock.into()),
+            Ok(_) | Err(_) => {
+                tries -= 1;
+                std::thread::sleep(RETRY_INTERVAL);
+            }
+        }
     }
 }
 
@@ -87,9 +107,36 @@ pub(super) fn sweep_trials(directory: &Path) {
     }
 }
 
+const TRIES: u32 = 20;
+/// As long as a sweep takes to remove an empty directory.
+const RETRY_INTERVAL: Duration = Duration::from_millis(2);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sweep_of_another_process_takes_nothing_that_is_being_made() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    sweep_private_dirs(folder.path());
+                }
+            });
+            for _ in 0..300 {
+                let path = place(folder.path(), belljar_state::new_id().expect("an id"));
+                let made = PrivateDir::make(&path, &[("home/.rc".into(), b"x".to_vec())]);
+                let is_there = made.as_ref().is_ok_and(|_| path.join("home/.rc").exists());
+                if !is_there {
+                    is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+                }
+                assert!(is_there, "{:?}", made.err());
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
 
     #[test]
     fn a_sweep_takes_only_what_no_process_holds() {

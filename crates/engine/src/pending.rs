@@ -1,9 +1,12 @@
 //! Uncommitted work on a branch as a change set of the folder, so that it is shown and applied like one.
 
+use belljar_config::EgressFlags;
 use belljar_overlay::beneath::Beneath;
 use belljar_overlay::{Commits, Kind, Layer, Layers, NewEntry, RelPath};
+use belljar_spec::workspace::ProtectedPath;
 use belljar_spec::{ErrorCode, SandboxError};
 use belljar_workspace::managed::ManagedWorktree;
+use belljar_workspace::protect::{self, Policy};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -31,7 +34,8 @@ pub fn layer_of_worktree(
     };
     let host = Beneath::open(folder).map_err(|error| unreadable(folder, error))?;
     let layers = Layers::at(state);
-    let held = layers.create(folder, &[])?;
+    // On landlock nothing is protected in a managed clone: what a sandbox in the folder could not change is not applied to it either.
+    let held = layers.create(folder, &protected(folder)?)?;
     let (mut conflicts, mut left_out) = (Vec::new(), Vec::new());
     for path in pending.paths() {
         let of_host = Content::read(&host, path).map_err(|error| unreadable(folder, error))?;
@@ -63,6 +67,15 @@ pub fn layer_of_worktree(
     let gone = || ErrorCode::WorkNotFound.error(format!("the layer {id} is gone"));
     let layer = layers.beginning(&id.to_string())?.pop().ok_or_else(gone)?;
     Ok(PendingLayer { layer, conflicts, left_out })
+}
+
+/// The paths of the folder that no sandbox changes, by the configuration of now.
+fn protected(folder: &Path) -> Result<Vec<ProtectedPath>, SandboxError> {
+    let loaded = belljar_config::load(Some(folder), EgressFlags::default())?;
+    let protect: Vec<_> = loaded.protected().into_iter().map(|path| path.value).collect();
+    let unprotect: Vec<_> = loaded.unprotected().into_iter().map(|path| path.value).collect();
+    let view = protect::view(folder, Policy { protect: &protect, unprotect: &unprotect })?;
+    Ok(protect::held_paths(&view))
 }
 
 /// What is at a path.

@@ -106,6 +106,13 @@ fn uncommitted_work_on_a_branch_is_shown_and_applied() {
     assert_eq!(content("sub/binary"), Some(b"a\0b".to_vec()));
     assert_eq!((content("gone"), content("other")), (None, Some(b"of the user\n".to_vec())));
     assert_eq!(fs::read_link(home.path("repo/link")).expect("a link"), std::path::Path::new("edited"));
+    // A path that is protected by now is left out, as of a change set.
+    home.user("[workspace]\nprotect = [\"other\"]\n");
+    home.write("repo/other", "y\n");
+    let without = home.run(&["apply", &branch]);
+    assert_eq!(content("other"), Some(b"y\n".to_vec()), "{}", without.stderr);
+    assert!(without.stderr.contains("left out: other"), "{}", without.stderr);
+    home.user("");
     // What was applied is no conflict, and the branch still has its work.
     home.write("repo/other", "y\n");
     let rest = home.run(&["apply", &branch, "--json"]);
